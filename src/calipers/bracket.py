@@ -1,0 +1,112 @@
+"""Side, Evidence and Bracket: how Calipers says a number.
+
+A bracket holds a lower and an upper value of one quantity. The upper value is a proof that the
+truth is no larger, the lower value an attack that shows the truth is no smaller; each carries
+the evidence that licenses it. A bracket that would be empty is a bug and raises.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+from calipers.citations import statement
+from calipers.errors import CertificationError, InputError
+
+
+class Side(enum.Enum):
+    """Which way an approximate object errs.
+
+    UPPER: it dominates the truth (it leaks at least as much): its numbers bound leakage from above.
+    LOWER: it is dominated by the truth: its numbers bound leakage from below.
+    """
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+    def same(self, other: Side) -> Side:
+        """This side, if both agree. Mixing sides has no direction, so it raises."""
+        if self is not other:
+            raise InputError(
+                f"Cannot combine an {self.name} with a {other.name} law: the result would bound nothing. "
+                "Build all factors with the same Side."
+            )
+        return self
+
+
+class Kind(enum.Enum):
+    """What sort of evidence stands behind a value."""
+
+    THEOREM = "theorem"
+    TEST = "test"
+    NUMERICAL = "numerical"
+    CONJECTURE = "conjecture"
+    STATISTICAL = "statistical"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Which theorem, attack or numerical route gave a value.
+
+    `statement` is a sentence a reader can act on; `source` names the publication or derivation;
+    `confidence` is set for statistical evidence only.
+    """
+
+    kind: Kind
+    statement: str
+    source: str
+    confidence: float | None = None
+
+    @classmethod
+    def of(cls, kind: Kind, key: str, text: str | None = None) -> Evidence:
+        """Evidence from a registered statement of `calipers.citations`."""
+        entry = statement(key)
+        return cls(kind, text if text is not None else entry.says, str(entry))
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON object of the command-line contract."""
+        record: dict[str, object] = {"kind": self.kind.value, "statement": self.statement, "source": self.source}
+        if self.confidence is not None:
+            record["confidence"] = self.confidence
+        return record
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """lower <= truth <= upper, each end with its evidence.
+
+    `conjectured`, where present, is a value some open conjecture would make exact; it is never a
+    bound.
+    """
+
+    lower: float
+    upper: float
+    lower_evidence: Evidence
+    upper_evidence: Evidence
+    conjectured: tuple[float, Evidence] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.lower) or math.isnan(self.upper):
+            raise CertificationError(f"A bracket cannot hold NaN: [{self.lower}, {self.upper}].")
+        if self.lower > self.upper:
+            raise CertificationError(
+                f"The lower jaw {self.lower!r} exceeds the upper jaw {self.upper!r}: one of the two bounds is "
+                "wrong. Please report the run that produced this."
+            )
+
+    @property
+    def width(self) -> float:
+        """upper - lower (0 for two equal infinities)."""
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    @property
+    def relative_width(self) -> float:
+        """width / upper, and 0 for a bracket that is a single point."""
+        return 0.0 if self.width == 0 else self.width / self.upper
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+    def __str__(self) -> str:
+        return f"[{self.lower:.6g}, {self.upper:.6g}]"

@@ -1,0 +1,77 @@
+"""Parameter domains as objects: they check, and they say what they accept.
+
+`check` returns the value as a plain `float` or `int`, or raises `InputError` with name, domain,
+value and remedy. NaN lies outside every domain; so do booleans and strings.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+
+from calipers.errors import InputError
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An interval of real numbers, or of integers when `integer` is set."""
+
+    low: float
+    high: float
+    low_open: bool = False
+    high_open: bool = False
+    integer: bool = False
+
+    def __str__(self) -> str:
+        left = "(" if self.low_open or math.isinf(self.low) else "["
+        right = ")" if self.high_open or math.isinf(self.high) else "]"
+        low = "-inf" if math.isinf(self.low) else f"{self.low:g}"
+        high = "inf" if math.isinf(self.high) else f"{self.high:g}"
+        kind = "an integer in " if self.integer else ""
+        return f"{kind}{left}{low}, {high}{right}"
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return False
+        number = float(value)
+        if math.isnan(number) or math.isinf(number):
+            return False
+        if self.integer and number != math.floor(number):
+            return False
+        above = number > self.low if self.low_open else number >= self.low
+        below = number < self.high if self.high_open else number <= self.high
+        return above and below
+
+    def check(self, name: str, value: object, remedy: str = "") -> float:
+        """The value as a float (an int for integer domains), or `InputError`."""
+        if value not in self:
+            shown = repr(value) if isinstance(value, str) else value
+            tail = f" {remedy}" if remedy else ""
+            raise InputError(f"Expected {name} in {self}, got {name}={shown}.{tail}")
+        assert isinstance(value, numbers.Real)
+        return int(value) if self.integer else float(value)
+
+    def check_int(self, name: str, value: object, remedy: str = "") -> int:
+        """`check` for an integer domain, typed as one."""
+        return int(self.check(name, value, remedy))
+
+
+POSITIVE = Domain(0.0, math.inf, low_open=True)
+NON_NEGATIVE = Domain(0.0, math.inf)
+REAL = Domain(-math.inf, math.inf)
+PROBABILITY = Domain(0.0, 1.0)
+POSITIVE_PROBABILITY = Domain(0.0, 1.0, low_open=True)
+OPEN_UNIT = Domain(0.0, 1.0, low_open=True, high_open=True)
+COUNT = Domain(1, math.inf, integer=True)
+COUNT_FROM_ZERO = Domain(0, math.inf, integer=True)
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...], remedy: str = "") -> str:
+    """The value if it is one of `allowed`, or `InputError` that lists them."""
+    if not isinstance(value, str) or value not in allowed:
+        shown = repr(value) if isinstance(value, str) else value
+        listed = ", ".join(repr(a) for a in allowed)
+        tail = f" {remedy}" if remedy else ""
+        raise InputError(f"Expected {name} to be one of {listed}, got {name}={shown}.{tail}")
+    return value

@@ -1,0 +1,307 @@
+"""Exact pairs of distributions, and how they become laws with a side.
+
+A `Pair` describes (P, Q) without approximation: smooth parts given by densities of a scalar
+observation z whose likelihood ratio increases with z, exact atoms, and the masses where one of
+the two vanishes. `Pair.law(side, ...)` cuts the z axis into cells and turns each cell into atoms:
+
+- split (Side.UPPER): the content of a cell with end ratios a < b is moved to a and b so that its
+  Q-mass and its P-mass stay what they are. That is a mean preserving spread of L, so the
+  result dominates. These are the slope differences of the "connect the dots" interpolation of
+  the call function, computed without differences:
+
+      mass at b = integral over the cell of (L - e^a) / (e^b - e^a) dQ  >= 0.
+
+- condense (Side.LOWER): a cell becomes one atom with its Q-mass and its P-mass. The observer
+  who is told only the cell sees exactly this, so the result is dominated.
+
+Both errors are second order in the cell width. Uniform cells in z are the natural choice: by
+the Gaussian Poincare inequality Var(log L) <= E[(d log L / dz)^2], so a cell width of `w`
+standard deviations of z adds a share of about w^2/6 to the variance of log L, whatever the
+sampling rate and the noise.
+
+Masses are integrals of entire functions by Gauss-Legendre quadrature, whose error on a cell of
+half width r is at most (64/15) M rho^(-2m) / (1 - rho^(-2)) with m nodes, M the maximum of the
+integrand on the Bernstein ellipse of parameter rho (Trefethen, Approximation Theory and
+Approximation Practice, Theorem 19.3). `_quadrature_error` evaluates that bound; a cell for
+which it is not negligible raises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import implements
+from calipers.errors import CertificationError, InputError
+from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.numerics.types import FloatArray
+
+Density = Callable[[FloatArray], FloatArray]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_CELL_ERROR = 1e-13
+"""Relative error of a cell mass: exponentials of log densities up to 1e3 in size, plus quadrature."""
+
+
+@dataclass(frozen=True)
+class SmoothPart:
+    """Densities of a scalar observation z on [low, high] with increasing log ratio.
+
+    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth` bounds
+    |d log density / dz| on the support within `reach(tail)`; `scale` is the length on which the
+    observation varies (1 for unit Gaussians).
+    """
+
+    log_p: Density
+    log_q: Density
+    log_ratio: Density
+    range_for: Callable[[float], tuple[float, float]]
+    log_p_above: Callable[[float], float]
+    log_q_above: Callable[[float], float]
+    log_p_below: Callable[[float], float]
+    log_q_below: Callable[[float], float]
+    growth: Callable[[float, float], float]
+    curvature: float = 1.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An exact pair (P, Q). `symmetric` says that (P, Q) and (Q, P) have the same law."""
+
+    name: str
+    smooth: tuple[SmoothPart, ...] = ()
+    atom_log_p: tuple[float, ...] = ()
+    atom_log_q: tuple[float, ...] = ()
+    p_inf: float = 0.0
+    q_zero: float = 0.0
+    symmetric: bool = False
+    moment: Callable[[float], float] | None = field(default=None, compare=False)
+    """Optional exact log E_Q[L^t] where it has a closed form (used for Renyi divergences)."""
+
+    @implements("doroshenko2022:ctd")
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The pair as a law on `side`.
+
+        `resolution`: cell width in units of the observation's scale. `log_tail`: natural log of
+        the tail mass below which a cell may be unbounded; what lies beyond is charged (UPPER:
+        to mass at infinity and at zero) or becomes one cell (LOWER).
+        """
+        if not 0 < resolution <= 1:
+            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        build = _split if side is Side.UPPER else _condense
+        pieces = [build(part, resolution, log_tail) for part in self.smooth]
+        ratio = [piece.log_ratio for piece in pieces]
+        log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
+        if self.atom_log_p:
+            atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
+            ratio.append(atoms_p - atoms_q)
+            log_p.append(atoms_p)
+            log_q.append(atoms_q)
+        merged = np.concatenate(ratio)
+        order = np.argsort(merged, kind="stable")
+        biggest = float(np.max(np.abs(merged), initial=0.0))
+        return Law(
+            merged[order],
+            np.concatenate(log_p)[order],
+            np.concatenate(log_q)[order],
+            side,
+            p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
+            q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]),
+            shift_error=8e-16 * (1.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
+        )
+
+
+def _quadrature_error(part: SmoothPart, low: float, high: float, half_width: float) -> float:
+    """Relative error bound of the cell integrals, best over a few ellipses.
+
+    On the ellipse around a cell the densities grow by at most exp(growth d + curvature d^2)
+    with d = half_width rho; the hat function adds a factor rho. A factor 64 covers the smallest
+    ratio of a hat integral to the maximum of its integrand.
+    """
+    slope = part.growth(low, high)
+    best = math.inf
+    for rho in (4.0, 8.0, 16.0, 32.0, 64.0, 128.0):
+        reach = half_width * rho
+        log_error = slope * reach + part.curvature * reach * reach - 2 * len(_NODES) * math.log(rho) + math.log(rho)
+        best = min(best, log_error)
+    return 64.0 * math.exp(min(best, 0.0))
+
+
+def _cells(part: SmoothPart, resolution: float, log_tail: float) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Cell ends, quadrature points (cells x nodes), log quadrature weights, and the relative error."""
+    low, high = part.range_for(log_tail)
+    count = max(8, math.ceil((high - low) / (resolution * part.scale)))
+    while True:
+        ends = np.linspace(low, high, count + 1)
+        half = 0.5 * (high - low) / count
+        error = _quadrature_error(part, low, high, half)
+        if error <= 0.5 * _CELL_ERROR:
+            break
+        count *= 2
+        if count > 400_000:
+            raise CertificationError(
+                f"Quadrature error {error:.2g} of a cell could not be made negligible; the densities vary too fast."
+            )
+    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * _NODES
+    return ends, points, np.log(_WEIGHTS * half), error + 0.5 * _CELL_ERROR
+
+
+def _row_logsumexp(rows: FloatArray) -> FloatArray:
+    """log of the row sums of exp(rows)."""
+    peak = rows.max(axis=1)
+    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
+    return total
+
+
+def _distinct(values: FloatArray) -> FloatArray:
+    """Indices of values that differ visibly: where log L saturates, neighbours merge into one node."""
+    spread = float(values[-1] - values[0])
+    smallest = 1e-9 * spread + 1e-13 * float(np.max(np.abs(values)))
+    keep = np.flatnonzero(np.diff(np.floor((values - values[0]) / smallest), prepend=-1.0) > 0)
+    if keep[-1] != len(values) - 1:
+        keep[-1] = len(values) - 1
+    if len(keep) < 2:
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")
+    return keep
+
+
+def _split(part: SmoothPart, resolution: float, log_tail: float) -> Law:
+    """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
+    ends, points, log_weights, error = _cells(part, resolution, log_tail)
+    at_ends = part.log_ratio(ends)
+    keep = _distinct(at_ends)
+    nodes = at_ends[keep]
+    cell_low = np.searchsorted(keep, np.arange(len(points)), side="right") - 1
+    a, b = nodes[cell_low][:, None], nodes[cell_low + 1][:, None]
+    ratio = np.clip(part.log_ratio(points), a, b)  # equal up to rounding, which shift_error covers
+    log_mass = part.log_q(points) + log_weights
+    peak = log_mass.max(axis=1)
+    mass = np.exp(log_mass - peak[:, None])
+    width = -np.expm1(a - b)
+    share_up = np.exp(ratio - b) * -np.expm1(a - ratio) / width  # (e^x - e^a) / (e^b - e^a)
+    share_down = -np.expm1(ratio - b) / width  # (e^b - e^x) / (e^b - e^a)
+    up, down = (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
+    # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
+    group_peak = np.maximum.reduceat(peak, keep[:-1])
+    rescale = np.exp(peak - group_peak[cell_low])
+    log_q = np.full(len(nodes), -np.inf)
+    with np.errstate(divide="ignore"):
+        log_q[1:] = group_peak + np.log(np.add.reduceat(up * rescale, keep[:-1]))
+        log_q[:-1] = np.logaddexp(log_q[:-1], group_peak + np.log(np.add.reduceat(down * rescale, keep[:-1])))
+    # Beyond the last end: Q-mass stays at the end node, P-mass is charged to infinity; mirrored below.
+    log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(float(ends[-1])))
+    log_q[0] = np.logaddexp(log_q[0], part.log_p_below(float(ends[0])) - nodes[0])
+    return Law(
+        nodes,
+        log_q + nodes,
+        log_q,
+        Side.UPPER,
+        p_inf=math.exp(part.log_p_above(float(ends[-1]))),
+        q_zero=math.exp(part.log_q_below(float(ends[0]))),
+        mass_error=error,
+    )
+
+
+def _condense(part: SmoothPart, resolution: float, log_tail: float) -> Law:
+    """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
+    ends, points, log_weights, error = _cells(part, resolution, log_tail)
+    log_q = _row_logsumexp(part.log_q(points) + log_weights)
+    log_p = _row_logsumexp(part.log_p(points) + log_weights)
+    tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
+    tail_q = np.array([part.log_q_below(float(ends[0])), part.log_q_above(float(ends[-1]))])
+    log_p = np.concatenate((tail_p[:1], log_p, tail_p[1:]))
+    log_q = np.concatenate((tail_q[:1], log_q, tail_q[1:]))
+    present = np.isfinite(log_p) & np.isfinite(log_q)
+    log_p, log_q = log_p[present], log_q[present]
+    order = np.argsort(log_p - log_q, kind="stable")
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=error)
+
+
+def gaussian_mixture_part(
+    weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
+) -> SmoothPart:
+    """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z.
+
+    The caller guarantees monotonicity: it holds when every mean of P with a different weight
+    than under Q lies to the right of every such mean of Q (see `calipers.mechanisms`).
+    """
+    from scipy.special import log_ndtr
+
+    log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
+    mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
+
+    def relative(log_w: FloatArray, means: FloatArray) -> Density:
+        # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
+        def log_sum(z: FloatArray) -> FloatArray:
+            total = log_w[0] + means[0] * (z - 0.5 * means[0])
+            for log_weight, mean in zip(log_w[1:], means[1:], strict=True):
+                total = np.logaddexp(total, log_weight + mean * (z - 0.5 * mean))
+            return np.asarray(total)
+
+        return log_sum
+
+    rel_p, rel_q = relative(log_wp, mp), relative(log_wq, mq)
+    log_norm = -0.5 * math.log(2 * math.pi)
+
+    def tail(log_w: FloatArray, means: FloatArray, sign: float) -> Callable[[float], float]:
+        return lambda z: float(np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))))
+
+    def range_for(log_tail: float) -> tuple[float, float]:
+        radius = math.sqrt(-2.0 * log_tail)  # Phi(-r) <= exp(-r^2/2)
+        everything = np.concatenate((mp, mq))
+        return float(everything.min()) - radius, float(everything.max()) + radius
+
+    def growth(low: float, high: float) -> float:
+        everything = np.concatenate((mp, mq))
+        return max(abs(high - float(everything.min())), abs(low - float(everything.max())))
+
+    return SmoothPart(
+        log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
+        log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
+        log_ratio=_accurate_log_ratio(weights_p, means_p, weights_q, means_q, rel_p, rel_q),
+        range_for=range_for,
+        log_p_above=tail(log_wp, mp, 1.0),
+        log_q_above=tail(log_wq, mq, 1.0),
+        log_p_below=tail(log_wp, mp, -1.0),
+        log_q_below=tail(log_wq, mq, -1.0),
+        growth=growth,
+    )
+
+
+def _accurate_log_ratio(
+    weights_p: Sequence[float],
+    means_p: Sequence[float],
+    weights_q: Sequence[float],
+    means_q: Sequence[float],
+    rel_p: Density,
+    rel_q: Density,
+) -> Density:
+    """log p/q without cancellation: for small differences log1p((p - q)/q), with p - q summed exactly.
+
+    Components shared by P and Q (same mean) contribute their weight difference only; the ratio
+    (p - q)/q is then a sum of few terms of known sign structure.
+    """
+    weights: dict[float, float] = {}
+    for w, m in zip(weights_p, means_p, strict=True):
+        weights[m] = weights.get(m, 0.0) + w
+    for w, m in zip(weights_q, means_q, strict=True):
+        weights[m] = weights.get(m, 0.0) - w
+    shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
+
+    def log_ratio(z: FloatArray) -> FloatArray:
+        plain = rel_p(z) - rel_q(z)
+        # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = np.zeros_like(z)
+            for w, m in shifted:
+                change = change + w * np.expm1(m * (z - 0.5 * m))
+            near = np.log1p(change * np.exp(-rel_q(z)))
+        return np.where(np.abs(plain) < 0.5, near, plain)
+
+    return log_ratio

@@ -1,0 +1,178 @@
+"""What a composed law says about its right tail, with every error charged.
+
+`UpperTail` holds nodes (eps_i, delta_i) with D_{e^eps_i}(P||Q) <= delta_i. The true profile is
+convex in k = e^eps, so the chord between two nodes bounds it as well.
+
+`LowerTail` holds tests: reject when the score exceeds t. Each has power at least `power_t` under
+P and false positive rate at most `alpha_t` under Q, hence D_k(P||Q) >= power_t - k alpha_t for
+every k.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.laws.lattice import LatticeMeasure
+from calipers.laws.law import Law
+from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums
+from calipers.numerics.types import FloatArray
+
+
+@dataclass(frozen=True)
+class UpperTail:
+    """Nodes of an upper bound of the profile, eps increasing; beyond them only delta <= 1 is known."""
+
+    epsilon_nodes: FloatArray
+    log_delta_nodes: FloatArray
+
+    def delta(self, epsilon: float) -> float:
+        """At least the true delta at epsilon (1 where the nodes say nothing)."""
+        nodes = self.epsilon_nodes
+        if epsilon < nodes[0]:
+            return 1.0
+        j = int(np.searchsorted(nodes, epsilon, side="right")) - 1
+        left = math.exp(min(0.0, self.log_delta_nodes[j]))
+        if j == len(nodes) - 1 or epsilon == nodes[j]:
+            return left
+        right = math.exp(min(0.0, self.log_delta_nodes[j + 1]))
+        gap = nodes[j + 1] - nodes[j]
+        share = math.expm1(epsilon - nodes[j]) / math.expm1(gap)
+        return (left + share * (right - left)) * (1.0 + 1e-14)
+
+    def epsilon(self, delta: float) -> float:
+        """An epsilon >= 0 with D <= delta at that epsilon (inf where the nodes reach no such value)."""
+        log_delta = math.log(delta) if delta > 0 else -math.inf
+        good = np.flatnonzero(self.log_delta_nodes <= log_delta)
+        if len(good) == 0:
+            return math.inf
+        j = int(good[0])
+        right = float(self.epsilon_nodes[j])
+        if j == 0:
+            return max(0.0, right)
+        left = float(self.epsilon_nodes[j - 1])
+        high, low = math.exp(min(0.0, self.log_delta_nodes[j - 1])), math.exp(self.log_delta_nodes[j])
+        share = min(1.0, (high - delta) / (high - low) * (1.0 + 1e-14))
+        value = left + math.log1p(share * math.expm1(right - left))
+        return max(0.0, min(right, value + 4e-16 * abs(value)))
+
+
+@dataclass(frozen=True)
+class LowerTail:
+    """Explicit tests, by increasing threshold of the score."""
+
+    thresholds: FloatArray
+    log_power: FloatArray
+    log_alpha: FloatArray
+
+    def best_test(self, epsilon: float) -> tuple[float, float]:
+        """(delta, threshold) of the test that shows most at epsilon; delta <= the true one."""
+        if len(self.log_power) == 0:
+            return 0.0, math.inf
+        gains = np.exp(self.log_power) - np.exp(self.log_alpha + epsilon)
+        j = int(np.argmax(gains))
+        value = float(gains[j]) - 1e-15 * math.exp(self.log_power[j])
+        return max(0.0, value), float(self.thresholds[j])
+
+    def delta(self, epsilon: float) -> float:
+        """At most the true delta at epsilon."""
+        return self.best_test(epsilon)[0]
+
+    def epsilon(self, delta: float) -> float:
+        """An epsilon >= 0 that is at most the true epsilon at delta."""
+        excess = np.exp(self.log_power) * (1.0 - 1e-15) - delta
+        usable = excess > 0
+        if not np.any(usable):
+            return 0.0
+        best = float(np.max(np.log(excess[usable]) - self.log_alpha[usable]))
+        return max(0.0, best - 1e-15 * (1.0 + abs(best)))
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What all factors together owe: log mass error, shift of log L, P-mass at infinity."""
+
+    log_mass: float
+    shift: float
+    infinite_upper: float
+    infinite_lower: float
+
+    @classmethod
+    def of(cls, factors: list[tuple[Law, int]]) -> Charges:
+        """Sums over factors with multiplicity."""
+        log_none = math.fsum(count * math.log1p(-law.p_inf) for law, count in factors if law.p_inf < 1)
+        anywhere = 1.0 if any(law.p_inf >= 1 for law, _ in factors) else -math.expm1(log_none)
+        return cls(
+            math.fsum(count * law.mass_error for law, count in factors) * 1.01,
+            math.fsum(count * law.shift_error for law, count in factors),
+            anywhere * (1.0 + 1e-12),
+            anywhere * (1.0 - 1e-12),
+        )
+
+
+def _decay_norm(rate: float, n: int) -> float:
+    """At least the 2-norm of exp(-rate m), m = 0 .. n-1."""
+    if rate <= 0:
+        return math.sqrt(n)
+    return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
+
+
+def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges) -> UpperTail:
+    """The profile nodes of a composed UPPER measure tilted by tilt >= 1.
+
+    At a lattice point x, D = sum over y > 0 of (e^y - 1) q(x + y), and with the tilt divided out
+    the weight of W(x + y) is g(y) = e^(-(tilt-1) y) - e^(-tilt y), at most sup g <= 1.
+    """
+    n = len(measure.weights)
+    call = decayed_tail_sums(measure.weights, (tilt - 1.0) * step)
+    put = decayed_tail_sums(measure.weights, tilt * step)
+    peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
+    spread = min(_decay_norm((tilt - 1.0) * step, n), peak * math.sqrt(n))  # at least the 2-norm of g
+    rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
+    charged = call - put + rounding + spread * measure.error + peak * measure.escape
+    x = measure.positions * step
+    log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
+    if charges.infinite_upper > 0:
+        log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
+    return UpperTail(x + charges.shift, log_delta + 1e-13)
+
+
+def lower_tail(
+    under_p: LatticeMeasure, under_q: LatticeMeasure, step: float, tilt: float, charges: Charges
+) -> LowerTail:
+    """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1."""
+    n = len(under_p.weights)
+    x = under_p.positions * step
+    p_sums = decayed_tail_sums(under_p.weights, (tilt - 1.0) * step)
+    q_sums = decayed_tail_sums(under_q.weights, tilt * step)
+    rounding = 8.0 * n * UNIT_ROUNDOFF
+    p_sums = p_sums - rounding * np.abs(p_sums) - _decay_norm((tilt - 1.0) * step, n) * under_p.error - under_p.escape
+    q_sums = q_sums + rounding * np.abs(q_sums) + _decay_norm(tilt * step, n) * under_q.error + under_q.escape
+    kept = p_sums > 0
+    log_power = np.log(p_sums[kept]) + (under_p.log_norm - charges.log_mass - (tilt - 1.0) * x[kept])
+    if charges.infinite_lower > 0:
+        log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
+    log_alpha = np.log(q_sums[kept]) + (under_q.log_norm + charges.log_mass - tilt * x[kept])
+    return LowerTail(x[kept], log_power - 1e-13, log_alpha + 1e-13)
+
+
+def single_tail(law: Law) -> UpperTail | LowerTail:
+    """The tail of one law that needs no convolution: its atoms are the nodes, or the tests."""
+    charges = Charges.of([(law, 1)])
+    q_after = np.concatenate((np.cumsum(np.exp(law.log_q[::-1]))[::-1][1:], [0.0]))
+    rounding = 1.0 + 4.0 * law.size * UNIT_ROUNDOFF + law.mass_error
+    if law.side is Side.LOWER:
+        p_after = np.concatenate((np.cumsum(np.exp(law.log_p[::-1]))[::-1][1:], [0.0]))
+        kept = q_after > 0
+        power = p_after[kept] / rounding + charges.infinite_lower
+        return LowerTail(law.log_ratio[kept], np.log(power) - 1e-13, np.log(q_after[kept] * rounding) + 1e-13)
+    rise = np.zeros(law.size)
+    gaps = np.diff(law.log_ratio)
+    with np.errstate(divide="ignore"):
+        rise[:-1] = np.exp(law.log_ratio[1:] + np.log(-np.expm1(-gaps)) + np.log(q_after[:-1]))
+    delta = np.cumsum(rise[::-1])[::-1] * rounding * rounding + charges.infinite_upper
+    with np.errstate(divide="ignore"):
+        return UpperTail(law.log_ratio + charges.shift, np.log(delta) + 1e-13)
