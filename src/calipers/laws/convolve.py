@@ -5,6 +5,18 @@ a single stage needs about sqrt(T) points per unit of accuracy. For many steps w
 block on a fine narrow lattice, move the block onto a coarser lattice (splitting again for
 UPPER, rounding the score again for LOWER: both stay bounds), and go on. A million steps cost
 about two transforms of the size that a thousand steps need.
+
+Rare large steps would make the fine lattice wide. A block of c steps, each small (measure s) or a
+jump (measure b of mass beta), is exactly
+
+    (s + b)^c = s^c + c s^(c-1) b + C(c,2) s^(c-2) b^2 + ... ,
+
+so only powers of s live on the fine lattice; jumps are placed on the coarse one, and the terms
+with three or more jumps have mass at most (c beta)^3 / 6, which is charged.
+
+Window. The lattice is a circle of n points that covers an interval which the sum rarely leaves, by
+Chernoff's bound: P(S > m) <= exp(log E e^(sS) - s m) for every s > 0. Single steps that are too
+large for any useful s, and too rare to matter, are left out of the bound and their mass is charged.
 """
 
 from __future__ import annotations
@@ -15,19 +27,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calipers.laws.lattice import (
-    LatticeMeasure,
-    chernoff_window,
-    rescore,
-    resplit,
-    score_law,
-    split_law,
-)
+from calipers.laws.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
 from calipers.laws.law import Law
-from calipers.numerics.fourier import CyclicFactor, cyclic_product, fast_length
+from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
+from calipers.numerics.types import FloatArray
 
 TWO_STAGE_COUNT = 3000
-"""Factors that occur at least this often are composed in blocks first."""
+"""Factors that occur at least this often may be composed in blocks first."""
+
+_CHERNOFF_STEPS = np.array([0.35, 0.7, 1.2, 2.0, 3.2, 4.6, 6.2])
+_JUMPS_PER_BLOCK = 2e-3
 
 
 @dataclass(frozen=True)
@@ -39,80 +48,209 @@ class LatticePlan:
     tilt: float
     log_escape: float
 
-
-def _window(measures: Sequence[Sequence[LatticeMeasure]], log_escape: float) -> tuple[int, int]:
-    """One window that serves several lists of measures (P and Q of a LOWER law)."""
-    windows = [chernoff_window(listed, log_escape) for listed in measures]
-    return min(low for low, _ in windows), max(high for _, high in windows)
+    def in_blocks(self, count: int) -> bool:
+        """Whether a factor that occurs `count` times is composed in blocks first."""
+        return self.fine_step < self.step and count >= TWO_STAGE_COUNT
 
 
-def _convolve(measures: Sequence[LatticeMeasure], window: tuple[int, int], log_escape: float) -> LatticeMeasure:
-    """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
-    low, high = window
-    n = fast_length(high - low + 1)
-    factors = [CyclicFactor(m.fold(n), m.count, m.error) for m in measures]
-    values, error = cyclic_product(factors)
-    # Mass beyond either end is missed there and reappears inside: at most e^log_escape each way, each end.
-    escape = 4.0 * math.exp(log_escape) + 1.01 * math.fsum(m.count * m.escape for m in measures)
-    return LatticeMeasure(
-        np.arange(low, low + n),
-        np.roll(values, -(low % n)),
-        math.fsum(m.count * m.log_norm for m in measures),
-        1,
-        error=error,
-        escape=escape,
+@dataclass(frozen=True)
+class Factor:
+    """`count` independent terms, each distributed as `sum over k of terms[k] * jump^(*k)`, of mass about 1."""
+
+    terms: tuple[LatticeMeasure, ...]
+    jump: LatticeMeasure | None
+    count: int
+    log_norm: float
+    mean: float
+    variance: float
+    escape: float = 0.0
+
+    @classmethod
+    def plain(cls, measure: LatticeMeasure, count: int) -> Factor:
+        """A factor without jumps."""
+        mean, variance = measure.moments()
+        return cls((measure,), None, count, measure.log_norm, mean, variance, measure.escape)
+
+    def cyclic(self, n: int) -> CyclicFactor:
+        """The factor on the circle Z/n."""
+        jump = None if self.jump is None else self.jump.fold(n)
+        mass = 0.0 if jump is None else float(jump.sum())
+        error = math.fsum(term.error * mass**k for k, term in enumerate(self.terms))
+        return CyclicFactor(tuple(term.fold(n) for term in self.terms), self.count, error, jump)
+
+    def trimmed(self, log_loose: float) -> tuple[Factor, float]:
+        """The factor without its most distant positions, and their mass times count (at most e^log_loose)."""
+        measure = self.terms[0]
+        if self.jump is not None or measure.error > 0:
+            return self, 0.0
+        distance = np.abs(measure.positions - self.mean)
+        order = np.argsort(-distance)
+        mass = self.count * np.cumsum(measure.weights[order])
+        dropped = int(np.searchsorted(mass, math.exp(log_loose)))
+        if dropped == 0:
+            return self, 0.0
+        return replace(self, terms=(measure.restricted(order[dropped:]),)), float(mass[dropped - 1])
+
+    def log_mgf(self, rates: FloatArray) -> FloatArray:
+        """At least log E exp(s (X - mean)) for one term, at every s of `rates`."""
+        total = _log_mgf(self.terms[0], self.mean, rates)
+        if self.jump is not None:
+            jump = _log_mgf(self.jump, 0.0, rates)
+            for k, term in enumerate(self.terms[1:], start=1):
+                total = np.logaddexp(total, _log_mgf(term, self.mean, rates) + k * jump)
+        return total
+
+
+def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatArray:
+    """At least the log of the sum of w e^(s (x - mean)), the error of the weights included."""
+    positive = measure.weights > 0  # what is not positive is FFT noise, and covered by the error
+    exponents = np.outer(rates, measure.positions[positive] - mean)
+    values = _row_logsumexp(exponents + np.log(measure.weights[positive]))
+    if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
+        everywhere = np.outer(2.0 * rates, measure.positions - mean)
+        values = np.logaddexp(values, math.log(measure.error) + 0.5 * _row_logsumexp(everywhere))
+    return values
+
+
+def _row_logsumexp(rows: FloatArray) -> FloatArray:
+    peak = rows.max(axis=1)
+    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
+    return total
+
+
+def _window(factors: Sequence[Factor], log_escape: float) -> Window:
+    """Where the sum of all terms lives."""
+    kept, loose = [], 0.0
+    for factor in factors:
+        small, mass = factor.trimmed(log_escape - 6.0 - math.log(len(factors)))
+        kept.append(small)
+        loose += mass
+    centre = math.fsum(f.count * f.mean for f in kept)
+    spread = math.sqrt(math.fsum(f.count * f.variance for f in kept))
+    rates = _CHERNOFF_STEPS / max(spread, 1e-3)
+    above = (sum(f.count * f.log_mgf(rates) for f in kept) - log_escape) / rates
+    below = (sum(f.count * f.log_mgf(-rates) for f in kept) - log_escape) / rates
+    i, j = int(np.argmin(below)), int(np.argmin(above))
+    low, high = math.floor(centre - float(below[i])) - 1, math.ceil(centre + float(above[j])) + 1
+    return Window(low, high, log_escape, float(rates[i]), float(rates[j]), loose)
+
+
+def _joined(first: Window, second: Window) -> Window:
+    """A window that serves two sums (P and Q of a LOWER law): the weaker statement of both."""
+    return Window(
+        min(first.low, second.low),
+        max(first.high, second.high),
+        max(first.log_escape, second.log_escape),
+        min(first.rate_below, second.rate_below),
+        min(first.rate_above, second.rate_above),
+        max(first.loose, second.loose),
     )
 
 
-def _blocks(count: int) -> list[tuple[int, int]]:
-    """count = sum of size * times, with sizes near sqrt(count)."""
-    size = 1 << round(math.log2(count) / 2)
-    times, rest = divmod(count, size)
-    return [(size, times)] + ([(rest, 1)] if rest else [])
+def _convolve(factors: Sequence[Factor], window: Window) -> LatticeMeasure:
+    """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
+    n = fast_length(window.high - window.low + 1)
+    values, error = cyclic_product([f.cyclic(n) for f in factors])
+    escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
+    log_norm = math.fsum(f.count * f.log_norm for f in factors)
+    positions = np.arange(window.low, window.low + n)
+    return LatticeMeasure(positions, np.roll(values, -(window.low % n)), log_norm, error, escape, window)
 
 
-Coarsen = Callable[[LatticeMeasure, float, float, float, int], LatticeMeasure]
+def block_size(count: int) -> int:
+    """Steps per block when a factor is composed in two stages: near sqrt(count), with a small remainder.
+
+    The remaining steps go onto the coarse lattice one by one, which costs accuracy in proportion to
+    their number, so the size with the smallest remainder relative to the number of blocks wins.
+    """
+    root = math.isqrt(count)
+    sizes = np.arange(max(2, (3 * root) // 4), (4 * root) // 3 + 1)
+    return int(sizes[np.argmin((count % sizes) * sizes + np.abs(sizes - root) * 1e-6 * count)])
 
 
-def _staged(
-    sides: Sequence[LatticeMeasure], tilts: Sequence[float], count: int, plan: LatticePlan, coarsen: Coarsen
-) -> list[list[LatticeMeasure]]:
-    """Blocks of one factor (given once per side on the fine lattice), moved to the final lattice."""
-    result: list[list[LatticeMeasure]] = [[] for _ in sides]
-    for size, times in _blocks(count):
-        log_escape = plan.log_escape - math.log(times) - 4.0
-        terms = [[replace(side, count=size)] for side in sides]
-        window = _window(terms, log_escape)
-        for index, (term, tilt) in enumerate(zip(terms, tilts, strict=True)):
-            block = _convolve(term, window, log_escape)
-            result[index].append(coarsen(block, plan.fine_step, plan.step, tilt, times))
-    return result
+Coarsen = Callable[[LatticeMeasure, float, float, float], LatticeMeasure]
+
+
+def _separate(measure: LatticeMeasure, size: int) -> tuple[LatticeMeasure, LatticeMeasure | None]:
+    """Small steps and jumps: jumps are so far out that a block expects at most a few thousandths of one."""
+    mean, variance = measure.moments()
+    distance = np.abs(measure.positions - mean)
+    order = np.argsort(-distance)
+    expected = size * np.cumsum(measure.weights[order])
+    rare = int(np.searchsorted(expected, _JUMPS_PER_BLOCK))
+    radius = max(float(distance[order[min(rare, len(order) - 1)]]), 4.0 * math.sqrt(size * variance))
+    inside = distance <= radius
+    return measure.restricted(inside), None if bool(inside.all()) else measure.restricted(~inside)
+
+
+def _block(measure: LatticeMeasure, tilt: float, size: int, times: int, plan: LatticePlan, coarsen: Coarsen) -> Factor:
+    """`times` blocks of `size` steps each of a normalised one-step measure on the fine lattice."""
+    small, jump = _separate(measure, size)
+    log_escape = plan.log_escape - math.log(times) - 7.0
+    one = Factor((small,), None, size, 0.0, *small.moments())
+    window = _window([one], log_escape)
+    low, high = window.low, window.high
+    number = 1 if jump is None else min(3, size)
+    # The window of the full power also serves the next two, whose sums are shorter by at most two steps.
+    reach = (number - 1) * int(np.abs(small.positions).max())
+    low, high = low - reach, high + reach
+    n = fast_length(high - low + 1)
+    moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)
+    jump_mass = 0.0 if moved_jump is None else float(moved_jump.weights.sum())
+    terms: list[LatticeMeasure] = []
+    escape, binomial = 0.0, 1.0
+    for k, (values, error) in enumerate(descending_powers(small.fold(n), size, number)):
+        composed = LatticeMeasure(
+            # Inside a block all that leaves the window counts as misplaced: missed there, found again elsewhere.
+            np.arange(low, low + n),
+            np.roll(values, -(low % n)),
+            0.0,
+            error,
+            4.0 * math.exp(log_escape) + 2.0 * window.loose,
+        )
+        moved = coarsen(composed, plan.fine_step, plan.step, tilt)
+        escape += binomial * moved.escape * jump_mass**k
+        terms.append(LatticeMeasure(moved.positions, binomial * moved.weights, 0.0, binomial * moved.error))
+        binomial *= (size - k) / (k + 1)
+    escape += (size * jump_mass) ** 3 / 6.0
+    # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
+    total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
+    terms = [LatticeMeasure(t.positions, t.weights / total, 0.0, t.error / total) for t in terms]
+    mean, variance = measure.moments()
+    scale = plan.fine_step / plan.step
+    log_norm = size * measure.log_norm + math.log(total)
+    mean, variance = size * mean * scale, size * variance * scale * scale + 0.25
+    return Factor(tuple(terms), moved_jump, times, log_norm, mean, variance, escape / total)
 
 
 def compose_upper(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> LatticeMeasure:
     """The tilted Q-measure of the product of UPPER laws on the final lattice."""
-    measures: list[LatticeMeasure] = []
+    listed: list[Factor] = []
     for law, count in factors:
-        if count < TWO_STAGE_COUNT:
-            measures.append(split_law(law, plan.step, plan.tilt, count))
-        else:
-            fine = split_law(law, plan.fine_step, plan.tilt, 1)
-            measures.extend(_staged([fine], [plan.tilt], count, plan, resplit)[0])
-    return _convolve(measures, _window([measures], plan.log_escape), plan.log_escape)
+        rest = count
+        if plan.in_blocks(count):
+            size = block_size(count)
+            times, rest = divmod(count, size)
+            fine = split_law(law, plan.fine_step, plan.tilt)
+            listed.append(_block(fine, plan.tilt, size, times, plan, resplit))
+        if rest:
+            listed.append(Factor.plain(split_law(law, plan.step, plan.tilt), rest))
+    return _convolve(listed, _window(listed, plan.log_escape))
 
 
 def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tuple[LatticeMeasure, LatticeMeasure]:
     """The tilted P- and Q-measures of the total score of LOWER laws, on one window."""
-    sides: tuple[list[LatticeMeasure], list[LatticeMeasure]] = ([], [])
+    sides: tuple[list[Factor], list[Factor]] = ([], [])
+    tilts = (plan.tilt - 1.0, plan.tilt)
     for law, count in factors:
-        if count < TWO_STAGE_COUNT:
-            for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt, count), strict=True):
-                listed.append(measure)
-        else:
-            fine = score_law(law, plan.fine_step, plan.tilt, 1)
-            staged = _staged(fine, [plan.tilt - 1.0, plan.tilt], count, plan, rescore)
-            for listed, blocks in zip(sides, staged, strict=True):
-                listed.extend(blocks)
-    window = _window(sides, plan.log_escape)
-    under_p, under_q = (_convolve(listed, window, plan.log_escape) for listed in sides)
-    return under_p, under_q
+        rest = count
+        if plan.in_blocks(count):
+            size = block_size(count)
+            times, rest = divmod(count, size)
+            for listed, fine, tilt in zip(sides, score_law(law, plan.fine_step, plan.tilt), tilts, strict=True):
+                listed.append(_block(fine, tilt, size, times, plan, rescore))
+        if rest:
+            for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt), strict=True):
+                listed.append(Factor.plain(measure, rest))
+    window = _joined(_window(sides[0], plan.log_escape), _window(sides[1], plan.log_escape))
+    return _convolve(sides[0], window), _convolve(sides[1], window)

@@ -174,9 +174,9 @@ class Law:
         peak = float(tilted.max())
         weights = np.exp(tilted - peak)
         total = float(weights.sum())
-        mean = float(weights @ self.log_ratio) / total
+        mean = float(np.sum(weights * self.log_ratio)) / total
         spread = self.log_ratio - mean
-        return peak + math.log(total), mean, float(weights @ (spread * spread)) / total
+        return peak + math.log(total), mean, float(np.sum(weights * spread * spread)) / total
 
     def delta(self, epsilon: float) -> float:
         """D_{e^eps}(P||Q): at least the truth for an UPPER law, at most for a LOWER one."""

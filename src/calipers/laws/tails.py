@@ -72,7 +72,7 @@ class LowerTail:
         """(delta, threshold) of the test that shows most at epsilon; delta <= the true one."""
         if len(self.log_power) == 0:
             return 0.0, math.inf
-        gains = np.exp(self.log_power) - np.exp(self.log_alpha + epsilon)
+        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # below -1.7: no use
         j = int(np.argmax(gains))
         value = float(gains[j]) - 1e-15 * math.exp(self.log_power[j])
         return max(0.0, value), float(self.thresholds[j])
@@ -120,19 +120,48 @@ def _decay_norm(rate: float, n: int) -> float:
     return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
 
 
+def _missed(measure: LatticeMeasure, rate: float) -> FloatArray:
+    """What each tail sum may miss: mass beyond the last position, with weights at most e^(-rate distance)."""
+    window, n = measure.window, len(measure.positions)
+    if window is None:
+        return np.full(n, measure.escape)
+    return measure.escape + math.exp(window.log_escape) * np.exp(-rate * np.arange(n - 1, -1, -1))
+
+
+def _returned(measure: LatticeMeasure, rate: float) -> FloatArray:
+    """What each tail sum may hold in excess: mass from beyond one end reappears at the other.
+
+    From above: to count at position i it must lie i - low beyond the end, a further factor
+    e^(-rate_above (i - low)). From below: mass m beyond the end lands m short of the last
+    position; summing by parts, weights e^(-rate distance) against tails e^(-rate_below m) give at
+    most max(e^(-rate M), e^(-rate_below M)) (1 + rate M), M the distance from i to the last
+    position. The factor 2 covers mass that goes around more than once.
+    """
+    window, n = measure.window, len(measure.positions)
+    if window is None:
+        return np.full(n, measure.escape)
+    beyond = np.arange(n)
+    ahead = (n - 1) - beyond
+    from_above = np.exp(-window.rate_above * beyond)
+    from_below = np.exp(-min(rate, window.rate_below) * ahead) * (1.0 + rate * ahead)
+    return measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
+
+
 def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges) -> UpperTail:
     """The profile nodes of a composed UPPER measure tilted by tilt >= 1.
 
     At a lattice point x, D = sum over y > 0 of (e^y - 1) q(x + y), and with the tilt divided out
-    the weight of W(x + y) is g(y) = e^(-(tilt-1) y) - e^(-tilt y), at most sup g <= 1.
+    the weight of W(x + y) is g(y) = e^(-(tilt-1) y) - e^(-tilt y), at most sup g <= 1. Mass that
+    came around the circle only adds to D, so what may be missing is all that must be charged.
     """
     n = len(measure.weights)
-    call = decayed_tail_sums(measure.weights, (tilt - 1.0) * step)
+    rate = (tilt - 1.0) * step
+    call = decayed_tail_sums(measure.weights, rate)
     put = decayed_tail_sums(measure.weights, tilt * step)
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
-    spread = min(_decay_norm((tilt - 1.0) * step, n), peak * math.sqrt(n))  # at least the 2-norm of g
+    spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
     rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
-    charged = call - put + rounding + spread * measure.error + peak * measure.escape
+    charged = call - put + rounding + spread * measure.error + _missed(measure, rate)
     x = measure.positions * step
     log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
     if charges.infinite_upper > 0:
@@ -146,11 +175,12 @@ def lower_tail(
     """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1."""
     n = len(under_p.weights)
     x = under_p.positions * step
-    p_sums = decayed_tail_sums(under_p.weights, (tilt - 1.0) * step)
-    q_sums = decayed_tail_sums(under_q.weights, tilt * step)
+    p_rate, q_rate = (tilt - 1.0) * step, tilt * step
+    p_sums = decayed_tail_sums(under_p.weights, p_rate)
+    q_sums = decayed_tail_sums(under_q.weights, q_rate)
     rounding = 8.0 * n * UNIT_ROUNDOFF
-    p_sums = p_sums - rounding * np.abs(p_sums) - _decay_norm((tilt - 1.0) * step, n) * under_p.error - under_p.escape
-    q_sums = q_sums + rounding * np.abs(q_sums) + _decay_norm(tilt * step, n) * under_q.error + under_q.escape
+    p_sums = p_sums - rounding * np.abs(p_sums) - _decay_norm(p_rate, n) * under_p.error - _returned(under_p, p_rate)
+    q_sums = q_sums + rounding * np.abs(q_sums) + _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate)
     kept = p_sums > 0
     log_power = np.log(p_sums[kept]) + (under_p.log_norm - charges.log_mass - (tilt - 1.0) * x[kept])
     if charges.infinite_lower > 0:

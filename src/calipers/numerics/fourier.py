@@ -15,6 +15,9 @@ Three facts carry the bound (u = 2^-53 is the unit round-off):
 2. `|a^T - b^T| <= T |a - b| max(|a|, |b|)^(T-1)`, and the Fourier coefficients of a vector with
    sum at most 1 are at most 1 in modulus. So a perturbation `d_j` of the coefficients of w_j
    moves the product by at most `sum_j T_j d_j`, in the 2-norm as well.
+   Two bounds on `d_j` are used, and the smaller one counts: by fact 1, and, since every
+   coefficient is a sum of n terms each with log2(n) rounded products, `c u log2(n) sum |w|` for
+   every single coefficient, which the other coefficients of the product damp.
 3. A complex product has relative error below `sqrt(5) u`, so binary powering and the product
    of the factors lose at most `4 u sum_j T_j` relative to the result.
 
@@ -39,11 +42,40 @@ _FFT_CONSTANT = 8.0
 
 @dataclass(frozen=True)
 class CyclicFactor:
-    """One vector of the product: its values, how often it occurs, the 2-norm of its own error."""
+    """One vector of the product, `sum over k of terms[k] * jump^(*k)`, and how often it occurs.
 
-    weights: FloatArray
+    Usually there is one term and no jump. `error` is the 2-norm of the error of the whole vector.
+    """
+
+    terms: tuple[FloatArray, ...]
     count: int
     error: float = 0.0
+    jump: FloatArray | None = None
+
+    def spectrum(self) -> tuple[np.ndarray, float]:
+        """Fourier coefficients, and a bound on the 2-norm of the error they stand for in the data."""
+        n = len(self.terms[0])
+        per_transform = fft_relative_error(n)
+        if self.jump is None:
+            return scipy.fft.rfft(self.terms[0]), self.error + per_transform * two_norm(self.terms[0])
+        jump = scipy.fft.rfft(self.jump)
+        jump_mass, jump_norm = float(np.abs(self.jump).sum()), two_norm(self.jump)
+        total = np.zeros_like(jump)
+        error = self.error
+        for k in reversed(range(len(self.terms))):
+            term = self.terms[k]
+            total = total * jump + scipy.fft.rfft(term)
+            mass, norm = float(np.abs(term).sum()), two_norm(term)
+            # |change of A_k b^k| <= |change of A_k| b^k + k A_k b^(k-1) |change of b|, and Horner's rounding.
+            error += per_transform * norm * jump_mass**k + 8.0 * UNIT_ROUNDOFF * norm * jump_mass**k
+            if k:
+                error += k * mass * jump_mass ** (k - 1) * per_transform * jump_norm
+        return total, error
+
+
+def two_norm(values: FloatArray) -> float:
+    """The Euclidean norm, by a plain sum: a threaded dot product costs more than it saves here."""
+    return math.sqrt(float(np.sum(values * values)))
 
 
 def fast_length(minimum: int) -> int:
@@ -75,33 +107,68 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
 
     Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1.
     """
-    n = len(factors[0].weights)
+    n = len(factors[0].terms[0])
+    spectra = [factor.spectrum() for factor in factors]
+    total = sum(factor.count for factor in factors)
+    # |computed coefficient| <= 1 + |its error| <= 1 + sqrt(n) * data_error: bound its T-th power.
+    growth = math.fsum(f.count * math.sqrt(n) * error for f, (_, error) in zip(factors, spectra, strict=True))
+    _refuse_growth(growth, total, n)
+    spectrum = _power(spectra[0][0], factors[0].count)
+    for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
+        spectrum = spectrum * _power(coefficients, factor.count)
+    result = scipy.fft.irfft(spectrum, n)
+    rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * fft_relative_error(n)) * two_norm(result)
+    propagated = math.fsum(
+        f.count * min(error, f.error + _damped_error(coefficients, spectrum, n))
+        for f, (coefficients, error) in zip(factors, spectra, strict=True)
+    )
+    return result, 1.02 * (propagated + rounding)
+
+
+def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> float:
+    """2-norm, back in the data, of one transform's coefficient errors times the rest of the product.
+
+    Each coefficient of a vector of mass 1 has error at most c u log2(n); it enters the product
+    times |product / coefficient|, which is small except at low frequencies.
+    """
+    rest = np.abs(product) / np.maximum(np.abs(coefficients), 1e-200)
+    return fft_relative_error(n) * math.sqrt(2.0 * float(np.sum(rest * rest)) / n)
+
+
+def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[FloatArray, float]]:
+    """The cyclic powers top, top - 1, ..., top - number + 1 of one vector, each with its 2-norm error.
+
+    Same guarantee as `cyclic_product`, one forward transform for all of them. Powers must be >= 1,
+    except that a power of 0 is the unit mass at 0.
+    """
+    n = len(weights)
+    base = scipy.fft.rfft(weights)
     per_transform = fft_relative_error(n)
-    spectrum: np.ndarray | None = None
-    propagated = 0.0
-    total = 0
-    worst_growth = 0.0
-    for factor in factors:
-        norm = float(np.linalg.norm(factor.weights))
-        coefficients = scipy.fft.rfft(factor.weights)
-        data_error = factor.error + per_transform * norm
-        propagated += factor.count * data_error
-        total += factor.count
-        # |computed coefficient| <= 1 + |its error| <= 1 + sqrt(n) * data_error: bound its T-th power.
-        excess = math.sqrt(n) * data_error + max(0.0, float(np.sum(factor.weights)) - 1.0)
-        worst_growth += factor.count * excess
-        powered = _power(coefficients, factor.count)
-        spectrum = powered if spectrum is None else spectrum * powered
-    if worst_growth > 0.01:
+    data_error = per_transform * two_norm(weights)
+    magnitude = np.maximum(np.abs(base), 1e-200)
+    lowest = top - number + 1
+    spectrum = _power(base, lowest) if lowest > 0 else np.ones_like(base)
+    results: list[tuple[FloatArray, float]] = []
+    for power in range(lowest, top + 1):
+        values = scipy.fft.irfft(spectrum, n)
+        norm = two_norm(values)
+        rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm
+        rest = np.abs(spectrum) / magnitude
+        damped = per_transform * math.sqrt(2.0 * float(np.sum(rest * rest)) / n)
+        results.append((values, 1.02 * (power * min(data_error, damped) + rounding)))
+        if power < top:
+            spectrum = spectrum * base
+    _refuse_growth(top * math.sqrt(n) * data_error, top, n)
+    return results[::-1]
+
+
+def _refuse_growth(growth: float, total: int, n: int) -> None:
+    """The bound above needs (1 + coefficient error)^total to stay near 1."""
+    if growth > 0.01:
         raise CertificationError(
             f"The rounding error of a {total}-fold convolution of length {n} could not be bounded "
-            f"(growth {worst_growth:.2g}). Use a larger tolerance or fewer steps."
+            f"(growth {growth:.2g}). Use a larger tolerance or fewer steps."
         )
-    assert spectrum is not None
-    result = scipy.fft.irfft(spectrum, n)
-    norm = float(np.linalg.norm(result))
-    rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * per_transform) * norm
-    return result, 1.02 * (propagated + rounding)
 
 
 def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:

@@ -1,0 +1,265 @@
+"""Adaptive compositions, measured from both sides.
+
+`Product` holds factors (anything that can state its law on a side, with a multiplicity) and
+answers epsilon(delta), delta(epsilon) and whole curves with a certified lower and upper value.
+Composition of dominating pairs dominates the composed mechanism, and a product of the pairs of
+one fixed attack is itself an attack, so both jaws are products of laws.
+
+How fine to compute is decided from the tolerance. Splitting atoms over cells of width H adds
+about H^2/6 to the variance of a step's log ratio; at tilt theta that moves epsilon by
+T E[H^2] (theta - 1)/12, and the lower jaw loses half as much. With cells and lattice both at
+`eta` standard deviations of a step, upper - lower is about V (theta - 1) eta^2 / 4, V being the
+variance of the tilted total. We solve for eta, compute, look at the width, and refine if needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import implements
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import CertificationError, InputError
+from calipers.laws.convolve import TWO_STAGE_COUNT, LatticePlan, block_size, compose_lower, compose_upper
+from calipers.laws.law import Law
+from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+
+_COARSEST, _FINEST = 0.25, 1e-4
+_PILOT = 0.2
+_ROUNDS = 6
+_LONGEST_SINGLE_STAGE = 150_000.0
+
+
+class LawSource(Protocol):
+    """Anything that can be discretised from both sides, such as `Pair`."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether (P, Q) and (Q, P) have the same law."""
+        ...
+
+    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+        """A law on `side`; finer `resolution` is tighter; tails beyond e^log_tail may be lumped."""
+        ...
+
+
+@dataclass(frozen=True)
+class Jaws:
+    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction)."""
+
+    lower: float
+    upper: float
+    threshold: float
+    reversed: bool
+
+
+class Direction:
+    """One order of the pair: D(P||Q), or D(Q||P) when `reversed`."""
+
+    def __init__(self, factors: Sequence[tuple[LawSource, int]], reverse: bool) -> None:
+        self.factors = list(factors)
+        self.reverse = reverse
+        self._cache: dict[tuple[Side, float, float], list[tuple[Law, int]]] = {}
+
+    def laws(self, side: Side, resolution: float, log_tail: float) -> list[tuple[Law, int]]:
+        """The factors as laws on one side, in this direction."""
+        key = (side, resolution, log_tail)
+        if key not in self._cache:
+            if len(self._cache) > 8:
+                self._cache.clear()
+            built: list[tuple[Law, int]] = []
+            for source, count in self.factors:
+                law = source.law(side, resolution, log_tail)
+                built.append((law.reverse() if self.reverse else law, count))
+            self._cache[key] = built
+        return self._cache[key]
+
+    def steps(self) -> int:
+        """Number of composed steps."""
+        return sum(count for _, count in self.factors)
+
+    def pilot(self, log_tail: float) -> list[tuple[Law, int]]:
+        """Cheap UPPER laws, good enough to find saddle points."""
+        return self.laws(Side.UPPER, _PILOT, log_tail)
+
+    def _plan(self, saddle: Saddle, eta: float, log_escape: float) -> LatticePlan:
+        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
+        steps = self.steps()
+        longest = max(count for _, count in self.factors)
+        if longest < TWO_STAGE_COUNT or 13.0 * math.sqrt(steps) / eta < _LONGEST_SINGLE_STAGE:
+            step = eta * math.sqrt(saddle.variance / steps)
+            return LatticePlan(step, step, saddle.tilt, log_escape)
+        final = sum(_roundings(count) for _, count in self.factors)
+        fine = eta * math.sqrt(0.5 * saddle.variance / steps)
+        return LatticePlan(eta * math.sqrt(0.5 * saddle.variance / final), fine, saddle.tilt, log_escape)
+
+    def exceeds(self, epsilon: float, delta: float, saddle: Saddle, log_tail: float) -> bool:
+        """False only if a moment bound proves D <= delta at epsilon: (L - k)+ <= peak L^t / k^(t-1)."""
+        laws = self.pilot(log_tail)
+        charges = Charges.of(laws)
+        moment = math.fsum(count * law.cumulants(saddle.tilt)[0] for law, count in laws)
+        exponent = moment - (saddle.tilt - 1.0) * (epsilon - charges.shift) + charges.log_mass + 1e-9 * abs(moment)
+        return math.exp(min(0.0, exponent)) + charges.infinite_upper > delta
+
+    def upper(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> UpperTail:
+        """Certified profile nodes around the saddle."""
+        laws = self.laws(Side.UPPER, eta, log_tail)
+        if self.steps() == 1:
+            tail = single_tail(laws[0][0])
+            assert isinstance(tail, UpperTail)
+            return tail
+        plan = self._plan(saddle, eta, log_escape)
+        return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws))
+
+    def lower(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LowerTail:
+        """Certified tests around the saddle."""
+        laws = self.laws(Side.LOWER, eta, log_tail)
+        if self.steps() == 1:
+            tail = single_tail(laws[0][0])
+            assert isinstance(tail, LowerTail)
+            return tail
+        plan = self._plan(saddle, eta, log_escape)
+        under_p, under_q = compose_lower(laws, plan)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws))
+
+
+def _roundings(count: int) -> int:
+    """How many terms of a factor are rounded to the final lattice."""
+    if count < TWO_STAGE_COUNT:
+        return count
+    times, rest = divmod(count, block_size(count))
+    return times + rest
+
+
+def _log_escape(saddle: Saddle, relative: float) -> float:
+    """Mass that may leave the window so that delta moves by at most the share `relative`."""
+    # The tail sum is about 1/((tilt - 1) deviation) of the largest weight.
+    share = min(1.0, 1.0 / (1.0 + (saddle.tilt - 1.0) * saddle.deviation))
+    return max(-30.0, math.log(relative * share) - 2.5)
+
+
+class Product:
+    """An adaptive composition of sources with multiplicities."""
+
+    @implements("zhu2022:thm10")
+    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
+        if not factors or any(count < 1 for _, count in factors):
+            raise InputError("A product needs at least one factor, each with a count of at least 1.")
+        self.factors = list(factors)
+        self.symmetric = all(source.symmetric for source, _ in self.factors)
+        self.directions = [Direction(self.factors, False)]
+        if not self.symmetric:
+            self.directions.append(Direction(self.factors, True))
+
+    def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
+        """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
+        delta = OPEN_UNIT.check("delta", delta)
+        log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
+        ordered = []
+        for direction in self.directions:
+            pilot = direction.pilot(log_tail)
+            ordered.append((saddle_for_delta(pilot, math.log(delta)), direction))
+        ordered.sort(key=lambda item: -item[0].mean)
+        best = _solve_epsilon(ordered[0][1], ordered[0][0], delta, log_tail, tolerance)
+        for saddle, direction in ordered[1:]:
+            # A cheap or a rough proof that the other direction needs no more settles the matter.
+            if not direction.exceeds(best.lower, delta, saddle, log_tail):
+                continue
+            rough = direction.upper(saddle, _within(2.0 * _eta(saddle, tolerance)), log_tail, _log_escape(saddle, 1e-2))
+            if rough.epsilon(delta) > best.lower:
+                other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
+                best = _larger(best, other)
+        return best
+
+    def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
+        """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        best: Jaws | None = None
+        for direction in self.directions:
+            log_tail = -40.0
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            if saddle.log_delta < -15.0:
+                log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
+                saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
+            best = found if best is None else _larger(best, found)
+        assert best is not None
+        return best
+
+
+def _larger(first: Jaws, second: Jaws) -> Jaws:
+    """Jaws of the maximum of two quantities."""
+    lead = first if first.lower >= second.lower else second
+    return Jaws(lead.lower, max(first.upper, second.upper), lead.threshold, lead.reversed)
+
+
+def _eta(saddle: Saddle, tolerance: float) -> float:
+    """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
+    allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
+    return _within(math.sqrt(4.0 * allowed / (saddle.variance * max(saddle.tilt - 1.0, 1e-6))))
+
+
+def _within(eta: float) -> float:
+    return min(_COARSEST, max(_FINEST, eta))
+
+
+def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
+    """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
+    eta = _eta(saddle, tolerance)
+    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    for _ in range(_ROUNDS):
+        relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
+        log_escape = _log_escape(saddle, min(relative, 1e-3))
+        upper = direction.upper(saddle, eta, log_tail, log_escape).epsilon(delta)
+        tests = direction.lower(saddle, eta, log_tail, log_escape)
+        lower = tests.epsilon(delta)
+        if lower > best.lower:
+            best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
+        if upper < best.upper:
+            best = Jaws(best.lower, upper, best.threshold, best.reversed)
+        width = best.upper - best.lower
+        if width <= tolerance * best.upper or eta <= _FINEST:
+            return best
+        centre = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
+        if abs(centre - saddle.mean) > saddle.deviation or math.isinf(best.upper):
+            saddle = _recentred(direction, log_tail, saddle, centre, math.isinf(best.upper))
+        else:
+            ratio = width / (tolerance * best.upper)
+            eta = _within(eta * max(0.2, 0.85 / math.sqrt(ratio)))
+    return best
+
+
+def _recentred(direction: Direction, log_tail: float, saddle: Saddle, centre: float, beyond: bool) -> Saddle:
+    """A saddle nearer to the answer; when the window held no answer at all, one further to the right."""
+    target = saddle.mean + 3.0 * saddle.deviation if beyond else centre
+    moved = saddle_for_epsilon(direction.pilot(log_tail), target)
+    if abs(moved.tilt - saddle.tilt) <= 1e-9 * saddle.tilt:
+        return saddle_at(direction.pilot(log_tail), 1.0 + 1.3 * (saddle.tilt - 1.0) + 1e-6)
+    return moved
+
+
+def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
+    """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
+    curvature = saddle.variance * saddle.tilt * max(saddle.tilt - 1.0, 0.05)
+    eta = _within(math.sqrt(4.0 * 0.6 * tolerance / curvature))
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    for _ in range(_ROUNDS):
+        log_escape = _log_escape(saddle, 0.1 * tolerance)
+        upper = direction.upper(saddle, eta, log_tail, log_escape).delta(epsilon)
+        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape).best_test(epsilon)
+        if lower > best.lower:
+            best = Jaws(lower, best.upper, threshold, direction.reverse)
+        best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)
+        width = best.upper - best.lower
+        if width <= tolerance * best.upper or eta <= _FINEST:
+            break
+        eta = _within(eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
+    if best.lower > best.upper:
+        raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
+    return best
