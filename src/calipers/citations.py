@@ -142,6 +142,13 @@ add_source(
     2022,
     "PoPETs 2022(4)",
 )
+add_source(
+    "canonne2020",
+    "Canonne, Kamath, Steinke",
+    "The Discrete Gaussian for Differential Privacy",
+    2020,
+    "arXiv:2004.00010v4",
+)
 add_source("calipers", "Calipers", "Derivations written out in the documentation of Calipers", 2026, "docs/mathematics")
 
 add_statement("gomez2025:eq21", "Equation (21), Proposition C.1", "mu* is the maximum over breakpoints of Phi^-1(1-alpha) - Phi^-1(beta).")

@@ -34,7 +34,10 @@ class Domain:
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond double precision lies outside every domain
+            return False
         if math.isnan(number) or math.isinf(number):
             return False
         if self.integer and number != math.floor(number):
@@ -50,7 +53,8 @@ class Domain:
             tail = f" {remedy}" if remedy else ""
             raise InputError(f"Expected {name} in {self}, got {name}={shown}.{tail}")
         assert isinstance(value, numbers.Real)
-        return int(value) if self.integer else float(value)
+        number = float(value)
+        return int(number) if self.integer else number
 
     def check_int(self, name: str, value: object, remedy: str = "") -> int:
         """`check` for an integer domain, typed as one."""

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from calipers.bracket import Side
 from calipers.citations import implements
@@ -65,6 +66,12 @@ class SmoothPart:
     log_p_below: Callable[[float], float]
     log_q_below: Callable[[float], float]
     growth: Callable[[float, float], float]
+    slope: float
+    """At least d log L / dz everywhere."""
+    log_growth_above: Callable[[float, float], float]
+    """(rate, z) -> log E_Q[e^(rate (Z - z)); Z > z]: with `slope`, what high moments of L may hide beyond z."""
+    log_growth_below: Callable[[float, float], float]
+    """(rate, z) -> log E_P[e^(rate (z - Z)); Z < z], for the reversed pair."""
     curvature: float = 1.0
     scale: float = 1.0
 
@@ -80,8 +87,8 @@ class Pair:
     p_inf: float = 0.0
     q_zero: float = 0.0
     symmetric: bool = False
-    moment: Callable[[float], float] | None = field(default=None, compare=False)
-    """Optional exact log E_Q[L^t] where it has a closed form (used for Renyi divergences)."""
+    span: float | None = None
+    """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
     @implements("doroshenko2022:ctd")
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
@@ -231,8 +238,6 @@ def gaussian_mixture_part(
     The caller guarantees monotonicity: it holds when every mean of P with a different weight
     than under Q lies to the right of every such mean of Q (see `calipers.mechanisms`).
     """
-    from scipy.special import log_ndtr
-
     log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
     mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
 
@@ -261,6 +266,10 @@ def gaussian_mixture_part(
         everything = np.concatenate((mp, mq))
         return max(abs(high - float(everything.min())), abs(low - float(everything.max())))
 
+    def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
+        # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
+        return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
+
     return SmoothPart(
         log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
@@ -271,6 +280,10 @@ def gaussian_mixture_part(
         log_p_below=tail(log_wp, mp, -1.0),
         log_q_below=tail(log_wq, mq, -1.0),
         growth=growth,
+        # d log p / dz + z is a mean of the means of P, so d log L / dz is a difference of two such means.
+        slope=float(mp.max() - mq.min()),
+        log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
+        log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
     )
 
 

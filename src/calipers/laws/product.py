@@ -65,6 +65,8 @@ class Direction:
     def __init__(self, factors: Sequence[tuple[LawSource, int]], reverse: bool) -> None:
         self.factors = list(factors)
         self.reverse = reverse
+        spans = {getattr(source, "span", None) for source, _ in self.factors}
+        self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._cache: dict[tuple[Side, float, float], list[tuple[Law, int]]] = {}
 
     def laws(self, side: Side, resolution: float, log_tail: float) -> list[tuple[Law, int]]:
@@ -93,11 +95,26 @@ class Direction:
         steps = self.steps()
         longest = max(count for _, count in self.factors)
         if longest < TWO_STAGE_COUNT or 13.0 * math.sqrt(steps) / eta < _LONGEST_SINGLE_STAGE:
-            step = eta * math.sqrt(saddle.variance / steps)
+            step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step())
+            if self.span is not None and self.span >= step:
+                step = self.span  # every log ratio lies on this lattice already: nothing is rounded
             return LatticePlan(step, step, saddle.tilt, log_escape)
         final = sum(_roundings(count) for _, count in self.factors)
-        fine = eta * math.sqrt(0.5 * saddle.variance / steps)
+        fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step())
         return LatticePlan(eta * math.sqrt(0.5 * saddle.variance / final), fine, saddle.tilt, log_escape)
+
+    def _finest_step(self) -> float:
+        """A lattice finer than this would have no digits left for positions."""
+        built = next(iter(self._cache.values()), None) or self.pilot(-40.0)
+        return 1e-9 * max(float(np.max(np.abs(law.log_ratio))) for law, _ in built)
+
+    def end(self, log_tail: float) -> tuple[float, float]:
+        """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
+        laws = self.pilot(log_tail)
+        charges = Charges.of(laws)
+        far = math.fsum(count * float(law.log_ratio[-1]) for law, count in laws)
+        leak = charges.infinite_upper
+        return far + charges.shift + 1e-12 * abs(far), math.log(leak) if leak > 0 else -math.inf
 
     def exceeds(self, epsilon: float, delta: float, saddle: Saddle, log_tail: float) -> bool:
         """False only if a moment bound proves D <= delta at epsilon: (L - k)+ <= peak L^t / k^(t-1)."""
@@ -137,7 +154,7 @@ def _roundings(count: int) -> int:
     return times + rest
 
 
-def _log_escape(saddle: Saddle, relative: float) -> float:
+def log_escape_for(saddle: Saddle, relative: float) -> float:
     """Mass that may leave the window so that delta moves by at most the share `relative`."""
     # The tail sum is about 1/((tilt - 1) deviation) of the largest weight.
     share = min(1.0, 1.0 / (1.0 + (saddle.tilt - 1.0) * saddle.deviation))
@@ -161,6 +178,8 @@ class Product:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
         log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
+        if self.certain_leak(log_tail) > delta:
+            return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
         ordered = []
         for direction in self.directions:
             pilot = direction.pilot(log_tail)
@@ -171,11 +190,15 @@ class Product:
             # A cheap or a rough proof that the other direction needs no more settles the matter.
             if not direction.exceeds(best.lower, delta, saddle, log_tail):
                 continue
-            rough = direction.upper(saddle, _within(2.0 * _eta(saddle, tolerance)), log_tail, _log_escape(saddle, 1e-2))
+            rough = direction.upper(saddle, _within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2))
             if rough.epsilon(delta) > best.lower:
                 other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
                 best = _larger(best, other)
         return best
+
+    def certain_leak(self, log_tail: float = -40.0) -> float:
+        """At most the probability of an outcome that only one of the two datasets can produce."""
+        return max(Charges.of(d.laws(Side.LOWER, _PILOT, log_tail)).infinite_lower for d in self.directions)
 
     def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
@@ -199,7 +222,7 @@ def _larger(first: Jaws, second: Jaws) -> Jaws:
     return Jaws(lead.lower, max(first.upper, second.upper), lead.threshold, lead.reversed)
 
 
-def _eta(saddle: Saddle, tolerance: float) -> float:
+def eta_for(saddle: Saddle, tolerance: float) -> float:
     """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
     allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
     return _within(math.sqrt(4.0 * allowed / (saddle.variance * max(saddle.tilt - 1.0, 1e-6))))
@@ -211,11 +234,11 @@ def _within(eta: float) -> float:
 
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
-    eta = _eta(saddle, tolerance)
+    eta = eta_for(saddle, tolerance)
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
-        log_escape = _log_escape(saddle, min(relative, 1e-3))
+        log_escape = log_escape_for(saddle, min(relative, 1e-3))
         upper = direction.upper(saddle, eta, log_tail, log_escape).epsilon(delta)
         tests = direction.lower(saddle, eta, log_tail, log_escape)
         lower = tests.epsilon(delta)
@@ -250,7 +273,7 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
     eta = _within(math.sqrt(4.0 * 0.6 * tolerance / curvature))
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     for _ in range(_ROUNDS):
-        log_escape = _log_escape(saddle, 0.1 * tolerance)
+        log_escape = log_escape_for(saddle, 0.1 * tolerance)
         upper = direction.upper(saddle, eta, log_tail, log_escape).delta(epsilon)
         lower, threshold = direction.lower(saddle, eta, log_tail, log_escape).best_test(epsilon)
         if lower > best.lower:

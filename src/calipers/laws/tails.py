@@ -29,19 +29,24 @@ class UpperTail:
     epsilon_nodes: FloatArray
     log_delta_nodes: FloatArray
 
-    def delta(self, epsilon: float) -> float:
-        """At least the true delta at epsilon (1 where the nodes say nothing)."""
+    def deltas(self, epsilon: FloatArray) -> FloatArray:
+        """At least the true delta at every epsilon (1 below the first node, the last value beyond the last)."""
         nodes = self.epsilon_nodes
-        if epsilon < nodes[0]:
-            return 1.0
-        j = int(np.searchsorted(nodes, epsilon, side="right")) - 1
-        left = math.exp(min(0.0, self.log_delta_nodes[j]))
-        if j == len(nodes) - 1 or epsilon == nodes[j]:
-            return left
-        right = math.exp(min(0.0, self.log_delta_nodes[j + 1]))
+        values = np.exp(np.minimum(0.0, self.log_delta_nodes))
+        if len(nodes) == 1:
+            return np.where(epsilon < nodes[0], 1.0, values[0])
+        j = np.clip(np.searchsorted(nodes, epsilon, side="right") - 1, 0, len(nodes) - 2)
         gap = nodes[j + 1] - nodes[j]
-        share = math.expm1(epsilon - nodes[j]) / math.expm1(gap)
-        return (left + share * (right - left)) * (1.0 + 1e-14)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # (e^eps - e^a) / (e^b - e^a), written so that wide gaps do not overflow
+            share = np.exp(epsilon - nodes[j + 1]) * -np.expm1(nodes[j] - epsilon) / -np.expm1(-gap)
+        chord = (values[j] + share * (values[j + 1] - values[j])) * (1.0 + 1e-14)
+        inside = np.where(epsilon >= nodes[-1], values[-1], chord)
+        return np.where(epsilon < nodes[0], 1.0, inside)
+
+    def delta(self, epsilon: float) -> float:
+        """At least the true delta at epsilon."""
+        return float(self.deltas(np.array([epsilon]))[0])
 
     def epsilon(self, delta: float) -> float:
         """An epsilon >= 0 with D <= delta at that epsilon (inf where the nodes reach no such value)."""
@@ -56,6 +61,8 @@ class UpperTail:
         left = float(self.epsilon_nodes[j - 1])
         high, low = math.exp(min(0.0, self.log_delta_nodes[j - 1])), math.exp(self.log_delta_nodes[j])
         share = min(1.0, (high - delta) / (high - low) * (1.0 + 1e-14))
+        if share == 1.0 or right - left > 500.0:
+            return max(0.0, right)
         value = left + math.log1p(share * math.expm1(right - left))
         return max(0.0, min(right, value + 4e-16 * abs(value)))
 

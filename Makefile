@@ -1,0 +1,65 @@
+# Each target sets up what it needs; a second call finds it done.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
+# What the installed metadata is made from: a change here means installing again.
+METADATA := pyproject.toml src/calipers/_version.py
+
+.PHONY: help run test test-slow test-adapters lint format types layers bench reproduce clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.calipers ## measure the example run
+	$(BIN)/calipers measure --run examples/mnist.toml
+
+test: $(VENV)/.extra-test ## the test suite
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for their time
+	$(BIN)/python -m pytest -m "slow or heavy"
+
+test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting ## the tests that need dp-accounting
+	$(BIN)/python -m pytest -m dp_accounting
+
+lint: $(VENV)/.extra-dev ## style: ruff check, ruff format --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.extra-dev ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.extra-dev ## mypy --strict on src
+	$(BIN)/mypy --strict src
+
+layers: $(VENV)/.extra-dev ## which room may import which
+	$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/.extra-bench ## time and precision beside other accountants (installs PyTorch through Opacus)
+	$(BIN)/python benchmarks/run.py
+
+reproduce: $(VENV)/.calipers ## the papers' tables and figures
+	$(BIN)/calipers reproduce --all
+
+clean: ## remove the environment, caches and builds
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@echo "setting up $(VENV)"
+	@.ci/venv $(VENV)
+	@touch $@
+
+$(VENV)/.calipers: $(METADATA) $(VENV)/.made
+	@echo "installing calipers"
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.extra-%: $(METADATA) $(VENV)/.made
+	@echo "installing calipers[$*]"
+	@$(PIP_INSTALL) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,67 @@
+"""`calipers calibrate`: the smallest noise whose upper jaw meets a target."""
+
+from __future__ import annotations
+
+import click
+
+from calipers.cli.options import json_option, run_options, show, tolerance_option
+from calipers.errors import InputError
+from calipers.run import Run
+
+DEFAULT_TOLERANCE = 1e-4
+# Each target is the options that make it up.
+TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
+
+
+@click.command("calibrate", short_help="Find the smallest noise that meets a target.")
+@run_options(noise_default=1.0)
+@click.option("--epsilon", type=float, help="Target epsilon; needs --delta.")
+@click.option("--delta", type=float, help="The delta that belongs to --epsilon.")
+@click.option("--mu", type=float, help="Target mu of Gaussian differential privacy.")
+@click.option("--advantage", type=float, help="Target for the largest TPR - FPR of any attack.")
+@click.option("--tpr", type=float, help="Target true positive rate; needs --fpr.")
+@click.option("--fpr", type=float, help="The false positive rate that belongs to --tpr.")
+@tolerance_option(DEFAULT_TOLERANCE)
+@json_option
+def calibrate_command(runs: tuple[Run, ...], tolerance: float, as_json: bool, **values: float | None) -> None:
+    """Find the smallest noise multiplier whose upper jaw meets a target.
+
+    The guarantee is proven for the noise multiplier that is printed. Describe the run as for
+    `calipers measure`; its own noise multiplier, if it has one, is ignored. Name one target:
+    --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
+
+    \b
+    Examples:
+      calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
+      calipers calibrate --run run.toml --mu 0.5
+      calipers calibrate --dataset-size 50000 --batch-size 500 --epochs 20 --tpr 0.05 --fpr 0.01 --json
+    """
+    target = chosen_target(values)
+    if len(runs) != 1:
+        raise InputError(f"calibrate finds the noise of one run, got a file with {len(runs)} phases; use one phase.")
+    from calipers.calibrate import solve
+
+    calibration = solve(runs[0], **target, tolerance=tolerance)
+    if as_json:
+        from calipers.reports.records import calibration_record, to_json
+
+        click.echo(to_json(calibration_record(calibration)))
+        return
+    from calipers.reports.table import calibration_report
+
+    show(calibration_report(calibration))
+
+
+def chosen_target(values: dict[str, float | None]) -> dict[str, float]:
+    """The options of the one target that was named, or `InputError`."""
+    given = {name: value for name, value in values.items() if value is not None}
+    begun = [target for target in TARGETS if any(name in given for name in target)]
+    if not begun:
+        raise InputError("Name a target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.")
+    if len(begun) > 1:
+        named = " and ".join("--" + next(name for name in target if name in given) for target in begun)
+        raise InputError(f"{named} contradict each other: they are different targets; name one.")
+    missing = [name for name in begun[0] if name not in given]
+    if missing:
+        raise InputError(f"--{next(iter(given))} needs --{missing[0]} beside it.")
+    return given

@@ -1,0 +1,83 @@
+"""`calipers curve`: the trade-off curve or the privacy profile, as CSV or as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from calipers.bracket import Side
+from calipers.cli.options import DEFAULT_TOLERANCE, measured, run_options, tolerance_option, write
+from calipers.domains import NON_NEGATIVE
+from calipers.errors import InputError
+from calipers.run import Run
+
+FORMATS = ("csv", "png", "svg")
+SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Side.LOWER)}
+
+
+@click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
+@run_options()
+@click.option("--profile", is_flag=True, help="delta against epsilon instead of the trade-off curve.")
+@click.option("--epsilon", type=float, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
+@click.option("--side", type=click.Choice(list(SIDES)), default="both", show_default=True, help="Which jaw.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FORMATS),
+    help="What to write. [default: by the ending of --output, else csv]",
+)
+@click.option("--output", metavar="FILE", help="Where to write. [default: standard output, for csv]")
+@tolerance_option(DEFAULT_TOLERANCE)
+def curve_command(
+    runs: tuple[Run, ...],
+    profile: bool,
+    epsilon: tuple[float, ...],
+    side: str,
+    file_format: str | None,
+    output: str | None,
+    tolerance: float,
+) -> None:
+    """Write the trade-off curve (or, with --profile, the privacy profile) of a run.
+
+    The trade-off curve gives an attacker's smallest false negative rate (beta) at each false
+    positive rate (alpha). Side "upper" is the proof: the true curve lies nowhere below it. Side
+    "lower" is the attack: the true curve lies nowhere above it. For the profile, "upper" is an
+    upper and "lower" a lower bound of delta.
+
+    \b
+    Examples:
+      calipers curve --sample-rate 0.01 --steps 1000 --noise-multiplier 1
+      calipers curve --run run.toml --output tradeoff.png
+      calipers curve --run run.toml --profile --side upper --format csv --output profile.csv
+    """
+    file_format = chosen_format(file_format, output)
+    if epsilon and not profile:
+        raise InputError("--epsilon chooses points of the profile; add --profile, or leave it out.")
+    for value in epsilon:
+        NON_NEGATIVE.check("epsilon", value)
+    from calipers.reports.points import profile_points, to_csv, tradeoff_points
+
+    measurement = measured(runs, tolerance)
+    sides = SIDES[side]
+    points = profile_points(measurement, sides, epsilon) if profile else tradeoff_points(measurement, sides)
+    if file_format == "csv":
+        names = ("epsilon", "delta") if profile else ("alpha", "beta")
+        write(to_csv(points, *names), output)
+        return
+    from calipers.reports.plots import draw_profile, draw_tradeoff, picture
+
+    draw = draw_profile if profile else draw_tradeoff
+    write(picture(lambda ax: draw(ax, points), file_format), output)
+
+
+def chosen_format(file_format: str | None, output: str | None) -> str:
+    """The format asked for, else the one the file's ending names, else csv."""
+    if file_format is None:
+        ending = Path(output).suffix.removeprefix(".").lower() if output is not None else "csv"
+        if ending not in FORMATS:
+            raise InputError(f"Cannot tell the format of {output} from its ending; add --format csv, png or svg.")
+        file_format = ending
+    if file_format != "csv" and output is None:
+        raise InputError(f"A picture needs a file; add --output FILE.{file_format}.")
+    return file_format

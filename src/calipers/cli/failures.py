@@ -1,0 +1,47 @@
+"""How the command says no: one sentence on standard error, an exit status, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+
+import click
+
+from calipers.errors import CalipersError, CertificationError
+
+INTERRUPTED = 130
+
+
+class Refusal(click.ClickException):
+    """Bad input: one line for standard error, exit status 2."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class NotCertified(Refusal):
+    """The input is sound, but a bound could not be certified: exit status 1."""
+
+    exit_code = 1
+
+
+class SpeakingGroup(click.Group):
+    """A group that turns what Calipers refuses, and files it cannot write, into refusals."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a broken pipe is left to click, which ends quietly."""
+        try:
+            return super().invoke(ctx)
+        except CertificationError as error:
+            raise NotCertified(str(error)) from error
+        except CalipersError as error:
+            raise Refusal(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            where = f" {error.filename}" if error.filename else ""
+            raise Refusal(f"Cannot open{where}: {error.strerror or error}.") from error

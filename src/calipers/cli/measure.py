@@ -1,0 +1,59 @@
+"""`calipers measure`: the bracket of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from calipers.cli.options import (
+    DEFAULT_TOLERANCE,
+    json_option,
+    measured,
+    question_options,
+    run_options,
+    show,
+    tolerance_option,
+)
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.reports.answers import Questions
+
+
+@click.command("measure", short_help="Measure one run from both sides.")
+@run_options()
+@question_options
+@tolerance_option(DEFAULT_TOLERANCE)
+@json_option
+def measure_command(runs: tuple[Run, ...], questions: Questions, tolerance: float, as_json: bool) -> None:
+    """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
+
+    Give the run by options or by --run, not both.
+
+    \b
+      epsilon, delta  the run is (epsilon, delta)-differentially private
+      TPR at FPR      the best attack's true positive rate at a false positive rate
+      advantage       the largest TPR - FPR of any attack
+      mu-GDP          one number for the whole curve, stated up to delta0, with its regret
+      claim           Poisson accounting of the undivided sum, whatever was executed
+
+    Printed lower bounds are rounded down, upper bounds up.
+
+    \b
+    Examples:
+      calipers measure --dataset-size 60000 --batch-size 256 --epochs 60 --noise-multiplier 1.1
+      calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
+      calipers measure --run run.toml --epsilon 1 --json
+    """
+    from calipers.reports.answers import answer
+
+    answers = answer(measured(runs, tolerance), questions)
+    if as_json:
+        from calipers.reports.records import measurement_record, to_json
+
+        click.echo(to_json(measurement_record(answers)))
+        return
+    from calipers.reports.table import measurement_report
+
+    show(measurement_report(answers))

@@ -1,0 +1,172 @@
+"""The options that several commands share: the run, the questions, the tolerance, the output."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.domains import OPEN_UNIT
+from calipers.errors import InputError
+from calipers.run import ADJACENCIES, KEYS, NORMALIZATIONS, SAMPLERS, VIEWS, Run, load_runs
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calipers.measure import Measurement
+
+Command = Callable[..., Any]
+
+DEFAULT_TOLERANCE = 1e-3
+
+_RUN_OPTIONS = (
+    click.option("--run", "run_file", metavar="FILE", help="Read the run from a TOML file instead of options."),
+    click.option("--dataset-size", type=int, metavar="N", help="Number of records in your own dataset."),
+    click.option("--batch-size", type=int, metavar="B", help="Records per batch (expected, under Poisson sampling)."),
+    click.option("--sample-rate", type=float, metavar="Q", help="Probability that a record enters a batch, B/N."),
+    click.option(
+        "--epochs", type=float, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps."
+    ),
+    click.option("--steps", type=int, metavar="T", help="Noisy sums released in total; or give --epochs."),
+    click.option(
+        "--noise-multiplier", type=float, metavar="S", help="Standard deviation of the noise / clipping norm."
+    ),
+    click.option(
+        "--sampler", type=click.Choice(SAMPLERS), help="How batches were really drawn, not assumed. [default: poisson]"
+    ),
+    click.option(
+        "--normalization",
+        type=click.Choice(NORMALIZATIONS),
+        help="What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size "
+        "that came out. [default: none]",
+    ),
+    click.option(
+        "--dimension", type=int, metavar="n", help="Number of trained parameters (for data-dependent division)."
+    ),
+    click.option("--adjacency", type=click.Choice(ADJACENCIES), help="What neighbours are. [default: add-remove]"),
+    click.option(
+        "--view",
+        type=click.Choice(VIEWS),
+        help="worst-case: the adversary may choose all other records. isolated: it sees only the differing "
+        "record's noisy contribution. [default: worst-case]",
+    ),
+)
+
+
+def run_options(*, noise_default: float | None = None) -> Callable[[Command], Command]:
+    """Add the options that describe a run; the command gets `runs`, its phases.
+
+    `noise_default` stands in for a noise multiplier that the command is about to find.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_runs(**values: Any) -> Any:
+            given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
+            runs = _runs(values.pop("run_file"), given, noise_default)
+            return command(runs=runs, **values)
+
+        return _decorated(with_runs, _RUN_OPTIONS)
+
+    return decorate
+
+
+def _runs(run_file: str | None, given: dict[str, object], noise_default: float | None) -> tuple[Run, ...]:
+    defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
+    if run_file is None:
+        return (Run.from_dict(defaults | given),)
+    if given:
+        extra = ", ".join(f"--{key.replace('_', '-')}" for key in given)
+        raise InputError(f"--run and {extra} contradict each other: both describe the run; change the file instead.")
+    return load_runs(run_file, defaults=defaults)
+
+
+def question_options(command: Command) -> Command:
+    """Add --delta, --epsilon, --fpr (each repeatable) and --delta0; the command gets `questions`."""
+
+    @functools.wraps(command)
+    def with_questions(**values: Any) -> Any:
+        from calipers.reports.answers import DEFAULT_DELTAS, DEFAULT_FPRS, Questions
+
+        questions = Questions(
+            deltas=values.pop("delta") or DEFAULT_DELTAS,
+            epsilons=values.pop("epsilon"),
+            fprs=values.pop("fpr") or DEFAULT_FPRS,
+            delta0=values.pop("delta0"),
+        )
+        return command(questions=questions, **values)
+
+    options = (
+        click.option(
+            "--delta", type=float, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-05]"
+        ),
+        click.option("--epsilon", type=float, multiple=True, help="Report delta at this epsilon; repeatable."),
+        click.option(
+            "--fpr",
+            type=float,
+            multiple=True,
+            help="Report an attacker's true positive rate at this false positive rate; repeatable. "
+            "[default: 0.1, 0.01, 0.001]",
+        ),
+        click.option(
+            "--delta0",
+            type=float,
+            default=1e-10,
+            show_default=True,
+            help="mu-GDP is reported up to this much of delta.",
+        ),
+    )
+    return _decorated(with_questions, options)
+
+
+def tolerance_option(default: float) -> Callable[[Command], Command]:
+    """Add --tolerance, checked to lie in (0, 1)."""
+
+    def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
+        return OPEN_UNIT.check("tolerance", value)
+
+    return click.option(
+        "--tolerance",
+        type=float,
+        default=default,
+        show_default=True,
+        callback=check,
+        help="Relative numerical width to aim for. Narrower takes longer; the bounds hold at any width.",
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
+
+
+def measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
+    """Measure the phases of one run."""
+    from calipers.measure import measure
+
+    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance)
+
+
+def show(content: RenderableType) -> None:
+    """Print a rendered report, in colour when standard output is a terminal."""
+    from calipers.reports.table import to_text
+
+    click.echo(to_text(content, terminal=sys.stdout.isatty()), nl=False)
+
+
+def write(content: str | bytes, output: str | None) -> None:
+    """Write to the file named, or to standard output."""
+    if output is None:
+        click.echo(content, nl=False)
+    elif isinstance(content, bytes):
+        Path(output).write_bytes(content)
+    else:
+        Path(output).write_text(content, encoding="utf-8", newline="")
+
+
+def _decorated(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,0 +1,117 @@
+"""`calipers theorem`: one published statement, evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from calipers.cli.options import json_option
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from calipers.theorems.registry import Theorem, TheoremValue
+
+DIGITS = 10
+
+
+@click.command(
+    "theorem", short_help="Evaluate one published statement.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="NAME [--PARAM VALUE]...")
+@click.option("--list", "list_names", is_flag=True, help="List the statements.")
+@click.option("--explain", is_flag=True, help="Say what the statement NAME is about and which parameters it takes.")
+@json_option
+def theorem_command(words: tuple[str, ...], list_names: bool, explain: bool, as_json: bool) -> None:
+    """Evaluate one published statement and say what the number means.
+
+    \b
+    Examples:
+      calipers theorem --list
+      calipers theorem chua-prop-3.1 --explain
+      calipers theorem chua-prop-3.1 --epsilon 4 --noise-multiplier 0.4
+    """
+    from calipers.theorems.registry import THEOREMS, evaluate, find
+
+    if list_names:
+        if words:
+            raise InputError(f"--list and {words[0]} contradict each other; give one of them.")
+        click.echo("\n".join(f"{name}  {THEOREMS[name].reads}" for name in sorted(THEOREMS)))
+        return
+    if not words or words[0].startswith("-"):
+        raise InputError("Name the statement first; `calipers theorem --list` shows the names.")
+    name, given = words[0], parameters(words[1:])
+    if explain:
+        if given:
+            raise InputError("--explain takes no parameters; leave them out, or leave out --explain.")
+        click.echo(_explained(find(name)))
+        return
+    result = evaluate(name, **given)
+    click.echo(_as_json(name, result) if as_json else _as_text(result))
+
+
+def parameters(words: Sequence[str]) -> dict[str, object]:
+    """The pairs `--name value` or `--name=value`; numbers as numbers, everything else as it stands."""
+    found: dict[str, object] = {}
+    remaining = list(words)
+    while remaining:
+        option = remaining.pop(0)
+        name, equals, value = option.removeprefix("--").partition("=")
+        if not option.startswith("--") or not name:
+            raise InputError(f"Expected --PARAM VALUE, got {option!r}.")
+        if not equals:
+            if not remaining:
+                raise InputError(f"--{name} needs a value.")
+            value = remaining.pop(0)
+        key = name.replace("-", "_")
+        if key in found:
+            raise InputError(f"--{name} is given twice; give it once.")
+        found[key] = _number(value)
+    return found
+
+
+def _number(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _explained(entry: Theorem) -> str:
+    taken = (f"  --{p.name.replace('_', '-')}{str(p).removeprefix(p.name)}" for p in entry.parameters)
+    lines = [str(entry), *([entry.note] if entry.note else []), "Parameters:", *taken]
+    return "\n".join(lines)
+
+
+def _as_json(name: str, result: TheoremValue) -> str:
+    from calipers.reports.records import to_json
+
+    return to_json(
+        {
+            "theorem": name,
+            "values": dict(result.values),
+            "direction": result.direction.value,
+            "reads": result.reads,
+            "source": str(result.statement),
+            "note": result.note,
+        }
+    )
+
+
+def _as_text(result: TheoremValue) -> str:
+    """The first value rounded in its own direction, the others to nearest."""
+    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+    from calipers.theorems.registry import Direction
+
+    directed = {Direction.UPPER_BOUND: ceil_digits, Direction.LOWER_BOUND: floor_digits}
+    rounding = directed.get(result.direction, nearest_digits)
+    lines = []
+    for name, value in result.values.items():
+        shown = str(value) if isinstance(value, bool | int) else rounding(value, DIGITS)
+        lines.append(f"{name} = {shown}")
+        rounding = nearest_digits
+    lines += [f"{result.direction.value}: {result.reads}", str(result.statement)]
+    return "\n".join([*lines, result.note] if result.note else lines)

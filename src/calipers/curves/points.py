@@ -1,0 +1,163 @@
+"""Points of trade-off curves that keep their digits in every corner of the unit square.
+
+A point (alpha, beta) near (0, 1) carries its information in alpha and in 1 - beta, one near (1, 0) in 1 - alpha and
+in beta. So each coordinate is held twice, as itself and as its complement, and **the smaller of the two is the
+exact value**; the other is derived from it. With that convention
+
+- order is exact: the bits of a positive float are ordered like the float, which gives one integer key for both halves;
+- differences of two coordinates have relative error of two units of roundoff, whatever corner they lie in
+  (`rise`), so slopes and likelihood ratios survive at alpha = 1e-300;
+- rounding outward is a relative move of the small one (`moved`).
+
+Which way is outward: a curve of Side.UPPER must stay at or below the truth. Moving vertices down and to the left keeps
+it there: a point of a moved segment lies below and left of a point of the old one, and the true curve does not
+increase. A curve of Side.LOWER must stay at or above: moved up and right, points stay in the epigraph, which is convex.
+
+The lower convex hull respects both sides for the same reasons, except for the roundoff of its own test: a vertex
+that only rounding puts above a chord must be kept for UPPER, and may be dropped for LOWER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.numerics.types import FloatArray, IntArray
+
+UNIT = 2.0**-53
+"""Unit roundoff of double precision."""
+
+TINY = float(np.finfo(np.float64).tiny)
+SLOPE_ROUNDING = 16.0 * UNIT
+_HALF_BITS = int(np.float64(0.5).view(np.int64))
+
+
+class Points(NamedTuple):
+    """Vertices (alpha, beta) with complements; the smaller of each pair is exact."""
+
+    alpha: FloatArray
+    beta: FloatArray
+    alpha_c: FloatArray
+    beta_c: FloatArray
+
+    def take(self, index: IntArray) -> Points:
+        """The vertices at `index`."""
+        return Points(self.alpha[index], self.beta[index], self.alpha_c[index], self.beta_c[index])
+
+    def swapped(self) -> Points:
+        """The vertices mirrored at the diagonal, in order of increasing alpha again."""
+        return Points(self.beta[::-1], self.alpha[::-1], self.beta_c[::-1], self.alpha_c[::-1])
+
+
+def settled(x: FloatArray, x_c: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The pair (x, 1 - x) with the larger entry recomputed from the smaller one."""
+    small = x <= 0.5
+    return np.where(small, x, 1.0 - x_c), np.where(small, 1.0 - x, x_c)
+
+
+def settle(points: Points) -> Points:
+    """`settled` for both coordinates."""
+    alpha, alpha_c = settled(points.alpha, points.alpha_c)
+    beta, beta_c = settled(points.beta, points.beta_c)
+    return Points(alpha, beta, alpha_c, beta_c)
+
+
+def join(*parts: Points) -> Points:
+    """All vertices of `parts`, one after the other."""
+    return Points(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def order_key(x: FloatArray, x_c: FloatArray) -> IntArray:
+    """Integers ordered exactly like x, from whichever of x and 1 - x is the small one."""
+    small_bits = np.ascontiguousarray(np.where(x <= 0.5, x, x_c)).view(np.int64)
+    return np.where(x <= 0.5, small_bits, 2 * _HALF_BITS - small_bits)
+
+
+def rise(low: FloatArray, low_c: FloatArray, high: FloatArray, high_c: FloatArray) -> FloatArray:
+    """high - low for settled pairs with low <= high, relative error at most 2 UNIT."""
+    across = (0.5 - low) + (0.5 - high_c)
+    return np.where(high <= 0.5, high - low, np.where(low > 0.5, low_c - high_c, across))
+
+
+def moved(x: FloatArray, x_c: FloatArray, relative: float, up: bool) -> tuple[FloatArray, FloatArray]:
+    """x moved up or down by `relative` times min(x, 1 - x); exact zeros stay, underflow goes the safe way."""
+    small = x <= 0.5
+    exact = np.where(small, x, x_c)
+    grows = small == up
+    larger = np.where(exact == 0.0, 0.0, np.maximum(exact * (1.0 + relative), TINY))
+    smaller = exact * (1.0 - relative)
+    smaller = np.where(smaller < TINY, 0.0, smaller)
+    changed = np.minimum(np.where(grows, larger, smaller), 1.0)
+    return np.where(small, changed, 1.0 - changed), np.where(small, 1.0 - changed, changed)
+
+
+def outward(points: Points, relative: float, side: Side) -> Points:
+    """All vertices moved to the side's safe direction: down-left for UPPER, up-right for LOWER."""
+    up = side is Side.LOWER
+    alpha, alpha_c = moved(points.alpha, points.alpha_c, relative, up)
+    beta, beta_c = moved(points.beta, points.beta_c, relative, up)
+    return Points(alpha, beta, alpha_c, beta_c)
+
+
+def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArray], drop_in_doubt: bool) -> IntArray:
+    """Indices of a chain whose steepness (minus the slope, >= 0) decreases from segment to segment.
+
+    A vertex whose left segment is less steep than its right one lies above a chord of two others, so it is on no
+    lower hull and all such vertices go at once. `drop_in_doubt` decides the cases within roundoff.
+    """
+    keep = np.arange(count)
+    factor = 1.0 - SLOPE_ROUNDING if drop_in_doubt else 1.0 + SLOPE_ROUNDING
+    while keep.size > 2:
+        slopes = steepness(keep[:-1], keep[1:])
+        above = slopes[:-1] * factor < slopes[1:]
+        if not above.any():
+            break
+        keep = keep[np.concatenate(([True], ~above, [True]))]
+    return keep
+
+
+def steepness_of(points: Points) -> Callable[[IntArray, IntArray], FloatArray]:
+    """The function (i, j) -> (beta_i - beta_j)/(alpha_j - alpha_i), relative error at most 5 UNIT."""
+
+    def steepness(i: IntArray, j: IntArray) -> FloatArray:
+        run = rise(points.alpha[i], points.alpha_c[i], points.alpha[j], points.alpha_c[j])
+        fall = rise(points.beta[j], points.beta_c[j], points.beta[i], points.beta_c[i])
+        with np.errstate(over="ignore"):
+            return np.asarray(fall / run, dtype=np.float64)
+
+    return steepness
+
+
+def lower_hull(points: Points, side: Side) -> Points:
+    """Vertices of the lower convex hull with the up-right quadrants added, in order of alpha.
+
+    Post-condition: the piecewise linear curve through the result lies at or below the points, and for Side.LOWER no
+    lower than their hull. alpha and 1 - beta strictly increase.
+    """
+    alpha_key = order_key(points.alpha, points.alpha_c)
+    beta_key = order_key(points.beta, points.beta_c)
+    order = np.lexsort((beta_key, alpha_key))
+    sorted_beta = beta_key[order]
+    before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(sorted_beta)[:-1]))
+    chain = points.take(order[sorted_beta < before])
+    kept = convex_chain(chain.alpha.size, steepness_of(chain), drop_in_doubt=side is Side.LOWER)
+    return chain.take(kept)
+
+
+def running_sum(values: FloatArray) -> tuple[FloatArray, float]:
+    """Cumulative sums of non-negative numbers, with a bound of their relative error.
+
+    Sums run inside blocks of about sqrt(n) and then over the blocks, so an entry has passed through at most 2 sqrt(n)
+    additions instead of n.
+    """
+    count = values.size
+    block = max(int(np.sqrt(count)), 1)
+    blocks = -(-count // block)
+    padded = np.zeros(blocks * block)
+    padded[:count] = values
+    inner = np.cumsum(padded.reshape(blocks, block), axis=1)
+    offsets = np.concatenate(([0.0], np.cumsum(inner[:-1, -1])))
+    return (inner + offsets[:, None]).ravel()[:count], (block + blocks + 1) * UNIT

@@ -1,0 +1,348 @@
+"""The trade-off curve: what the best test can do, at every false positive rate.
+
+For a pair of output distributions, Q under the null and P under the alternative, f(alpha) is the smallest false
+negative rate of any test whose false positive rate is at most alpha. f is convex, non-increasing and at most 1 - alpha.
+Higher means more private. Here f is piecewise linear, and its breakpoints are the whole truth about it:
+
+- the profile is delta(eps) = max over breakpoints of (1 - beta) - e^eps alpha  (Dong et al., Proposition 2.13);
+- eps(delta) = max over breakpoints of log((1 - beta - delta)/alpha);
+- the segments are the atoms of the pair, with likelihood ratio (fall of beta)/(rise of alpha).
+
+Breakpoints run from (0, f(0)) to the first alpha with f = 0. f(0) < 1 means P has mass where Q has none.
+
+A curve has a `Side`. UPPER: f lies at or below the true curve, so its numbers bound leakage from above (a guarantee).
+LOWER: f lies at or above it, so they bound leakage from below (an attack). Every number a curve returns is rounded to
+its side, and curves of different sides do not mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calipers.bracket import Side
+from calipers.citations import implements
+from calipers.curves.comparison import interpolate, lies_below
+from calipers.curves.construction import atom_points, profile_points, tested_points
+from calipers.curves.points import UNIT, Points, join, lower_hull, order_key, rise, settle, settled, steepness_of
+from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+CURVE_ALLOWANCE = 1e-12
+"""Relative rounding within which a curve may exceed 1 - alpha or bend the wrong way; more raises InputError."""
+
+LARGEST_PRODUCT = 4_000_000
+_CHUNK = 2_000_000
+
+
+def _column(name: str, values: ArrayLike) -> FloatArray:
+    array = np.array(values, dtype=np.float64, ndmin=1)
+    if array.ndim != 1 or not np.all((array >= 0.0) & (array <= 1.0)):
+        raise InputError(f"Expected {name} as one row of numbers in [0, 1], got {name}={values!r}.")
+    return array
+
+
+def _complement(name: str, values: FloatArray, given: ArrayLike | None) -> FloatArray:
+    if given is None:
+        return 1.0 - values
+    complement = _column(f"{name}_c", given)
+    if complement.shape != values.shape or np.any(np.abs(values + complement - 1.0) > 4.0 * UNIT):
+        raise InputError(f"Expected {name}_c = 1 - {name}, got {name}={values!r}, {name}_c={complement}.")
+    return complement
+
+
+def _nodes(eps_name: str, delta_name: str, eps: ArrayLike, delta: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    epsilons, deltas = np.array(eps, dtype=np.float64, ndmin=1), _column(delta_name, delta)
+    if epsilons.shape != deltas.shape or not np.all(np.isfinite(epsilons)):
+        raise InputError(f"Expected one finite {eps_name} per {delta_name}, got {eps_name}={eps!r}.")
+    return epsilons, deltas
+
+
+def _mirrored(eps: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+    """Nodes with eps < 0 as nodes of the swapped pair: delta' = (delta - (1 - k))/k at k' = 1/k."""
+    eps, delta = eps[eps < 0.0], delta[eps < 0.0]
+    # Below -700 the rounding exceeds 1 anyway and the node says nothing.
+    growth = np.exp(np.minimum(-eps, 700.0))
+    value = (delta + np.expm1(eps)) * growth
+    rounding = 4.0 * UNIT * ((delta - np.expm1(eps)) * growth + np.abs(value))
+    if np.any(value < -rounding):
+        raise InputError("Expected delta >= 1 - e^eps at negative eps: no pair of distributions goes below that.")
+    charged = value + rounding if side is Side.UPPER else value - rounding
+    return -eps, np.minimum(np.maximum(charged, 0.0), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class TradeoffCurve:
+    """A piecewise linear trade-off curve with its side; see the module docstring. Build it with a `from_...`.
+
+    Of `alpha` and `alpha_c` = 1 - alpha the smaller is exact, likewise for `beta`.
+    """
+
+    alpha: FloatArray
+    beta: FloatArray
+    alpha_c: FloatArray
+    beta_c: FloatArray
+    side: Side
+
+    def __post_init__(self) -> None:
+        alpha, beta = _column("alpha", self.alpha), _column("beta", self.beta)
+        if alpha.size == 0 or alpha.shape != beta.shape:
+            raise InputError(f"Expected as many alpha as beta, at least one, got {alpha.size} and {beta.size}.")
+        alpha_c, beta_c = _complement("alpha", alpha, self.alpha_c), _complement("beta", beta, self.beta_c)
+        points = settle(Points(alpha, beta, alpha_c, beta_c))
+        if points.alpha[0] != 0.0 or points.beta[-1] != 0.0:
+            raise InputError("Expected breakpoints from alpha = 0 to beta = 0. Build the curve with from_tests.")
+        rising = np.all(np.diff(order_key(points.alpha, points.alpha_c)) > 0)
+        falling = np.all(np.diff(order_key(points.beta, points.beta_c)) < 0)
+        if not (rising and falling):
+            raise InputError("Expected alpha strictly increasing and beta strictly decreasing. Use from_tests.")
+        above = points.beta > points.alpha_c * (1.0 + CURVE_ALLOWANCE)
+        if np.any(above | (points.alpha > points.beta_c * (1.0 + CURVE_ALLOWANCE))):
+            worst = int(np.argmax(points.beta - points.alpha_c))
+            raise InputError(
+                f"Expected f(alpha) <= 1 - alpha, got beta={points.beta[worst]!r} at alpha={points.alpha[worst]!r}. "
+                "A test worse than guessing is improved by guessing: from_tests does that."
+            )
+        for name, column in zip(points._fields, points, strict=True):
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+        if np.any(self.odds[:-1] * (1.0 + CURVE_ALLOWANCE) < self.odds[1:]):
+            raise InputError("Expected a convex curve, got a breakpoint above a chord. Use from_tests for the hull.")
+
+    # ------------------------------------------------------------------ constructors
+
+    @classmethod
+    def _of(cls, points: Points, side: Side) -> TradeoffCurve:
+        return cls(points.alpha, points.beta, points.alpha_c, points.beta_c, side)
+
+    @classmethod
+    def perfect_privacy(cls, side: Side = Side.UPPER) -> TradeoffCurve:
+        """f(alpha) = 1 - alpha: the two distributions are the same. Exact."""
+        return cls._of(Points(*map(np.array, ([0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]))), side)
+
+    @classmethod
+    @implements("dong2022:thm2.4")
+    def from_profile(
+        cls,
+        eps: ArrayLike,
+        delta: ArrayLike,
+        side: Side = Side.UPPER,
+        symmetric: bool = False,
+        reverse: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> TradeoffCurve:
+        """The curve of the profile whose nodes are (eps, delta), linear in e^eps in between.
+
+        UPPER: the nodes are upper bounds of the true profile at those eps. LOWER: the caller promises more, namely that
+        the whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
+        nodes are all kinks of a law that the truth dominates.
+        With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
+        as nodes of its own; prefer it to negative eps, where a delta near 1 has no digits left for the tail.
+        Post-condition: f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
+        """
+        forward = _nodes("eps", "delta", eps, delta)
+        backward = _mirrored(*forward, side)
+        keep = forward[0] >= 0.0
+        if symmetric and (reverse is not None or not keep.all()):
+            raise InputError("Expected eps >= 0 and no reverse profile with symmetric=True. Pass reverse=(eps, delta).")
+        parts = [backward]
+        if symmetric:
+            parts.append(forward)
+        if reverse is not None:
+            given = _nodes("reverse eps", "reverse delta", *reverse)
+            if np.any(given[0] < 0.0):
+                raise InputError("Expected reverse eps >= 0. A negative one is a node of the forward profile.")
+            parts.append(given)
+        both = (np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+        return cls._of(profile_points((forward[0][keep], forward[1][keep]), both, side), side)
+
+    @classmethod
+    def from_tests(
+        cls,
+        alpha: ArrayLike,
+        power: ArrayLike,
+        alpha_c: ArrayLike | None = None,
+        power_c: ArrayLike | None = None,
+        side: Side = Side.LOWER,
+    ) -> TradeoffCurve:
+        """The hull of tests with false positive rate `alpha` and true positive rate `power`, and of guessing.
+
+        LOWER: f >= true curve, because each test exists. UPPER: the caller promises that the chords lie below it.
+        The numbers are taken as they are: round alpha up and power down first if they are computed.
+        """
+        alphas, powers = _column("alpha", alpha), _column("power", power)
+        if alphas.shape != powers.shape:
+            raise InputError(f"Expected as many alpha as power, got {alphas.size} and {powers.size}.")
+        alphas_c, misses = _complement("alpha", alphas, alpha_c), _complement("power", powers, power_c)
+        return cls._of(tested_points(Points(alphas, misses, alphas_c, powers), side), side)
+
+    @classmethod
+    def from_atoms(
+        cls, p: ArrayLike, q: ArrayLike, p_inf: float = 0.0, q_zero: float = 0.0, *, side: Side
+    ) -> TradeoffCurve:
+        """The Neyman-Pearson curve of the finite pair with masses p (alternative) and q (null).
+
+        `p_inf` is the mass of P where Q has none, `q_zero` the reverse. Masses that do not sum to 1 raise.
+        Post-condition: f <= the pair's curve (UPPER), >= it (LOWER), within rounding of about 1e-15 sqrt(atoms).
+        """
+        masses, null_masses = _column("p", p), _column("q", q)
+        if masses.shape != null_masses.shape:
+            raise InputError(f"Expected as many p as q, got {masses.size} and {null_masses.size}.")
+        p_inf, q_zero = PROBABILITY.check("p_inf", p_inf), PROBABILITY.check("q_zero", q_zero)
+        return cls._of(atom_points(masses, null_masses, p_inf, q_zero, side, 0.0), side)
+
+    @classmethod
+    def mixture(cls, curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> TradeoffCurve:
+        """The curve when mechanism i runs with probability weights[i] and i is revealed: segments merged by slope.
+
+        Post-condition: the common side of the curves; the weights are public and must sum to 1.
+        """
+        if len(curves) != len(weights) or not curves:
+            raise InputError(f"Expected one weight per curve, got {len(curves)} curves and {len(weights)} weights.")
+        shares = [POSITIVE_PROBABILITY.check("weight", weight) for weight in weights]
+        side = curves[0].side
+        for curve in curves:
+            side = side.same(curve.side)
+        parts = [(curve.atoms, share) for curve, share in zip(curves, shares, strict=True)]
+        p, q = (np.concatenate([share * atoms[i] for atoms, share in parts]) for i in (0, 1))
+        p_inf, q_zero = (sum(share * float(atoms[i]) for atoms, share in parts) for i in (2, 3))
+        return cls._of(atom_points(p, q, p_inf, q_zero, side, 4.0 * UNIT), side)
+
+    # ------------------------------------------------------------------ parts
+
+    @cached_property
+    def points(self) -> Points:
+        """The breakpoints with their complements."""
+        return Points(self.alpha, self.beta, self.alpha_c, self.beta_c)
+
+    @cached_property
+    def odds(self) -> FloatArray:
+        """Likelihood ratios dP/dQ of the segments, decreasing; relative error at most 5 units of roundoff."""
+        index = np.arange(self.alpha.size)
+        return steepness_of(self.points)(index[:-1], index[1:])
+
+    @cached_property
+    def atoms(self) -> tuple[FloatArray, FloatArray, float, float]:
+        """(p, q, p_inf, q_zero): the masses of the segments and of the two singular parts."""
+        here, there = self.points.take(np.arange(self.alpha.size - 1)), self.points.take(np.arange(1, self.alpha.size))
+        p = rise(there.beta, there.beta_c, here.beta, here.beta_c)
+        q = rise(here.alpha, here.alpha_c, there.alpha, there.alpha_c)
+        return p, q, float(self.beta_c[0]), float(self.alpha_c[-1])
+
+    # ------------------------------------------------------------------ numbers
+
+    def rates(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+        """(f(alpha), 1 - f(alpha)), each relatively accurate in its own tail.
+
+        Post-condition: rounded to the side (UPPER: f down and 1 - f up); exact at breakpoints.
+        """
+        shape = np.shape(alpha)
+        alphas = _column("alpha", np.ravel(alpha))
+        x, x_c = settled(alphas, _complement("alpha", alphas, None if alpha_c is None else np.ravel(alpha_c)))
+        beta, beta_c, rounding = interpolate(self.points, x, x_c)
+        if self.side is Side.LOWER:
+            rounding = -rounding
+        # A rate is at most 1, so rounding up may stop there.
+        miss, power = np.minimum(beta * (1.0 - rounding), 1.0), np.minimum(beta_c * (1.0 + rounding), 1.0)
+        return miss.reshape(shape), power.reshape(shape)
+
+    def __call__(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> FloatArray:
+        """f(alpha); UPPER: at most the true false negative rate, LOWER: at least."""
+        return self.rates(alpha, alpha_c)[0]
+
+    @implements("dong2022:thm2.4")
+    def delta(self, eps: ArrayLike) -> FloatArray:
+        """The profile delta(eps) = max over tests of power - e^eps alpha, at any real eps.
+
+        Post-condition: at least the profile of the stored curve (UPPER), at most (LOWER).
+        """
+        epsilons = np.asarray(eps, dtype=np.float64)
+        if not np.all(np.isfinite(epsilons)):
+            raise InputError(f"Expected eps in (-inf, inf), got eps={eps!r}.")
+        with np.errstate(over="ignore"):
+            odds = np.exp(epsilons.ravel())
+        result = np.empty(odds.size)
+        rows = max(_CHUNK // self.alpha.size, 1)
+        sign = 1.0 if self.side is Side.UPPER else -1.0
+        for start in range(0, odds.size, rows):
+            with np.errstate(over="ignore", invalid="ignore"):
+                cost = np.where(self.alpha > 0.0, odds[start : start + rows, None] * self.alpha, 0.0)
+            cost = np.minimum(cost, 4.0)  # above 1 a test loses anyway
+            gain = (self.beta_c - cost) + sign * 4.0 * UNIT * np.maximum(cost, self.beta_c * (self.alpha > 0.0))
+            result[start : start + rows] = np.max(gain, axis=1)
+        return np.minimum(np.maximum(result, 0.0), 1.0).reshape(epsilons.shape)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest eps >= 0 with delta(eps) <= delta; inf where f(0) < 1 - delta.
+
+        Post-condition: at least that of the stored curve (UPPER), at most (LOWER).
+        """
+        delta = PROBABILITY.check("delta", delta)
+        room = self.beta_c - delta
+        wins = room > 0.0
+        if not wins.any():
+            return 0.0
+        room, alpha = room[wins], self.alpha[wins]
+        with np.errstate(divide="ignore"):
+            logs = np.log(room) - np.log(alpha)
+        best = int(np.argmax(logs))
+        value = float(logs[best])
+        if np.isinf(value):
+            return value
+        slack = UNIT * (16.0 - 4.0 * float(np.log(room[best]) + np.log(alpha[best])))
+        if value < 1.0:
+            # The same number in a form that keeps its digits near 0.
+            with np.errstate(over="ignore"):
+                value = float(np.max(np.log1p((room - alpha) / alpha)))
+            slack = 32.0 * UNIT
+        return max(value + slack if self.side is Side.UPPER else value - slack, 0.0)
+
+    # ------------------------------------------------------------------ operations
+
+    def inverse(self) -> TradeoffCurve:
+        """The curve of the swapped pair, T(P, Q) instead of T(Q, P). Exact."""
+        return self._of(self.points.swapped(), self.side)
+
+    def symmetrised(self) -> TradeoffCurve:
+        """The largest convex symmetric curve below f and its inverse: both directions in one guarantee.
+
+        Applying it twice changes nothing.
+        """
+        return self._of(lower_hull(join(self.points, self.points.swapped()), self.side), self.side)
+
+    @implements("dong2022:thm3.2")
+    def tensor(self, other: TradeoffCurve) -> TradeoffCurve:
+        """The curve of running both mechanisms: the product of the pairs, all pairs of atoms.
+
+        Post-condition: the common side of the two. More than LARGEST_PRODUCT atoms raise.
+        """
+        side = self.side.same(other.side)
+        p, q, p_inf, q_zero = self.atoms
+        other_p, other_q, other_p_inf, other_q_zero = other.atoms
+        if p.size * other_p.size > LARGEST_PRODUCT:
+            raise InputError(
+                f"Expected at most {LARGEST_PRODUCT} products of segments, got {p.size} x {other_p.size}. "
+                "Compose laws on a grid (calipers.laws) instead of curves."
+            )
+        joint_p, joint_q = np.outer(p, other_p).ravel(), np.outer(q, other_q).ravel()
+        joint_inf = p_inf + other_p_inf * float(self.beta[0])
+        joint_zero = q_zero + other_q_zero * float(self.alpha[-1])
+        return self._of(atom_points(joint_p, joint_q, joint_inf, joint_zero, side, 8.0 * UNIT), side)
+
+    def is_below(self, other: TradeoffCurve) -> bool:
+        """True iff f(alpha) <= other(alpha) at every alpha, decided without tolerance."""
+        return lies_below(self.points, other.points)
+
+
+def compare(first: TradeoffCurve, second: TradeoffCurve) -> str:
+    """One of "equal", "first more private", "second more private" or "incomparable": the Blackwell order, exactly."""
+    below, above = first.is_below(second), second.is_below(first)
+    if below and above:
+        return "equal"
+    if above:
+        return "first more private"
+    return "second more private" if below else "incomparable"

@@ -1,0 +1,179 @@
+"""Where the numbers of a measurement come from: a closed form, or a product of laws.
+
+A backend answers with `Jaws` and says what licenses them. `GaussianBackend` is exact up to
+rounding; `ProductBackend` composes; `SplitBackend` takes the upper jaw from one statement and the
+lower jaw from another, where no single pair is known to be both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.gdp import gaussian_curve
+from calipers.curves.renyi import rdp_of_gdp
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.laws.product import Jaws, Product
+from calipers.laws.renyi import renyi
+from calipers.laws.sweep import sweep
+from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
+
+
+class Backend(Protocol):
+    """Certified numbers of one symmetric guarantee, and the evidence behind them."""
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """Jaws of the smallest epsilon >= 0 at delta."""
+        ...
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """Jaws of delta at epsilon >= 0."""
+        ...
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """Symmetric trade-off curves on both sides."""
+        ...
+
+    def renyi(self, order: float) -> Jaws:
+        """Jaws of the Renyi divergence of the given order."""
+        ...
+
+    def upper_evidence(self) -> Evidence:
+        """What proves the upper jaw."""
+        ...
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """Which test shows the lower jaw."""
+        ...
+
+
+def _widened(value: float) -> Jaws:
+    """A closed form with its rounding charged both ways."""
+    slack = 4.0 * GAUSSIAN_RELATIVE_ERROR
+    return Jaws(value * (1.0 - slack), value * (1.0 + slack), math.inf, False)
+
+
+@dataclass(frozen=True)
+class GaussianBackend:
+    """Exactly mu-GDP: everything is closed form."""
+
+    mu: float
+    reason: str
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """Exact up to rounding, which is charged."""
+        del tolerance
+        return _widened(gaussian_epsilon(self.mu, delta))
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """Exact up to rounding, which is charged."""
+        del tolerance
+        jaws = _widened(float(gaussian_delta(self.mu, epsilon)))
+        return Jaws(jaws.lower, min(1.0, jaws.upper), jaws.threshold, jaws.reversed)
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """G_mu from below and above."""
+        del smallest_delta, tolerance
+        return {side: gaussian_curve(self.mu, side) for side in Side}
+
+    def renyi(self, order: float) -> Jaws:
+        """t mu^2 / 2."""
+        return _widened(rdp_of_gdp(self.mu, order))
+
+    def upper_evidence(self) -> Evidence:
+        """The closed form."""
+        return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{self.reason} It is mu-GDP with mu = {self.mu:.12g}.")
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The likelihood ratio test of two Gaussians attains it."""
+        del jaws
+        return Evidence.of(
+            Kind.TEST,
+            "dong2022:cor2.13",
+            "The likelihood ratio test of N(0, 1) against N(mu, 1), reached when the record's clipped gradient is the "
+            "same unit vector in every step and all others are zero.",
+        )
+
+
+@dataclass(frozen=True)
+class ProductBackend:
+    """A composition whose factors are both dominating and attained."""
+
+    product: Product
+    reason: str
+    statement: str
+    attack: str
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """See `Product.epsilon`."""
+        return self.product.epsilon(delta, tolerance)
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """See `Product.delta`."""
+        return self.product.delta(epsilon, tolerance)
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """See `calipers.laws.sweep`."""
+        return sweep(self.product, smallest_delta, tolerance)
+
+    def renyi(self, order: float) -> Jaws:
+        """See `calipers.laws.renyi`."""
+        return renyi(self.product, order)
+
+    def upper_evidence(self) -> Evidence:
+        """The dominating product, discretised by splitting."""
+        text = (
+            f"{self.reason} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
+            "tilted FFT; truncation, aliasing and rounding are charged upward."
+        )
+        return Evidence.of(Kind.NUMERICAL, self.statement, text)
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The explicit test."""
+        rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
+        if jaws is not None and math.isfinite(jaws.threshold):
+            order = "record absent against present" if jaws.reversed else "record present against absent"
+            rule = f"{rule}, {jaws.threshold:.10g} here ({order})"
+        text = f"{self.attack} The test: {rule}; its error rates are computed exactly, rounding charged downward."
+        return Evidence.of(Kind.TEST, self.statement, text)
+
+
+@dataclass(frozen=True)
+class SplitBackend:
+    """The upper jaw of one backend, the lower jaw of another."""
+
+    above: Backend
+    below: Backend
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """Upper from `above`, lower from `below`."""
+        return _joined(self.above.epsilon(delta, tolerance), self.below.epsilon(delta, tolerance))
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """Upper from `above`, lower from `below`."""
+        return _joined(self.above.delta(epsilon, tolerance), self.below.delta(epsilon, tolerance))
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The guarantee of `above`, the attack of `below`."""
+        return {
+            Side.UPPER: self.above.curves(smallest_delta, tolerance)[Side.UPPER],
+            Side.LOWER: self.below.curves(smallest_delta, tolerance)[Side.LOWER],
+        }
+
+    def renyi(self, order: float) -> Jaws:
+        """Upper from `above`, lower from `below`."""
+        return _joined(self.above.renyi(order), self.below.renyi(order))
+
+    def upper_evidence(self) -> Evidence:
+        """What proves the upper jaw."""
+        return self.above.upper_evidence()
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """Which test shows the lower jaw."""
+        return self.below.lower_evidence(jaws)
+
+
+def _joined(above: Jaws, below: Jaws) -> Jaws:
+    return Jaws(below.lower, above.upper, below.threshold, below.reversed)

@@ -1,0 +1,159 @@
+"""What `measure` returns: every reading of a guarantee, as brackets with evidence.
+
+mu-GDP and delta0. For a subsampled mechanism the mu that touches the profile keeps growing with the
+depth of the tail, so "mu over all alpha" is decided far beyond anything that matters. Calipers
+therefore always states mu together with the delta0 up to which it holds: mu(delta0) is the smallest
+mu such that the run is dominated by G_mu tensor f_(0, delta0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from calipers.bracket import Bracket, Evidence, Side
+from calipers.citations import implements
+from calipers.curves import risk
+from calipers.curves.gdp import gdp_mu, regret
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.laws.product import Jaws
+from calipers.measure.backends import Backend
+from calipers.run import Run
+
+DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
+DEFAULT_DELTA0 = 1e-10
+_DEEPEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Gdp:
+    """mu up to delta0, and the regret of reporting it: at most this much Bayes error is overstated."""
+
+    mu: Bracket
+    delta0: float
+    regret: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What mainstream accounting would report: Poisson sampling, undivided sum, add-remove adjacency."""
+
+    backend: Backend
+    tolerance: float
+
+    def epsilon(self, delta: float) -> float:
+        """The claimed epsilon: the upper value a tight Poisson accountant certifies."""
+        return self.backend.epsilon(delta, self.tolerance).upper
+
+    def delta(self, epsilon: float) -> float:
+        """The claimed delta."""
+        return self.backend.delta(epsilon, self.tolerance).upper
+
+
+@dataclass
+class Measurement:
+    """Certified brackets of one run (or of several phases on the same data)."""
+
+    runs: tuple[Run, ...]
+    backend: Backend
+    claim: Claim
+    tolerance: float = 1e-3
+    notes: tuple[str, ...] = ()
+    _cache: dict[object, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def run(self) -> Run:
+        """The run, when there is one phase; the first phase otherwise."""
+        return self.runs[0]
+
+    def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
+        if key not in self._cache:
+            self._cache[key] = compute()
+        found = self._cache[key]
+        assert isinstance(found, Jaws)
+        return found
+
+    def _bracket(self, lower: float, upper: float, jaws: Jaws | None = None) -> Bracket:
+        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence())
+
+    def epsilon(self, delta: float) -> Bracket:
+        """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
+        delta = OPEN_UNIT.check("delta", delta)
+        jaws = self._once(("epsilon", delta), lambda: self.backend.epsilon(delta, self.tolerance))
+        return self._bracket(jaws.lower, jaws.upper, jaws)
+
+    def delta(self, epsilon: float) -> Bracket:
+        """delta(epsilon), the privacy profile."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        jaws = self._once(("delta", epsilon), lambda: self.backend.delta(epsilon, self.tolerance))
+        return self._bracket(jaws.lower, jaws.upper, jaws)
+
+    def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
+        """The symmetric trade-off curve: UPPER a guarantee (at or below the truth), LOWER an attack."""
+        smallest = min(_DEEPEST, OPEN_UNIT.check("smallest_delta", smallest_delta))
+        key = ("curves", smallest)
+        if key not in self._cache:
+            self._cache[key] = self.backend.curves(smallest, self.tolerance)
+        found = self._cache[key]
+        assert isinstance(found, dict)
+        curve: TradeoffCurve = found[side]
+        return curve
+
+    def tradeoff(self, alpha: float) -> Bracket:
+        """The smallest false negative rate of any attack with false positive rate alpha."""
+        alpha = PROBABILITY.check("alpha", alpha)
+        return self._bracket(float(self.curve(Side.UPPER)(alpha)), float(self.curve(Side.LOWER)(alpha)))
+
+    def tpr(self, fpr: float) -> Bracket:
+        """The largest true positive rate of any attack at the given false positive rate."""
+        fpr = PROBABILITY.check("fpr", fpr)
+        return self._read(lambda curve: float(risk.tpr(curve, fpr)), fpr)
+
+    def advantage(self) -> Bracket:
+        """The largest TPR - FPR of any attack: total variation, delta(0)."""
+        jaws = self._once(("delta", 0.0), lambda: self.backend.delta(0.0, self.tolerance))
+        return self._bracket(jaws.lower, jaws.upper, jaws)
+
+    def separation(self) -> Bracket:
+        """The largest distance of the trade-off curve from the line of perfect privacy: advantage / sqrt 2."""
+        found = self.advantage()
+        low, high = found.lower / math.sqrt(2.0), found.upper / math.sqrt(2.0)
+        return Bracket(low * (1.0 - 1e-15), high * (1.0 + 1e-15), found.lower_evidence, found.upper_evidence)
+
+    def bayes_error(self, prior: float) -> Bracket:
+        """The smallest error of a Bayesian attacker whose prior for "record absent" is `prior`."""
+        prior = PROBABILITY.check("prior", prior)
+        low = float(risk.bayes_error(self.curve(Side.UPPER), prior))
+        return self._bracket(low, float(risk.bayes_error(self.curve(Side.LOWER), prior)))
+
+    def _read(self, reading: Callable[[TradeoffCurve], float], smallest: float) -> Bracket:
+        """A leakage read off both curves, which reach at least as deep as `smallest`."""
+        deep = max(1e-250, min(_DEEPEST, 1e-3 * smallest)) if smallest > 0 else _DEEPEST
+        low, high = reading(self.curve(Side.LOWER, deep)), reading(self.curve(Side.UPPER, deep))
+        return self._bracket(low, high)
+
+    @implements("gomez2025:eq21", "gomez2025:eq24")
+    def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
+        """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
+        delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
+        key = ("gdp", delta0)
+        if key not in self._cache:
+            deep = max(1e-280, min(_DEEPEST, 1e-2 * delta0))
+            guarantee, attack = self.curve(Side.UPPER, deep), self.curve(Side.LOWER, deep)
+            upper, lower = gdp_mu(guarantee, delta0), gdp_mu(attack, delta0)
+            overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
+            self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
+        found = self._cache[key]
+        assert isinstance(found, Gdp)
+        return found
+
+    def rdp(self, order: float) -> Bracket:
+        """The Renyi divergence of the given order > 1, the larger of both directions."""
+        jaws = self._once(("rdp", order), lambda: self.backend.renyi(order))
+        return self._bracket(jaws.lower, jaws.upper)
+
+    def explain(self) -> tuple[Evidence, Evidence]:
+        """(lower, upper): how each jaw was chosen."""
+        return self.backend.lower_evidence(), self.backend.upper_evidence()

@@ -1,0 +1,81 @@
+"""Laplace, randomised response, and an (epsilon, delta) guarantee taken as a mechanism.
+
+All three have closed forms. Laplace with scale b and sensitivity 1: below 0 and above 1 the ratio is
+constant, e^(-1/b) and e^(1/b); in between log L = (2z - 1)/b. Randomised response dominates every
+epsilon-DP mechanism, and with mass delta where the two datasets are told apart for certain it
+dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh, Viswanath 2015).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calipers.domains import PROBABILITY, Domain
+from calipers.laws.pair import Pair, SmoothPart
+from calipers.numerics.types import FloatArray
+
+EPSILON = Domain(0.0, 500.0, low_open=True)
+SCALE = Domain(1.0 / 500.0, 1e6)
+
+
+def randomized_response(epsilon: float) -> Pair:
+    """The binary randomised response with ratio e^epsilon: dominates every epsilon-DP mechanism."""
+    return approximate_dp(epsilon, 0.0)
+
+
+def approximate_dp(epsilon: float, delta: float) -> Pair:
+    """The pair that dominates every (epsilon, delta)-DP mechanism and attains it."""
+    epsilon = EPSILON.check("epsilon", epsilon)
+    delta = PROBABILITY.check("delta", delta)
+    likely = -math.log1p(math.exp(-epsilon)) + math.log1p(-delta) if delta < 1 else -math.inf
+    unlikely = likely - epsilon
+    name = f"randomised response, epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
+    return Pair(
+        name,
+        atom_log_p=(unlikely, likely),
+        atom_log_q=(likely, unlikely),
+        p_inf=delta,
+        q_zero=delta,
+        symmetric=True,
+        span=epsilon,
+    )
+
+
+def laplace(scale: float) -> Pair:
+    """Laplace noise of the given scale on a query of sensitivity 1: exactly 1/scale-DP."""
+    scale = SCALE.check("scale", scale)
+    log_norm = -math.log(2.0 * scale)
+    nowhere = lambda _: -math.inf  # noqa: E731  # the smooth part ends at 0 and 1; beyond lie the atoms
+
+    def log_p(z: FloatArray) -> FloatArray:
+        return log_norm - (1.0 - z) / scale
+
+    def log_q(z: FloatArray) -> FloatArray:
+        return log_norm - z / scale
+
+    part = SmoothPart(
+        log_p=log_p,
+        log_q=log_q,
+        log_ratio=lambda z: np.asarray((2.0 * z - 1.0) / scale),
+        range_for=lambda _: (0.0, 1.0),
+        log_p_above=nowhere,
+        log_q_above=nowhere,
+        log_p_below=nowhere,
+        log_q_below=nowhere,
+        growth=lambda _low, _high: 1.0 / scale,
+        slope=2.0 / scale,
+        log_growth_above=lambda _rate, _z: -math.inf,
+        log_growth_below=lambda _rate, _z: -math.inf,
+        curvature=0.0,
+        scale=min(1.0, scale),
+    )
+    half = -math.log(2.0)
+    return Pair(
+        f"Laplace mechanism, scale = {scale:g}",
+        smooth=(part,),
+        atom_log_p=(half - 1.0 / scale, half),
+        atom_log_q=(half, half - 1.0 / scale),
+        symmetric=True,
+    )

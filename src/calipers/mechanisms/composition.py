@@ -1,0 +1,23 @@
+"""Compositions of mechanisms: a short list of factors with multiplicities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calipers.citations import implements
+from calipers.domains import COUNT
+from calipers.laws.product import LawSource, Product
+
+
+@implements("zhu2022:thm10")
+def compose(*factors: LawSource | tuple[LawSource, int] | Sequence[LawSource | tuple[LawSource, int]]) -> Product:
+    """The adaptive composition of mechanisms, each given alone or as (mechanism, count)."""
+    counted: list[tuple[LawSource, int]] = []
+    for factor in factors:
+        if isinstance(factor, tuple) and len(factor) == 2 and isinstance(factor[1], int):
+            counted.append((factor[0], COUNT.check_int("count", factor[1])))
+        elif isinstance(factor, Sequence):
+            counted.extend(compose(*factor).factors)
+        else:
+            counted.append((factor, 1))
+    return Product(counted)

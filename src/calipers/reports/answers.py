@@ -1,0 +1,111 @@
+"""The questions put to a measurement and its answers, asked once and rendered in several forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Bracket, Evidence
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+
+DEFAULT_DELTAS = (1e-5,)
+DEFAULT_FPRS = (0.1, 0.01, 0.001)
+DEFAULT_DELTA0 = 1e-10
+DELTA0 = Domain(0.0, 1.0, high_open=True)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """At which delta, epsilon and false positive rate to read a measurement, and mu up to which delta0."""
+
+    deltas: tuple[float, ...] = DEFAULT_DELTAS
+    epsilons: tuple[float, ...] = ()
+    fprs: tuple[float, ...] = DEFAULT_FPRS
+    delta0: float = DEFAULT_DELTA0
+
+    def __post_init__(self) -> None:
+        for delta in self.deltas:
+            OPEN_UNIT.check("delta", delta)
+        for epsilon in self.epsilons:
+            NON_NEGATIVE.check("epsilon", epsilon)
+        for fpr in self.fprs:
+            OPEN_UNIT.check("fpr", fpr)
+        DELTA0.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A bracket beside what mainstream accounting would report for the run."""
+
+    at: float
+    bracket: Bracket
+    claim: float
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Every number of one report. The brackets are the measurement's own, unrounded."""
+
+    runs: tuple[Run, ...]
+    epsilon: tuple[Claimed, ...]
+    delta: tuple[Claimed, ...]
+    tpr: tuple[tuple[float, Bracket], ...]
+    mu: Bracket
+    delta0: float
+    regret: float
+    advantage: Bracket
+    separation: Bracket
+    notes: tuple[str, ...]
+
+    def brackets(self) -> Iterator[tuple[str, Bracket]]:
+        """Every bracket with the name of its quantity, in the order of the report."""
+        for row in self.epsilon:
+            yield f"epsilon at delta = {row.at:.12g}", row.bracket
+        for row in self.delta:
+            yield f"delta at epsilon = {row.at:.12g}", row.bracket
+        for fpr, bracket in self.tpr:
+            yield f"TPR at FPR = {fpr:.12g}", bracket
+        yield f"mu up to delta0 = {self.delta0:.12g}", self.mu
+        yield "advantage", self.advantage
+        yield "separation", self.separation
+
+    def evidence(self) -> dict[Evidence, list[str]]:
+        """Which ends each piece of evidence licenses, in the order of first use."""
+        used: dict[Evidence, list[str]] = {}
+        for name, bracket in self.brackets():
+            used.setdefault(bracket.upper_evidence, []).append(f"{name} (upper)")
+            used.setdefault(bracket.lower_evidence, []).append(f"{name} (lower)")
+        return used
+
+
+def answer(measurement: Measurement, questions: Questions) -> Answers:
+    """Ask everything once. Whatever cannot be answered raises: a report never leaves a gap unsaid."""
+    claim = measurement.claim
+    gdp = measurement.gdp(delta0=questions.delta0)
+    answers = Answers(
+        runs=measurement.runs,
+        epsilon=tuple(Claimed(d, measurement.epsilon(d), claim.epsilon(d)) for d in questions.deltas),
+        delta=tuple(Claimed(e, measurement.delta(e), claim.delta(e)) for e in questions.epsilons),
+        tpr=tuple((fpr, measurement.tpr(fpr)) for fpr in questions.fprs),
+        mu=gdp.mu,
+        delta0=gdp.delta0,
+        regret=gdp.regret,
+        advantage=measurement.advantage(),
+        separation=measurement.separation(),
+        notes=(),
+    )
+    return _with_notes(answers, measurement.notes)
+
+
+def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:
+    """The notes of the measurement, then those of the runs, then one for every end that is not finite."""
+    notes = [*measured, *(note for run in answers.runs for note in run.notes)]
+    notes += [f"No finite upper bound on {name} is proven." for name, b in answers.brackets() if math.isinf(b.upper)]
+    return dataclasses.replace(answers, notes=tuple(dict.fromkeys(notes)))

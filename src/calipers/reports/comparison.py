@@ -1,0 +1,149 @@
+"""Which of several runs is more private, said only when the two jaws prove it.
+
+Write f_A for the true trade-off curve of run A, and u_A <= f_A <= l_A for the curves of its upper
+jaw (proof) and its lower jaw (attack). A is more private than B when f_A >= f_B at every false
+positive rate: then A is no easier to attack than B, whatever the attack. The jaws prove it when
+
+    u_A(alpha) >= l_B(alpha) - slack    for every alpha in [0, 1],
+
+because then f_A >= u_A >= l_B - slack >= f_B - slack. The slack is printed with the verdict. It has
+to be there: an upper jaw keeps a mass of about 1e-16 for what lies beyond its window, so no proof
+separates two runs exactly at alpha = 0. Curves may also cross, and then neither run is more
+private; a comparison at a single delta is still possible and is given beside the verdict.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.format import ceil_digits, floor_digits
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+    from calipers.numerics.types import FloatArray
+    from calipers.run import Run
+
+SLACK = 1e-9
+# Interpolating between breakpoints in double precision errs by less than this.
+ROUNDING = 1e-14
+
+
+class Order(enum.Enum):
+    """What is proven about a pair of runs."""
+
+    FIRST = "first is more private"
+    SECOND = "second is more private"
+    SAME = "same"
+    OPEN = "not settled"
+    INCOMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is proven about two runs, in one word and in one sentence."""
+
+    first: str
+    second: str
+    order: Order
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several measured runs and the verdict on each pair of them."""
+
+    names: tuple[str, ...]
+    answers: tuple[Answers, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+class BrokenLine(Protocol):
+    """The part of a trade-off curve that is needed here: breakpoints from left to right."""
+
+    @property
+    def alpha(self) -> FloatArray:
+        """False positive rates, increasing."""
+
+    @property
+    def beta(self) -> FloatArray:
+        """False negative rates at them."""
+
+
+def nowhere_below(curve: BrokenLine, other: BrokenLine, slack: float = SLACK) -> bool:
+    """True only if curve(alpha) >= other(alpha) - slack for every alpha in [0, 1].
+
+    The breakpoints of `curve` decide: between two of them it is a straight line, and `other`, being
+    convex, lies below the chord of its own values there.
+    """
+    others = np.interp(curve.alpha, other.alpha, other.beta)
+    return bool(np.all(curve.beta >= others + ROUNDING - slack))
+
+
+def order_of(first: Measurement, second: Measurement) -> Order:
+    """FIRST or SECOND only when proven (see the module); SAME for equal runs or when both are proven.
+
+    Guarantees about different neighbours or different adversaries answer different questions.
+    """
+    if _terms(first.runs) != _terms(second.runs):
+        return Order.INCOMPARABLE
+    if first.runs == second.runs:
+        return Order.SAME
+    first_wins = nowhere_below(first.curve(Side.UPPER), second.curve(Side.LOWER))
+    second_wins = nowhere_below(second.curve(Side.UPPER), first.curve(Side.LOWER))
+    if first_wins and second_wins:
+        return Order.SAME
+    if first_wins or second_wins:
+        return Order.FIRST if first_wins else Order.SECOND
+    return Order.OPEN
+
+
+def compare_measurements(names: Sequence[str], measurements: Sequence[Measurement], questions: Questions) -> Comparison:
+    """Answers for every run and a verdict for every pair."""
+    answers = tuple(answer(measurement, questions) for measurement in measurements)
+    verdicts = []
+    for i, j in combinations(range(len(measurements)), 2):
+        order = order_of(measurements[i], measurements[j])
+        words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
+        verdicts.append(Verdict(names[i], names[j], order, words))
+    return Comparison(tuple(names), answers, tuple(verdicts))
+
+
+def _terms(runs: Sequence[Run]) -> set[tuple[str, str]]:
+    return {(run.adjacency, run.view) for run in runs}
+
+
+def _sentence(first: str, second: str, order: Order) -> str:
+    if order is Order.SAME:
+        return f"{first} and {second} are equally private (error rates within {SLACK:g})."
+    if order is Order.OPEN:
+        return f"Between {first} and {second} nothing is proven for all error rates: jaws overlap or curves cross."
+    if order is Order.INCOMPARABLE:
+        return (
+            f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
+        )
+    better, worse = (first, second) if order is Order.FIRST else (second, first)
+    return f"{better} is certainly more private than {worse}, at every false positive rate (within {SLACK:g})."
+
+
+def _single_deltas(names: Sequence[str], answers: Sequence[Answers], i: int, j: int, order: Order) -> Iterator[str]:
+    """Where the whole curves settle nothing: the deltas at which one epsilon is certainly smaller."""
+    if order is not Order.OPEN:
+        return
+    for first, second in zip(answers[i].epsilon, answers[j].epsilon, strict=True):
+        for low, high, better, worse in (
+            (first.bracket.upper, second.bracket.lower, names[i], names[j]),
+            (second.bracket.upper, first.bracket.lower, names[j], names[i]),
+        ):
+            if low < high:
+                yield (
+                    f"At delta = {first.at:.12g} the epsilon of {better} (at most {ceil_digits(low)}) is certainly "
+                    f"smaller than that of {worse} (at least {floor_digits(high)})."
+                )

@@ -1,0 +1,83 @@
+"""Trade-off curve and privacy profile of a measurement as points, and the points as CSV.
+
+Two sides, the same everywhere. For the trade-off curve beta(alpha), the smallest type II error at
+type I error alpha:
+
+    side "upper" (proof):   the true curve lies nowhere below these points,
+    side "lower" (attack):  the true curve lies nowhere above them,
+
+and for the profile delta(epsilon) the other way round: the true delta is at most the "upper" and at
+least the "lower" one. In both, "upper" bounds the leakage from above.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Side
+from calipers.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.measure import Measurement
+
+PROFILE_POINTS = 81
+# The profile is drawn down to the first of these at which epsilon has a finite upper bound.
+PROFILE_DEPTHS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
+
+
+@dataclass(frozen=True)
+class Points:
+    """One side of one curve, from left to right."""
+
+    side: Side
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+def tradeoff_points(measurement: Measurement, sides: Sequence[Side]) -> list[Points]:
+    """The breakpoints (alpha, beta) of the piecewise linear curve of each side, up to alpha = 1."""
+    return [_breakpoints(side, measurement.curve(side)) for side in sides]
+
+
+def _breakpoints(side: Side, curve: TradeoffCurve) -> Points:
+    alpha, beta = [float(a) for a in curve.alpha], [float(b) for b in curve.beta]
+    if alpha[-1] < 1:
+        # The curve has reached beta = 0 and stays there.
+        alpha.append(1.0)
+        beta.append(0.0)
+    return Points(side, tuple(alpha), tuple(beta))
+
+
+def profile_points(measurement: Measurement, sides: Sequence[Side], epsilons: Sequence[float] = ()) -> list[Points]:
+    """(epsilon, delta) of each side at the epsilons given, or on an even grid from 0."""
+    grid = tuple(sorted(epsilons)) or profile_grid(measurement)
+    brackets = [measurement.delta(epsilon) for epsilon in grid]
+    ends = {Side.UPPER: [b.upper for b in brackets], Side.LOWER: [b.lower for b in brackets]}
+    return [Points(side, grid, tuple(ends[side])) for side in sides]
+
+
+def profile_grid(measurement: Measurement) -> tuple[float, ...]:
+    """Even steps from 0 to the upper epsilon at the smallest depth where that is finite."""
+    for depth in PROFILE_DEPTHS:
+        last = measurement.epsilon(depth).upper
+        if math.isfinite(last):
+            # An epsilon of 0 at that depth still leaves a profile worth seeing near 0.
+            last = last if last > 0 else 1.0
+            return tuple(last * i / (PROFILE_POINTS - 1) for i in range(PROFILE_POINTS))
+    raise UnsupportedError("No finite epsilon is proven at any delta up to 0.01; name the epsilons to evaluate.")
+
+
+def to_csv(points: Sequence[Points], x_name: str, y_name: str) -> str:
+    """One row per point, the doubles written so that reading them back gives the same doubles."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("side", x_name, y_name))
+    for curve in points:
+        writer.writerows((curve.side.value, repr(x), repr(y)) for x, y in zip(curve.x, curve.y, strict=True))
+    return buffer.getvalue()

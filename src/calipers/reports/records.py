@@ -1,0 +1,110 @@
+"""Measurements, calibrations and comparisons as JSON.
+
+The keys are a contract for programs. Numbers are the exact doubles of the brackets. JSON knows no
+infinity: a bound that is not finite is written as null, and a note says that none is proven.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Bracket
+from calipers.errors import CertificationError
+from calipers.reports.answers import Answers, Claimed
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.calibrate import Calibration
+    from calipers.reports.comparison import Comparison
+
+Record = dict[str, object]
+
+
+def to_json(record: object) -> str:
+    """The record as one strict JSON document."""
+    return json.dumps(_strict(record), indent=2, allow_nan=False)
+
+
+def run_record(runs: Sequence[Run]) -> Record:
+    """The run's own keys; several phases as {"phase": [...]}, the way a run file writes them."""
+    return runs[0].to_dict() if len(runs) == 1 else {"phase": [run.to_dict() for run in runs]}
+
+
+def measurement_record(answers: Answers) -> Record:
+    """The object `calipers measure --json` prints.
+
+    A row has the further key "conjectured" where an open conjecture would settle its value.
+    """
+    return {
+        "run": run_record(answers.runs),
+        "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
+        "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
+        "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],
+        "gdp": {
+            "mu_lower": answers.mu.lower,
+            "mu_upper": answers.mu.upper,
+            "delta0": answers.delta0,
+            "regret": answers.regret,
+        },
+        "advantage": _ends(answers.advantage),
+        "separation": _ends(answers.separation),
+        "notes": list(answers.notes),
+    }
+
+
+def calibration_record(calibration: Calibration) -> Record:
+    """The object `calipers calibrate --json` prints."""
+    return {
+        "noise_multiplier": calibration.noise_multiplier,
+        "run": calibration.run.to_dict(),
+        "target": dict(calibration.target),
+        "achieved": _ends(calibration.achieved),
+    }
+
+
+def comparison_record(comparison: Comparison) -> Record:
+    """The object `calipers compare --json` prints: each measurement, then the verdict on each pair."""
+    return {
+        "runs": [
+            {"name": name, **measurement_record(answers)}
+            for name, answers in zip(comparison.names, comparison.answers, strict=True)
+        ],
+        "verdicts": [
+            {"first": v.first, "second": v.second, "order": v.order.value, "sentence": v.sentence}
+            for v in comparison.verdicts
+        ],
+    }
+
+
+def _ends(bracket: Bracket) -> Record:
+    ends: Record = {"lower": bracket.lower, "upper": bracket.upper}
+    if bracket.conjectured is not None:
+        value, evidence = bracket.conjectured
+        ends["conjectured"] = {"value": value, "evidence": evidence.as_dict()}
+    return ends
+
+
+def _claimed(row: Claimed) -> Record:
+    return {**_ends(row.bracket), "claim": row.claim}
+
+
+def _evidence(bracket: Bracket) -> Record:
+    return {
+        "lower_evidence": bracket.lower_evidence.as_dict(),
+        "upper_evidence": bracket.upper_evidence.as_dict(),
+    }
+
+
+def _strict(value: object) -> object:
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise CertificationError("NaN is no bound and cannot be reported as one.")
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return value

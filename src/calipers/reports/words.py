@@ -1,0 +1,54 @@
+"""A run in words: one sentence a reader can check against the training script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calipers.reports.format import nearest_digits
+from calipers.run import Run
+
+_BATCHES = {
+    "poisson": "Poisson batches (each record enters each batch with probability {rate})",
+    "shuffle": "shuffled batches of fixed size ({per_epoch} per epoch)",
+    "balls-and-bins": "balls-and-bins batches (each record is drawn into one of {per_epoch} per epoch)",
+    "deterministic": "batches in a fixed order ({per_epoch} per epoch)",
+}
+_DIVISORS = {
+    "none": "the noisy sum is not divided",
+    "constant": "the noisy sum is divided by a public constant",
+    "expected": "the noisy sum is divided by the expected batch size N q",
+    "floor": "the noisy sum is divided by floor(N q)",
+    "realized": "the noisy sum is divided by the realized batch size",
+}
+_ADJACENCIES = {
+    "add-remove": "neighbours differ by adding or removing one record",
+    "zero-out": "neighbours differ by zeroing out one record",
+    "substitute": "neighbours differ by substituting one record",
+}
+_VIEWS = {
+    "worst-case": "the adversary may choose all other records",
+    "isolated": "the adversary sees only the differing record's noisy contribution",
+}
+
+
+def describe(run: Run) -> str:
+    """One sentence that names every choice the measurement depends on."""
+    batches = _BATCHES[run.sampler].format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
+    length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
+    if run.epochs is not None:
+        length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"
+    parts = [f"{length} of {batches}", f"noise multiplier {nearest_digits(run.noise_multiplier, 8)}"]
+    if run.dataset_size is not None:
+        of_size = f", batch size {run.batch_size:,}" if run.batch_size is not None else ""
+        parts.append(f"{run.dataset_size:,} records{of_size}")
+    if run.dimension is not None:
+        parts.append(f"dimension {run.dimension:,}")
+    parts += [_DIVISORS[run.normalization], _ADJACENCIES[run.adjacency], _VIEWS[run.view]]
+    return "; ".join(parts) + "."
+
+
+def describe_phases(runs: Sequence[Run]) -> str:
+    """The sentence of each phase, numbered when there are several."""
+    if len(runs) == 1:
+        return describe(runs[0])
+    return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))

@@ -1,0 +1,349 @@
+"""The description of what was executed.
+
+A `Run` says how many records there are, how batches were drawn, how often, and with how much noise.
+It computes nothing about privacy; it makes sure that there is exactly one thing to measure.
+
+**Rate and epochs.** With a batch size, the sampling rate is q = batch_size / dataset_size and an
+epoch is floor(dataset_size / batch_size) steps: full batches, the remainder dropped. With a sample
+rate alone an epoch is floor(1/q) steps, where 1/q counts as the whole number M when it is within a
+relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48). Loops that keep the
+last short batch take one step more per epoch; say `steps` for those. A remainder is recorded in
+`Run.notes`, because it is a choice somebody made.
+
+**Whole epochs.** "shuffle", "deterministic" and "balls-and-bins" deal every record out once per
+epoch, so their guarantees are about whole epochs, and a run that stops inside one is refused.
+
+**Phases.** A run file may hold `[[phase]]` tables: each inherits the keys at the top of the file,
+overrides some, and the phases follow one another on the same data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calipers.domains import POSITIVE, Domain, choice
+from calipers.errors import InputError
+
+SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
+NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
+ADJACENCIES = ("add-remove", "zero-out", "substitute")
+VIEWS = ("worst-case", "isolated")
+
+# Divisors that depend on the dataset and therefore need its size.
+DATA_DEPENDENT = ("expected", "floor", "realized")
+# Exactly one of each pair is given; naming one of them anew drops the other.
+ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
+# Counts up to 2^53 are exact in double precision.
+COUNT = Domain(1, 2**53, integer=True)
+EPOCHS = Domain(0, 2**53, low_open=True)
+RATE = Domain(2**-53, 1)
+# 1/q and epochs * steps_per_epoch count as whole within this relative distance.
+WHOLE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What was executed, checked when it is built.
+
+    Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
+    and `epochs`. Under "add-remove" `dataset_size` is the user's own dataset: both neighbours, one
+    record fewer and one more, count.
+    """
+
+    noise_multiplier: float
+    dataset_size: int | None = None
+    batch_size: int | None = None
+    sample_rate: float | None = None
+    steps: int | None = None
+    epochs: int | float | None = None
+    sampler: str = "poisson"
+    normalization: str = "none"
+    dimension: int | None = None
+    adjacency: str = "add-remove"
+    view: str = "worst-case"
+
+    def __post_init__(self) -> None:
+        self._check_fields()
+        self._check_batches()
+        self._check_divisor()
+        self._check_length()
+
+    def _keep(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_fields(self) -> None:
+        remedy = "Without noise there is no privacy to measure."
+        self._keep("noise_multiplier", _checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
+        for name in ("dataset_size", "batch_size", "steps", "dimension"):
+            if getattr(self, name) is not None:
+                self._keep(name, int(_checked(COUNT, name, getattr(self, name))))
+        if self.sample_rate is not None:
+            remedy = "It is the probability that a record enters a batch."
+            self._keep("sample_rate", _checked(RATE, "sample_rate", self.sample_rate, remedy))
+        if self.epochs is not None:
+            epochs = _checked(EPOCHS, "epochs", self.epochs)
+            self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
+        for name, allowed in _CHOICES.items():
+            choice(name, getattr(self, name), allowed)
+
+    def _check_batches(self) -> None:
+        _exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
+        if self.batch_size is None:
+            self._check_equal_batches()
+            return
+        if self.dataset_size is None:
+            raise InputError("batch_size needs dataset_size; add dataset_size, or give sample_rate instead.")
+        if self.batch_size > self.dataset_size:
+            raise InputError(
+                f"Expected batch_size <= dataset_size, got batch_size={self.batch_size} and "
+                f"dataset_size={self.dataset_size}."
+            )
+
+    def _check_equal_batches(self) -> None:
+        """A sample rate describes an epoch of equal batches only if it is one over their number."""
+        if self.sampler != "poisson" and _whole(1 / self.rate) is None:
+            raise InputError(
+                f"sampler={self.sampler!r} needs sample_rate = 1/M for a whole number M of batches per epoch, got "
+                f"sample_rate={self.sample_rate}; give dataset_size and batch_size instead."
+            )
+
+    def _check_divisor(self) -> None:
+        if self.normalization in DATA_DEPENDENT and self.dataset_size is None:
+            raise InputError(
+                f"normalization={self.normalization!r} divides by a number that depends on the data; add dataset_size."
+            )
+        if self.normalization == "floor" and self.expected_batch_size < 1:
+            raise InputError(
+                f"normalization='floor' would divide by floor({self.expected_batch_size:g}) = 0; raise the sample rate."
+            )
+
+    def _check_length(self) -> None:
+        _exactly_one(self, "steps", "epochs", "how long the run is")
+        per_epoch = self.steps_per_epoch
+        if self.epochs is not None and _whole(self.epochs * per_epoch) is None:
+            raise InputError(
+                f"epochs={self.epochs} times {per_epoch} steps per epoch is not a whole number of steps; give steps."
+            )
+        _checked(COUNT, "epochs * steps_per_epoch", self.total_steps)
+        if self.sampler != "poisson" and self.total_steps % per_epoch:
+            below = self.total_steps // per_epoch * per_epoch
+            nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"
+            raise InputError(
+                f"sampler={self.sampler!r} needs whole epochs of {per_epoch} steps, got {self.total_steps} steps; "
+                f"use {nearest} steps."
+            )
+
+    @property
+    def rate(self) -> float:
+        """q: batch_size / dataset_size (rounded to nearest), or the sample rate as given."""
+        if self.sample_rate is not None:
+            return self.sample_rate
+        assert self.batch_size is not None
+        assert self.dataset_size is not None
+        return self.batch_size / self.dataset_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Full batches in one epoch: floor(dataset_size / batch_size), or floor(1/q); at least 1."""
+        if self.batch_size is not None and self.dataset_size is not None:
+            return self.dataset_size // self.batch_size
+        whole = _whole(1 / self.rate)
+        return whole if whole is not None else math.floor(1 / self.rate)
+
+    @property
+    def total_steps(self) -> int:
+        """T, the number of noisy sums released."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return round(self.epochs * self.steps_per_epoch)
+
+    @property
+    def total_epochs(self) -> int | None:
+        """E with E * steps_per_epoch = total_steps, or None when the steps end inside an epoch."""
+        epochs, rest = divmod(self.total_steps, self.steps_per_epoch)
+        return None if rest else epochs
+
+    @property
+    def expected_batch_size(self) -> float:
+        """N q, computed as a training loop computes it; needs `dataset_size`."""
+        if self.batch_size is not None:
+            return float(self.batch_size)
+        if self.dataset_size is None:
+            raise InputError("The expected batch size needs dataset_size.")
+        return self.dataset_size * self.rate
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the description left open and how it was read."""
+        if self.batch_size is None or self.dataset_size is None:
+            return ()
+        batches, rest = divmod(self.dataset_size, self.batch_size)
+        if not rest:
+            return ()
+        if self.sampler == "poisson":
+            if self.epochs is None:
+                return ()
+            return (
+                f"An epoch is counted as floor({self.dataset_size}/{self.batch_size}) = {batches} steps; a loop that "
+                f"takes {batches + 1} steps per epoch leaks more: give steps for it.",
+            )
+        if self.sampler == "balls-and-bins":
+            return (f"An epoch is read as {batches} batches, into one of which each record is drawn.",)
+        return (f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it.",)
+
+    def replace(self, **changes: object) -> Run:
+        """A new run with some keys changed.
+
+        Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other.
+        """
+        return Run.from_dict(_overridden(self.to_dict(), changes))
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys that were given or have a default; `from_dict` gives back an equal run."""
+        record = dataclasses.asdict(self)
+        return {name: record[name] for name in KEYS if record[name] is not None}
+
+    def to_toml(self) -> str:
+        """The same as the text of a run file."""
+        return "".join(f"{name} = {_toml_value(value)}\n" for name, value in self.to_dict().items())
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> Run:
+        """The run a mapping describes, or `InputError` naming the key. Keys set to None count as absent."""
+        if not isinstance(record, Mapping):
+            raise InputError(f"Expected a mapping that describes a run, got {type(record).__name__}.")
+        for key in record:
+            _known(key, KEYS)
+        given = {key: value for key, value in record.items() if value is not None}
+        if "noise_multiplier" not in given:
+            raise InputError("A run needs noise_multiplier; add it.")
+        return cls(**given)  # type: ignore[arg-type]  # every value is checked by __post_init__
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str]) -> Run:
+        """The one run of a run file; `load_runs` reads files with several phases."""
+        runs = load_runs(path)
+        if len(runs) != 1:
+            raise InputError(f"{os.fspath(path)}: the file holds {len(runs)} phases; read it with load_runs.")
+        return runs[0]
+
+
+KEYS = (
+    "dataset_size",
+    "batch_size",
+    "sample_rate",
+    "steps",
+    "epochs",
+    "noise_multiplier",
+    "sampler",
+    "normalization",
+    "dimension",
+    "adjacency",
+    "view",
+)
+_CHOICES = {"sampler": SAMPLERS, "normalization": NORMALIZATIONS, "adjacency": ADJACENCIES, "view": VIEWS}
+
+
+def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
+    """One run or several that follow one another, checked to be about the same pair of datasets."""
+    phases = (runs,) if isinstance(runs, Run) else tuple(runs)
+    if not phases:
+        raise InputError("Expected at least one run, got none.")
+    for position, phase in enumerate(phases, start=1):
+        if not isinstance(phase, Run):
+            raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
+        for name in ("adjacency", "view", "dataset_size"):
+            if getattr(phase, name) != getattr(phases[0], name):
+                raise InputError(
+                    f"The phases of one run share {name}, got {getattr(phases[0], name)} in phase 1 and "
+                    f"{getattr(phase, name)} in phase {position}."
+                )
+    return phases
+
+
+def load_runs(path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None) -> tuple[Run, ...]:
+    """The phases of a run file (one, when it has no `[[phase]]`), or `InputError` naming the file.
+
+    `defaults` fills keys that the file leaves out.
+    """
+    name = os.fspath(path)
+    record = _read_toml(name)
+    try:
+        for key in record:
+            _known(key, (*KEYS, "phase"))
+        shared = _overridden(dict(defaults or {}), {key: value for key, value in record.items() if key != "phase"})
+        return as_phases([Run.from_dict(_overridden(shared, phase)) for phase in _phase_tables(record)])
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def _phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
+    phases = record.get("phase", [{}])
+    if not isinstance(phases, list) or not phases or not all(isinstance(phase, dict) for phase in phases):
+        raise InputError("Expected phase to be an array of tables; write [[phase]] above each of them.")
+    return phases
+
+
+def _read_toml(name: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not a text file in UTF-8; a run file is TOML.") from error
+    except (ValueError, RecursionError) as error:
+        detail = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"{name} is not valid TOML: {detail}.") from error
+
+
+def _overridden(record: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """`record` with `changes`; a changed key drops the alternative it contradicts."""
+    merged = dict(record)
+    for pair in ALTERNATIVES:
+        if any(changes.get(name) is not None for name in pair):
+            for name in pair:
+                merged.pop(name, None)
+    return merged | dict(changes)
+
+
+def _known(key: object, allowed: tuple[str, ...]) -> None:
+    if key in allowed:
+        return
+    near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
+    raise InputError(f"Unknown key {str(key)!r}; {remedy}")
+
+
+def _exactly_one(run: Run, first: str, second: str, meaning: str) -> None:
+    given = [name for name in (first, second) if getattr(run, name) is not None]
+    if len(given) == 2:
+        raise InputError(f"{first} and {second} contradict each other: both say {meaning}; give one of them.")
+    if not given:
+        raise InputError(f"Nothing says {meaning}; give {first} or {second}.")
+
+
+def _checked(domain: Domain, name: str, value: object, remedy: str = "") -> float:
+    """`domain.check`, which also refuses integers that no double can hold."""
+    try:
+        return domain.check(name, value, remedy)
+    except OverflowError as error:
+        raise InputError(f"Expected {name} in {domain}, got an integer beyond double precision.") from error
+
+
+def _whole(value: float) -> int | None:
+    """The integer within a relative distance of `WHOLE` of a positive value, if there is one."""
+    nearest = round(value)
+    return nearest if nearest >= 1 and abs(value - nearest) <= WHOLE * nearest else None
+
+
+def _toml_value(value: object) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)

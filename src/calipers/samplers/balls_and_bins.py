@@ -1,0 +1,96 @@
+"""Balls-and-bins: every record is thrown into one of M batches, independently of the others.
+
+A compromise between the two classical samplers: each record is used exactly once in an epoch, as
+with shuffling, but the records are independent of each other, as with Poisson sampling, so a tight
+and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2024).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.domains import COUNT, Domain
+from calipers.errors import InputError
+from calipers.numerics.types import IntArray
+from calipers.samplers.draws import permuted, sliced, throw
+from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class BallsAndBins:
+    """In every epoch, every record independently in a uniformly random one of M batches.
+
+    Give either `rounds` (M) or `batch_size`, which means M = floor(N/batch_size) rounds, as many as
+    shuffling would have; the mean size N/M is then at least `batch_size`. Nothing is dropped.
+
+    How it is drawn: the sizes of the M batches first, by N anonymous throws, then a uniformly
+    random permutation cut into blocks of these sizes. This is the law above: the M^N assignments
+    are equally likely, so given the sizes every ordered partition with these sizes is equally
+    likely, which is what the cut permutation gives.
+
+    Formal guarantees:
+        - Inclusion: P(record i in batch t) = 1/M for every i and t.
+        - Participation: exactly once in an epoch, in a uniformly random round; epochs are independent.
+        - Joint: records are independent; two of them share a given batch with probability 1/M^2.
+        - Batch sizes: multinomial(N; 1/M, ..., 1/M): each Binomial(N, 1/M), they add up to N, and any
+          of them may be zero.
+        - Other records' batches are independent of this record's and reveal nothing about it.
+        - Exact in integer arithmetic.
+        - Memory: as for `Shuffle`, and 8 M bytes for the sizes; the sizes cost one pass over N
+          throws at the start of an epoch.
+    """
+
+    dataset_size: int
+    epochs: int
+    rounds: int | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
+        object.__setattr__(self, "dataset_size", size)
+        object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        if (self.rounds is None) == (self.batch_size is None):
+            raise InputError(
+                f"Expected exactly one of rounds and batch_size, got rounds={self.rounds}, "
+                f"batch_size={self.batch_size}. Give rounds if you know the number of batches in an epoch."
+            )
+        if self.rounds is not None:
+            object.__setattr__(self, "rounds", COUNT.check_int("rounds", self.rounds))
+        else:
+            batch = Domain(1, size, integer=True).check_int("batch_size", self.batch_size)
+            object.__setattr__(self, "batch_size", batch)
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        """The number M of batches in an epoch."""
+        if self.rounds is not None:
+            return self.rounds
+        assert self.batch_size is not None
+        return self.dataset_size // self.batch_size
+
+    def law(self) -> SamplerLaw:
+        """Random allocation to one of M rounds, independent of all other records."""
+        return SamplerLaw(
+            sampler="balls-and-bins",
+            dataset_size=self.dataset_size,
+            rate=1.0 / self.rounds_per_epoch,
+            rounds=self.rounds_per_epoch,
+            epochs=self.epochs,
+            fixed_batch_size=False,
+            mean_batch_size=self.dataset_size / self.rounds_per_epoch,
+            kept=self.dataset_size,
+            dropped=0,
+        )
+
+    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
+        check_generator(rng)
+        return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+
+    def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        sizes = throw(self.dataset_size, self.rounds_per_epoch, rng)
+        return sliced(permuted(self.dataset_size, rng), (int(size) for size in sizes))

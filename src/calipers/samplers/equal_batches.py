@@ -1,0 +1,47 @@
+"""What the two fixed-size samplers share: M disjoint batches of B records in every epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calipers.domains import COUNT, Domain
+from calipers.errors import InputError
+from calipers.samplers.law import DATASET_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualBatches:
+    """`rounds` batches of `batch_size` records in each of `epochs` epochs; the rest is dropped.
+
+    Left out, `rounds` is floor(N/B), as in a data loader that drops the last partial batch.
+    """
+
+    dataset_size: int
+    batch_size: int
+    epochs: int
+    rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
+        batch = Domain(1, size, integer=True).check_int("batch_size", self.batch_size)
+        object.__setattr__(self, "dataset_size", size)
+        object.__setattr__(self, "batch_size", batch)
+        object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        if self.rounds is not None:
+            rounds = COUNT.check_int("rounds", self.rounds)
+            if batch * rounds > size:
+                raise InputError(
+                    f"Expected rounds * batch_size <= dataset_size, got {rounds} * {batch} > {size}. "
+                    "Leave rounds out to use as many full batches as the dataset holds."
+                )
+            object.__setattr__(self, "rounds", rounds)
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        """The number M of batches in an epoch."""
+        return self.dataset_size // self.batch_size if self.rounds is None else self.rounds
+
+    @property
+    def kept(self) -> int:
+        """Records used in an epoch, M B."""
+        return self.rounds_per_epoch * self.batch_size

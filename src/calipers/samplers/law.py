@@ -1,0 +1,145 @@
+"""What a sampler says about itself: the law of which records meet which rounds.
+
+The privacy of DP-SGD does not depend on the batch size as such. It depends on the joint law of
+the rounds one record takes part in, and on what the other records' batches tell about them.
+`SamplerLaw` holds exactly that, in numbers. It is produced by the object that draws the batches,
+so the analysis cannot describe another sampler than the one that ran.
+
+Epochs are independent and identically distributed (for the deterministic sampler: identical).
+Within an epoch of M rounds a record takes part
+
+- `poisson`: in each round independently with probability q. There is nothing that ties rounds
+  together, so every round counts as an epoch of its own: M = 1, and `epochs` is the number of steps;
+- `random-allocation`: in at most one round, uniformly one of the M if it is kept;
+- `fixed`: in one round known beforehand, the same in every epoch.
+
+Fixed batch sizes reveal positions. If every batch holds exactly B records and an adversary knows
+in which batch each *other* record lies, then the batch with only B - 1 others holds the remaining
+record; if all M batches are full without it, it was dropped. With Poisson or balls-and-bins the
+other records' rounds are independent of this record's, and reveal nothing.
+
+Fixed-size samplers need a fixed number of records, so they have no add-remove neighbours: their
+analysis replaces the record by one that contributes zero ("zero-out") or by another record
+("substitute"). See Chua et al. (2024), Section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from calipers.citations import add_statement
+from calipers.domains import Domain
+from calipers.errors import InputError
+from calipers.numerics.types import IntArray
+
+SamplerName: TypeAlias = Literal["poisson", "shuffle", "balls-and-bins", "deterministic"]
+ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
+
+_KINDS: dict[SamplerName, ParticipationKind] = {
+    "poisson": "poisson",
+    "shuffle": "random-allocation",
+    "balls-and-bins": "random-allocation",
+    "deterministic": "fixed",
+}
+
+# 2^42 records: sums of 2^16 gaps of at most 2^43 each then stay far below 2^63, so index
+# arithmetic in `draws` cannot overflow.
+DATASET_SIZE = Domain(1, 2**42, integer=True)
+
+add_statement(
+    "chua2024:alg2", "Algorithm 2", "Deterministic batches: consecutive blocks of the dataset in a fixed order."
+)
+add_statement("chua2024:alg3", "Algorithm 3", "Shuffle batches: consecutive blocks of a uniformly random permutation.")
+add_statement("chua2024:alg4", "Algorithm 4", "Poisson batches: every record independently with probability b/n.")
+add_statement(
+    "ertan2026:def3.1", "Definition 3.1", "Poisson subsampling: independent across records and across rounds."
+)
+add_statement(
+    "ertan2026:def3.2", "Definition 3.2", "Random shuffling: M equal blocks of a permutation; its end is discarded."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerLaw:
+    """The law of participation of one record, as the accounting needs it.
+
+    Attributes:
+        sampler: the sampler's name, one of the four words used everywhere in Calipers.
+        dataset_size: N.
+        rate: probability that a given record is in a given round, the largest over records and
+            rounds. It is the same for all of them except for "deterministic", where it is 1.
+        rounds: rounds M in an epoch (1 for "poisson").
+        epochs: independent repetitions of the epoch (the steps, for "poisson").
+        fixed_batch_size: whether every batch has the same, known size.
+        mean_batch_size: expected number of records in a batch.
+        kept: records that can take part in one epoch; exactly so many do, except for "poisson".
+        dropped: N - kept, the records that sit out one epoch.
+    """
+
+    sampler: SamplerName
+    dataset_size: int
+    rate: float
+    rounds: int
+    epochs: int
+    fixed_batch_size: bool
+    mean_batch_size: float
+    kept: int
+    dropped: int
+
+    def __post_init__(self) -> None:
+        if self.kept + self.dropped != self.dataset_size:
+            raise InputError(
+                f"Expected kept + dropped = dataset_size, got {self.kept} + {self.dropped} != {self.dataset_size}. "
+                "Take the law from a sampler's law() instead of writing it by hand."
+            )
+
+    @property
+    def kind(self) -> ParticipationKind:
+        """How a record meets the rounds of an epoch."""
+        return _KINDS[self.sampler]
+
+    @property
+    def steps(self) -> int:
+        """Batches drawn in the whole run: rounds x epochs."""
+        return self.rounds * self.epochs
+
+    @property
+    def reveals_position(self) -> bool:
+        """Whether the other records' batches determine this record's round (see the module)."""
+        return self.fixed_batch_size
+
+    @property
+    def participation(self) -> float:
+        """Probability that a record takes part in one epoch, the largest over records."""
+        if self.kind == "poisson":
+            return self.rate
+        return 1.0 if self.kind == "fixed" else self.kept / self.dataset_size
+
+
+class Sampler(Protocol):
+    """What every batch sampler offers: it draws, and it states the law it draws from."""
+
+    @property
+    def dataset_size(self) -> int:
+        """Number of records N; batches hold indices in range(N)."""
+        ...
+
+    def law(self) -> SamplerLaw:
+        """The law of the batches that `batches` draws."""
+        ...
+
+    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """All batches of the run in order, drawn lazily from `rng`."""
+        ...
+
+
+def check_generator(rng: object) -> None:
+    """Raise `InputError` unless `rng` is a numpy Generator (seeds and legacy states are refused)."""
+    if not isinstance(rng, np.random.Generator):
+        raise InputError(
+            f"Expected rng to be a numpy.random.Generator, got rng={rng!r}. Pass numpy.random.default_rng(seed)."
+        )

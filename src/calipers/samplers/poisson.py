@@ -1,0 +1,89 @@
+"""Algorithm P: every record joins every batch by its own coin.
+
+This is the sampler that mainstream accounting assumes, and the one that data loaders almost
+never implement. Its batches vary in size and may be empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.citations import implements
+from calipers.domains import COUNT, POSITIVE_PROBABILITY, Domain
+from calipers.errors import InputError
+from calipers.numerics.types import IntArray
+from calipers.samplers.draws import bernoulli_indices
+from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
+
+
+@implements("chua2024:alg4", "ertan2026:def3.1")
+@dataclass(frozen=True, kw_only=True)
+class Poisson:
+    """Every record in every step independently with probability q.
+
+    Give either `sample_rate` (q) or `batch_size` (the expected size, q = batch_size/dataset_size).
+    Batches are sorted sets of indices; their order carries no information.
+
+    Formal guarantees:
+        - Inclusion: P(record i in batch t) = q for every i and t, independently over records and
+          over steps (up to a relative error of 2e-15/q, see `calipers.samplers.draws`).
+        - Participation in T steps: Binomial(T, q); possibly never, possibly many times.
+        - Batch size: Binomial(N, q), independent between steps; zero with probability (1-q)^N.
+        - Other records' batches are independent of this record's and reveal nothing about it.
+        - Memory: O(batch) at any time, whatever the dataset size; time O(batch) a step.
+
+    >>> sampler = Poisson(dataset_size=60_000, batch_size=256, steps=3)
+    >>> sum(1 for _ in sampler.batches(np.random.default_rng(0)))
+    3
+    """
+
+    dataset_size: int
+    steps: int
+    sample_rate: float | None = None
+    batch_size: float | None = None
+
+    def __post_init__(self) -> None:
+        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
+        object.__setattr__(self, "dataset_size", size)
+        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
+        if (self.sample_rate is None) == (self.batch_size is None):
+            raise InputError(
+                "Expected exactly one of sample_rate and batch_size, got "
+                f"sample_rate={self.sample_rate}, batch_size={self.batch_size}. Give the one your training loop uses."
+            )
+        if self.sample_rate is not None:
+            object.__setattr__(self, "sample_rate", POSITIVE_PROBABILITY.check("sample_rate", self.sample_rate))
+        else:
+            expected = Domain(0.0, size, low_open=True).check("batch_size", self.batch_size)
+            POSITIVE_PROBABILITY.check("batch_size / dataset_size", expected / size)
+            object.__setattr__(self, "batch_size", expected)
+
+    @property
+    def rate(self) -> float:
+        """The probability q with which every record joins a batch."""
+        if self.sample_rate is not None:
+            return self.sample_rate
+        assert self.batch_size is not None
+        return self.batch_size / self.dataset_size
+
+    def law(self) -> SamplerLaw:
+        """Independent rounds with rate q: `rounds` is 1 and `epochs` counts the steps."""
+        return SamplerLaw(
+            sampler="poisson",
+            dataset_size=self.dataset_size,
+            rate=self.rate,
+            rounds=1,
+            epochs=self.steps,
+            fixed_batch_size=False,
+            mean_batch_size=self.rate * self.dataset_size if self.batch_size is None else self.batch_size,
+            kept=self.dataset_size,
+            dropped=0,
+        )
+
+    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The `steps` batches in order, each drawn when it is asked for."""
+        check_generator(rng)
+        return (bernoulli_indices(self.dataset_size, self.rate, rng) for _ in range(self.steps))

@@ -1,0 +1,37 @@
+"""One function per published statement: conditions checked, direction stated.
+
+`evaluate(name, **parameters)` calls a statement by its name; `THEOREMS` lists them all.
+"""
+
+from __future__ import annotations
+
+from calipers.theorems import (
+    gaussian_limits,
+    lognormal_ratio,
+    poisson_halfspace,
+    samplers_gap,
+    separation,
+    separation_to_epsilon,
+    shuffle_limits,
+    shuffle_one_epoch,
+)
+from calipers.theorems.registry import THEOREMS, Direction, Parameter, Theorem, TheoremValue, evaluate, find, theorem
+
+__all__ = [
+    "THEOREMS",
+    "Direction",
+    "Parameter",
+    "Theorem",
+    "TheoremValue",
+    "evaluate",
+    "find",
+    "gaussian_limits",
+    "lognormal_ratio",
+    "poisson_halfspace",
+    "samplers_gap",
+    "separation",
+    "separation_to_epsilon",
+    "shuffle_limits",
+    "shuffle_one_epoch",
+    "theorem",
+]

@@ -1,0 +1,146 @@
+"""Moments of the likelihood ratio of one Gaussian round, and how fast its mean becomes normal.
+
+Under the null hypothesis a round shows X ~ N(0, 1), and the likelihood ratio for "the record is in
+this round" is the lognormal Y = exp(X/sigma - 1/(2 sigma^2)) with mean 1 (van Dijk and Ertan 2026,
+Appendix C). The ratio of one epoch of M rounds is the mean of M independent copies, so its law
+is within Berry-Esseen distance
+
+    B E|Y-1|^3 / (sqrt(M) Var(Y)^(3/2)),      B <= 0.4748 (Shevtsova 2011),
+
+of a normal law. E[Y^k] = e^(k(k-1)/(2 sigma^2)) gives the central moments; the third absolute
+one needs the partial moments on both sides of Y = 1, that is of X = 1/(2 sigma).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import erf
+
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT
+from calipers.theorems.parameters import NOISE_MULTIPLIER, ratio_variance
+from calipers.theorems.registry import Direction, theorem
+
+add_statement(
+    "vandijk2026:propC.2", "Proposition C.2", "Central moments of the lognormal likelihood ratio of one round."
+)
+add_statement(
+    "vandijk2026:propC.3",
+    "Proposition C.3, Equations (19) to (21)",
+    "Berry-Esseen distance between the mean of n likelihood ratios and a normal law.",
+)
+
+# The proven constant of the Berry-Esseen theorem for identically distributed terms. The least valid
+# one is not known; it is at least 0.4097 (Esseen 1956).
+SHEVTSOVA = 0.4748
+
+# E|Y-1|^3 = sum of weight * erf(a u / sqrt 2) * e^(b u^2) over these (weight, a, b), u = 1/sigma.
+_THIRD_MOMENT_TERMS = ((1.0, 2.5, 3.0), (-3.0, 1.5, 1.0), (4.0, 0.5, 0.0))
+
+
+@dataclass(frozen=True)
+class RatioMoments:
+    """Variance, third and fourth central moment, and third absolute central moment of Y."""
+
+    variance: float
+    third: float
+    fourth: float
+    absolute_third: float
+
+
+def absolute_third_moment(noise_multiplier: float) -> float:
+    """E|Y-1|^3 = erf(2.5u/r) e^(3u^2) - 3 erf(1.5u/r) e^(u^2) + 4 erf(0.5u/r), u = 1/sigma, r = sqrt 2.
+
+    (Proposition C.2, with 1 - 2 Phi(-x) = erf(x / sqrt 2).) The sum is of order u^3 while its
+    terms are of order u, so for u < 1/2 the power series is summed instead, from which the
+    cancelling first order is absent: relative error near 1e-15 at every sigma.
+    """
+    ratio_variance(noise_multiplier, power=3)
+    u = 1.0 / noise_multiplier
+    if u >= 0.5:
+        return sum(w * float(erf(a * u / math.sqrt(2.0))) * math.exp(b * u * u) for w, a, b in _THIRD_MOMENT_TERMS)
+    return math.sqrt(2.0 / math.pi) * math.fsum(_third_moment_coefficient(k) * u ** (2 * k + 1) for k in range(1, 30))
+
+
+def _third_moment_coefficient(k: int) -> float:
+    """The coefficient of u^(2k+1) in E|Y-1|^3 sqrt(pi/2).
+
+    From erf(x/sqrt 2) sqrt(pi/2) = sum_i (-1)^i x^(2i+1) / (2^i i! (2i+1)) and the series of e^(b u^2).
+    """
+
+    def erf_coefficient(a: float, i: int) -> float:
+        return (-1.0) ** i * a ** (2 * i + 1) / (2.0**i * math.factorial(i) * (2 * i + 1))
+
+    return math.fsum(
+        weight * erf_coefficient(a, i) * b ** (k - i) / math.factorial(k - i)
+        for weight, a, b in _THIRD_MOMENT_TERMS
+        for i in range(k + 1)
+    )
+
+
+@theorem(
+    "vandijk-prop-c.2",
+    statement="vandijk2026:propC.2",
+    direction=Direction.EXACT,
+    reads="values = central moments of Y = exp(X/sigma - 1/(2 sigma^2)), X standard normal",
+    parameters={"noise_multiplier": NOISE_MULTIPLIER},
+)
+def ratio_moments(noise_multiplier: float) -> RatioMoments:
+    """mu_2 = w, mu_3 = (x+2) w^2, mu_4 = (x^4 + 2x^3 + 3x^2 - 3) w^2, x = e^(1/sigma^2) = 1 + w, and E|Y-1|^3.
+
+    Exact up to rounding. Raises `ConditionError` where a moment leaves double precision.
+    """
+    w = ratio_variance(noise_multiplier, power=6)
+    x = 1.0 + w
+    return RatioMoments(
+        variance=w,
+        third=(x + 2.0) * w**2,
+        fourth=(x**4 + 2.0 * x**3 + 3.0 * x**2 - 3.0) * w**2,
+        absolute_third=absolute_third_moment(noise_multiplier),
+    )
+
+
+@theorem(
+    "vandijk-prop-c.3",
+    statement="vandijk2026:propC.3",
+    direction=Direction.UPPER_BOUND,
+    reads="|P(mean of n ratios < h) - normal| <= value at every h",
+    parameters={
+        "noise_multiplier": NOISE_MULTIPLIER,
+        "rounds": (COUNT, "number n of ratios averaged"),
+    },
+)
+def berry_esseen_distance(noise_multiplier: float, rounds: int) -> float:
+    """Equation (19): B E|Y-1|^3 / (sqrt(n) Var^(3/2)), the sharpest of the three forms."""
+    count = COUNT.check_int("rounds", rounds)
+    skewness = absolute_third_moment(noise_multiplier) / math.pow(ratio_variance(noise_multiplier), 1.5)
+    return SHEVTSOVA * skewness / math.sqrt(count)
+
+
+@implements("vandijk2026:propC.3")
+def berry_esseen_distance_low_noise(noise_multiplier: float, rounds: int) -> float:
+    """Equation (21): B e^(3v/2) (1 + 4 e^(-3v)) / (sqrt(n) (1 - e^(-v))^(3/2)), v = 1/sigma^2.
+
+    At least Equation (19). Close to it for small sigma; for large sigma it grows like 5 sigma^3
+    where (19) tends to sqrt(8/pi).
+    """
+    count = COUNT.check_int("rounds", rounds)
+    ratio_variance(noise_multiplier, power=3)
+    v = (1.0 / noise_multiplier) ** 2
+    growth = math.exp(1.5 * v) * (1.0 + 4.0 * math.exp(-3.0 * v)) / math.pow(-math.expm1(-v), 1.5)
+    return SHEVTSOVA * growth / math.sqrt(count)
+
+
+@implements("vandijk2026:propC.3")
+def berry_esseen_distance_high_noise(noise_multiplier: float, rounds: int) -> float:
+    """Equation (20): B sqrt(8/(pi n)) (1 + (46.115 + 0.375 e^v + 5.625 e^(3v)) v), v = 1/sigma^2.
+
+    At least Equation (19), and equal to it in the limit of large sigma.
+    """
+    count = COUNT.check_int("rounds", rounds)
+    ratio_variance(noise_multiplier, power=3)
+    v = (1.0 / noise_multiplier) ** 2
+    excess = (46.115 + 0.375 * math.exp(v) + 5.625 * math.exp(3.0 * v)) * v
+    return SHEVTSOVA * math.sqrt(8.0 / (math.pi * count)) * (1.0 + excess)

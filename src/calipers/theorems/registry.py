@@ -1,0 +1,170 @@
+"""The list of published statements that can be evaluated by name.
+
+A theorem is a function with conditions: inside them it returns a number whose relation to the
+truth (a bound and its direction, an identity, a limit) is part of the statement; outside them it
+says nothing. `theorem` records that relation next to the function, together with the domain of
+every parameter, so that a reader, a report or the command line can ask for one statement by name
+and read off what the number means:
+
+>>> from calipers.theorems import evaluate
+>>> result = evaluate("chua-prop-3.1", epsilon=4.0, noise_multiplier=0.4)
+>>> result.direction.value, round(result.value, 4)
+('exact value', 0.2438)
+
+Parameters are checked against their domains here *and* in the function itself: the function may
+be called directly, and a domain is cheap to check twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from calipers.citations import Statement, implements, statement
+from calipers.domains import Domain
+from calipers.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., object])
+Number = float | int | bool
+
+
+class Direction(enum.Enum):
+    """How the returned value relates to the quantity the statement is about."""
+
+    UPPER_BOUND = "upper bound"
+    LOWER_BOUND = "lower bound"
+    EXACT = "exact value"
+    ASYMPTOTIC = "asymptotic value, not a bound"
+    CONDITION = "threshold of a condition"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a theorem: where it may lie, what it is, and its default if it has one."""
+
+    name: str
+    domain: Domain
+    help: str
+    default: Number | None = None
+
+    @property
+    def required(self) -> bool:
+        """Whether the caller has to give it."""
+        return self.default is None
+
+    def __str__(self) -> str:
+        tail = "" if self.required else f" (default {self.default})"
+        return f"{self.name} in {self.domain}: {self.help}{tail}"
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """A published statement and the function that evaluates it.
+
+    `reads` is the relation in one line, with the word "value" for the returned number.
+    """
+
+    name: str
+    function: Callable[..., object]
+    parameters: tuple[Parameter, ...]
+    statement: str
+    direction: Direction
+    reads: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reads} [{self.direction.value}; {statement(self.statement)}]"
+
+
+@dataclass(frozen=True)
+class TheoremValue:
+    """What evaluating a theorem gives: named values, and how to read the first of them."""
+
+    values: Mapping[str, Number]
+    direction: Direction
+    statement: Statement
+    reads: str
+    note: str
+
+    @property
+    def value(self) -> float:
+        """The number the statement is about (the first of `values`)."""
+        return float(next(iter(self.values.values())))
+
+
+THEOREMS: dict[str, Theorem] = {}
+
+
+def theorem(
+    name: str,
+    *,
+    statement: str,
+    direction: Direction,
+    reads: str,
+    parameters: Mapping[str, tuple[Domain, str]],
+    note: str = "",
+) -> Callable[[F], F]:
+    """Register the decorated function under `name`, and as an implementation of `statement`.
+
+    `parameters` maps each argument of the function to its domain and a line of help; defaults are
+    read from the signature. A name used twice, or a parameter list that differs from the
+    signature, is a mistake in this library and raises `InputError` at import.
+    """
+
+    def register(function: F) -> F:
+        signature = inspect.signature(function).parameters
+        if set(signature) != set(parameters):
+            raise InputError(f"Theorem {name!r} describes {sorted(parameters)} but takes {sorted(signature)}.")
+        if name in THEOREMS:
+            raise InputError(f"Theorem {name!r} is registered twice.")
+        described = tuple(
+            Parameter(key, *parameters[key], None if entry.default is inspect.Parameter.empty else entry.default)
+            for key, entry in signature.items()
+        )
+        THEOREMS[name] = Theorem(name, function, described, statement, direction, reads, note)
+        return implements(statement)(function)
+
+    return register
+
+
+def find(name: str) -> Theorem:
+    """The theorem of that name, or `InputError` that lists the names that exist."""
+    if name not in THEOREMS:
+        raise InputError(f"No theorem is called {name!r}. There are: {', '.join(sorted(THEOREMS))}.")
+    return THEOREMS[name]
+
+
+def evaluate(name: str, **params: object) -> TheoremValue:
+    """Evaluate one statement.
+
+    Raises `InputError` for a name, a parameter or a value that does not exist or lies outside its
+    domain, and `ConditionError` where the statement's own conditions fail. The returned `value`
+    stands in the relation `reads` to the truth.
+    """
+    entry = find(name)
+    known = {parameter.name: parameter for parameter in entry.parameters}
+    unknown = sorted(set(params) - set(known))
+    if unknown:
+        raise InputError(
+            f"{name} has no parameter {', '.join(unknown)}. It takes: {'; '.join(map(str, known.values()))}."
+        )
+    missing = [parameter for parameter in entry.parameters if parameter.required and parameter.name not in params]
+    if missing:
+        raise InputError(f"{name} also needs: {'; '.join(map(str, missing))}.")
+    checked = {key: known[key].domain.check(key, value) for key, value in params.items()}
+    return TheoremValue(
+        _named(entry.function(**checked)), entry.direction, statement(entry.statement), entry.reads, entry.note
+    )
+
+
+def _named(result: object) -> dict[str, Number]:
+    """The fields of a result that has several, or the single number under the name 'value'."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return dataclasses.asdict(result)
+    if isinstance(result, (bool, int, float)):
+        return {"value": result}
+    raise InputError(f"A theorem must return a number or a dataclass of numbers, not {type(result).__name__}.")

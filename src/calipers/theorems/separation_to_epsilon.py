@@ -1,0 +1,199 @@
+"""What a separation says about epsilon, and what the Gaussian limit predicts for it (Ertan and van Dijk 2026, E and F).
+
+Separation, sep(f) = max_a (1 - a - f(a))/sqrt 2, is a number every description of a mechanism has:
+
+- of mu-GDP, (2 Phi(mu/2) - 1)/sqrt 2 (Lemma E.1);
+- of (epsilon, delta)-DP, (e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2) (Lemma E.2).
+
+A mechanism whose separation is at least kappa can be (epsilon, delta)-DP only if its curve is
+above f_{epsilon,delta}, hence only if kappa <= the second number; solved for epsilon this is
+Lemma E.3. With Theorems 6.1 and 6.3 for kappa and delta = 1e-8 it gives the paper's Table 10.
+
+Appendix F puts the limit of Dong et al., Corollary 5.4, in place of the mechanism. Its numbers
+are statements about that limit, with its symmetrized Poisson curve, and bound no finite run.
+(Equation (50) is printed with one square root nested in the other; its second line is meant.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import erf
+
+from calipers.citations import add_statement
+from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY
+from calipers.errors import ConditionError
+from calipers.theorems.gaussian_limits import positive_part_variance
+from calipers.theorems.parameters import (
+    AT_LEAST_TWO,
+    EPOCHS,
+    EPSILON,
+    MU,
+    NOISE_MULTIPLIER,
+    ROUNDS,
+    SEPARATION,
+    Described,
+)
+from calipers.theorems.registry import Direction, theorem
+
+add_statement("ertan2026:lemmaE.1", "Lemma E.1", "sep(G_mu) = (2 Phi(mu/2) - 1)/sqrt 2.")
+add_statement("ertan2026:lemmaE.2", "Lemma E.2", "sep(f_{eps,delta}) = (e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2).")
+add_statement(
+    "ertan2026:lemmaE.3",
+    "Lemma E.3",
+    "(eps, delta)-DP and separation kappa need eps >= ln((1 + kappa sqrt 2 - 2 delta)/(1 - kappa sqrt 2)).",
+)
+add_statement(
+    "ertan2026:eq46", "Lemma F.1, Equations (46) and (49)", "mu of Poisson subsampling in the limit sqrt(E/M) -> c."
+)
+add_statement("ertan2026:eq47", "Lemma F.1, Equation (47)", "The separation that the Gaussian limit predicts.")
+add_statement("ertan2026:eq48", "Lemma F.1, Equation (48)", "sep(G_mu) >= 1/sqrt 2 - (2/sqrt pi) e^(-mu^2/8)/mu.")
+add_statement(
+    "ertan2026:eq51", "Equations (50) and (51)", "mu >= sqrt((M^(1/s^2) - 4)/M) at sigma = s/sqrt(ln M), one epoch."
+)
+add_statement("ertan2026:eq52", "Equation (52)", "Separation of that limit from below, in closed form.")
+
+_ROOT_2 = math.sqrt(2.0)
+_DELTA: Described = (PROBABILITY, "delta of (epsilon, delta)-DP")
+_SCALED: dict[str, Described] = {"rounds": ROUNDS, "s": (POSITIVE, "noise_multiplier * sqrt(ln rounds)")}
+_LIMIT = "About the Gaussian limit, not about a finite run."
+
+
+@theorem(
+    "ertan-lemma-e.1",
+    statement="ertan2026:lemmaE.1",
+    direction=Direction.EXACT,
+    reads="separation of G_mu = value",
+    parameters={"mu": (NON_NEGATIVE, MU[1])},
+)
+def gdp_separation(mu: float) -> float:
+    """(2 Phi(mu/2) - 1)/sqrt 2 = erf(mu/sqrt 8)/sqrt 2: exact, and accurate for small mu."""
+    return float(erf(NON_NEGATIVE.check("mu", mu) / math.sqrt(8.0))) / _ROOT_2
+
+
+@theorem(
+    "ertan-lemma-e.2",
+    statement="ertan2026:lemmaE.2",
+    direction=Direction.EXACT,
+    reads="separation of the (epsilon, delta)-DP curve = value",
+    parameters={"epsilon": EPSILON, "delta": _DELTA},
+)
+def dp_separation(epsilon: float, delta: float) -> float:
+    """(e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2), written as tanh(eps/2) + 2 delta/(1 + e^eps) so as not to overflow.
+
+    Post-condition: every (eps, delta)-DP mechanism has at most this separation, and some have it.
+    """
+    eps = NON_NEGATIVE.check("epsilon", epsilon)
+    level = PROBABILITY.check("delta", delta)
+    return (math.tanh(0.5 * eps) + 2.0 * level * math.exp(-eps) / (1.0 + math.exp(-eps))) / _ROOT_2
+
+
+@theorem(
+    "ertan-lemma-e.3",
+    statement="ertan2026:lemmaE.3",
+    direction=Direction.LOWER_BOUND,
+    reads="a mechanism with at least this separation is (epsilon, delta)-DP only for epsilon >= value",
+    parameters={"separation": SEPARATION, "delta": _DELTA},
+)
+def epsilon_from_separation(separation: float, delta: float) -> float:
+    """ln((1 + kappa sqrt 2 - 2 delta)/(1 - kappa sqrt 2)), and 0 where kappa sqrt 2 <= delta.
+
+    In the second case (0, delta)-DP allows the separation, so that no epsilon is excluded; the
+    formula would be negative or undefined there. At delta = 1e-8 the paper's Table 10, with
+    Theorems 6.1 and 6.3 for kappa: M = 1,000 gives 0.960 and 0.580, M = 5,000,000 1.005 and 0.604.
+    """
+    advantage = SEPARATION[0].check("separation", separation) * _ROOT_2
+    level = PROBABILITY.check("delta", delta)
+    if advantage <= level:
+        return 0.0
+    return math.log1p(2.0 * (advantage - level) / (1.0 - advantage))
+
+
+@theorem(
+    "ertan-eq-46",
+    statement="ertan2026:eq46",
+    direction=Direction.ASYMPTOTIC,
+    reads="symmetrized Poisson curve of `epochs` epochs of `rounds` rounds -> G_value with epochs/rounds fixed",
+    parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
+    note=_LIMIT,
+)
+def poisson_limit_mu(rounds: int, epochs: int, noise_multiplier: float) -> float:
+    """sqrt(2 E/M) sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2): c = sqrt(E/M) in Equation (46)."""
+    count = AT_LEAST_TWO.check_int("rounds", rounds)
+    passes = EPOCHS[0].check_int("epochs", epochs)
+    return math.sqrt(2.0 * passes / count * positive_part_variance(noise_multiplier))
+
+
+@theorem(
+    "ertan-eq-47",
+    statement="ertan2026:eq47",
+    direction=Direction.ASYMPTOTIC,
+    reads="separation of `epochs` Poisson epochs -> value in the limit of Equation (46)",
+    parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
+    note=_LIMIT,
+)
+def poisson_limit_separation(rounds: int, epochs: int, noise_multiplier: float) -> float:
+    """Lemma E.1 at the mu of Equation (46)."""
+    return gdp_separation(poisson_limit_mu(rounds, epochs, noise_multiplier))
+
+
+@theorem(
+    "ertan-eq-48",
+    statement="ertan2026:eq48",
+    direction=Direction.LOWER_BOUND,
+    reads="separation of G_mu >= value",
+    parameters={"mu": MU},
+    note="Negative, and so empty, below mu = 1.294.",
+)
+def gdp_separation_lower(mu: float) -> float:
+    """1/sqrt 2 - (2/sqrt pi) e^(-mu^2/8)/mu <= sep(G_mu), and increasing in mu."""
+    shift = POSITIVE.check("mu", mu)
+    return 1.0 / _ROOT_2 - 2.0 / math.sqrt(math.pi) * math.exp(-shift * shift / 8.0) / shift
+
+
+def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[float, float]:
+    """ln M and ln of M^(1/s^2), required to be at least `least`."""
+    log_rounds = math.log(AT_LEAST_TWO.check_int("rounds", rounds))
+    log_power = log_rounds / POSITIVE.check("s", s) ** 2
+    if log_power < math.log(least) * (1.0 - 1e-15):
+        raise ConditionError(
+            f"{place} needs rounds^(1/s^2) >= {least:g}, got {math.exp(log_power):.6g} "
+            f"at rounds={rounds}, s={s:g}. Use more rounds or a smaller s."
+        )
+    return log_rounds, log_power
+
+
+@theorem(
+    "ertan-eq-51",
+    statement="ertan2026:eq51",
+    direction=Direction.LOWER_BOUND,
+    reads="mu of Equation (46) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
+    parameters=_SCALED,
+    note=_LIMIT,
+)
+def scaled_noise_mu_lower(rounds: int, s: float) -> float:
+    """sqrt((M^(1/s^2) - 4)/M), for M^(1/s^2) >= 4: from Phi(1.5/sigma) >= 1/2 and Phi(-0.5/sigma) >= 0."""
+    log_rounds, log_power = _power_of_rounds(rounds, s, 4.0, "Equation (51)")
+    # Above e^600 the 4 is far below the last digit; M^(1/s^2 - 1) alone may still be representable.
+    if log_power > 600.0:
+        return _exponential_from_below(0.5 * (log_power - log_rounds))
+    return math.sqrt((math.exp(log_power) - 4.0) * math.exp(-log_rounds))
+
+
+@theorem(
+    "ertan-eq-52",
+    statement="ertan2026:eq52",
+    direction=Direction.LOWER_BOUND,
+    reads="separation of the limit of Equation (47) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
+    parameters=_SCALED,
+    note=_LIMIT + " 'For sufficiently large M' in the paper means rounds^(1/s^2) >= 8.",
+)
+def scaled_noise_separation_lower(rounds: int, s: float) -> float:
+    """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""
+    log_rounds, log_power = _power_of_rounds(rounds, s, 8.0, "Equation (52)")
+    return gdp_separation_lower(_exponential_from_below(0.5 * (log_power - log_rounds)) / _ROOT_2)
+
+
+def _exponential_from_below(exponent: float) -> float:
+    """e^exponent, or e^300 where that is smaller: a lower bound either way."""
+    return math.exp(min(exponent, 300.0))

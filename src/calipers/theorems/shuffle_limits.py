@@ -1,0 +1,223 @@
+"""Random allocation in the limit of many rounds (van Dijk and Ertan 2026, Section 5).
+
+*Edgeworth.* For a standardized sum of n independent terms with third and fourth moments,
+F_n(x) = Phi(p_n(x)) + o(1/n) uniformly on |x| <= o(n^(1/16)), where
+
+    p_n(x) = x + c (1 - x^2) + d (3x - x^3) + c^2 (4x^3 - 7x),
+    c = mu_3 / (6 mu_2^(3/2) sqrt n),   d = (mu_4 - 3 mu_2^2) / (24 mu_2^2 n).
+
+*The curve.* Applied to the likelihood ratio of one epoch of M rounds it gives
+f -> G_mu with mu = sqrt((e^(1/sigma^2) - 1)/(M - 1)), and E = c^2 M epochs compose to a curve
+that is asymptotically at least G_{c sqrt(e^(1/sigma^2) - 1)} (Theorem 5.2). No rate is known:
+everything here is a limit, nothing a bound. (Theorem 5.2 goes through Lemma G.5, which is stated
+for symmetric curves; this one is symmetric in the limit only.)
+
+*Against Poisson.* The paper sets its coefficient sqrt(e^(1/sigma^2) - 1) beside that of Dong et
+al., Corollary 5.4, and finds shuffling up to sqrt(2) closer to perfect privacy. That coefficient
+belongs to the *symmetrized* Poisson curve. With c = q sqrt(T) the Poisson pair itself has the
+limit c sqrt(e^(1/sigma^2) - 1) (`noisy_sgd_mu`), the same as shuffling: in this regime the two
+samplers are equally private, and the factor is the price of symmetrizing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import erf
+
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, REAL
+from calipers.errors import ConditionError
+from calipers.theorems.gaussian_limits import positive_part_variance
+from calipers.theorems.parameters import AT_LEAST_TWO, EPOCHS, NOISE_MULTIPLIER, ROUNDS, ratio_variance
+from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.shuffle_one_epoch import shuffle_delta
+
+add_statement("vandijk2026:thm5.1", "Theorem 5.1", "F_n(x) = Phi(p_n(x)) + o(1/n), p_n a cubic in x.")
+add_statement(
+    "vandijk2026:thm5.2",
+    "Theorem 5.2",
+    "One epoch tends to G_mu; E = c^2 M epochs to at least G_{c sqrt(e^(1/s^2)-1)}.",
+)
+add_statement("vandijk2026:cor5.3", "Corollary 5.3", "The separation after E epochs is O(mu sqrt(E)).")
+
+_SIGMA_ROUNDS = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
+_LIMIT = "A limit without a rate: not a bound at any finite number of rounds."
+
+
+@dataclass(frozen=True)
+class EdgeworthMap:
+    """The cubic p_n of Theorem 5.1, given by its two coefficients c_n and d_n."""
+
+    c: float
+    d: float
+
+    def __call__(self, x: float) -> float:
+        """p_n(x), with F_n(x) = Phi(p_n(x)) + o(1/n).
+
+        Raises `ConditionError` if p_n is not increasing on [-|x|, |x|]: the theorem promises that
+        for n large enough, and a map that folds back is no distribution function.
+        """
+        point = REAL.check("x", x)
+        self._require_increasing(abs(point))
+        cubic = 4.0 * point**3 - 7.0 * point
+        return point + self.c * (1.0 - point**2) + self.d * (3.0 * point - point**3) + self.c**2 * cubic
+
+    def slope(self, x: float) -> float:
+        """p_n'(x)."""
+        return 1.0 - 2.0 * self.c * x + self.d * (3.0 - 3.0 * x**2) + self.c**2 * (12.0 * x**2 - 7.0)
+
+    def _require_increasing(self, reach: float) -> None:
+        """p' is a quadratic: its minimum on the interval is at an end or at its vertex."""
+        curvature = 12.0 * self.c**2 - 3.0 * self.d
+        places = [-reach, reach]
+        if curvature > 0.0 and abs(self.c / curvature) < reach:
+            places.append(self.c / curvature)
+        if min(self.slope(place) for place in places) <= 0.0:
+            raise ConditionError(
+                f"Theorem 5.1 needs p_n increasing on |x| <= {reach:g}, but with c_n={self.c:.4g} and d_n={self.d:.4g} "
+                "it is not: n is too small for this x. Use more terms or a smaller |x|."
+            )
+
+
+@implements("vandijk2026:thm5.1")
+def edgeworth_map(count: int, variance: float, third: float, fourth: float) -> EdgeworthMap:
+    """The map of n terms with these central moments.
+
+    The theorem also asks for all higher moments, and that the characteristic function vanish at
+    infinity (as for every law with a density); neither can be checked from three numbers.
+    """
+    n = COUNT.check_int("count", count)
+    mu2 = POSITIVE.check("variance", variance)
+    mu3 = REAL.check("third", third)
+    mu4 = POSITIVE.check("fourth", fourth)
+    if mu4 * mu2 < mu2**3 + mu3**2:
+        raise ConditionError(
+            f"No law has central moments variance={mu2:g}, third={mu3:g}, fourth={mu4:g}: "
+            "fourth * variance >= variance^3 + third^2 always."
+        )
+    return EdgeworthMap(mu3 / (6.0 * mu2**1.5 * math.sqrt(n)), (mu4 - 3.0 * mu2**2) / (24.0 * mu2**2 * n))
+
+
+@implements("vandijk2026:thm5.1")
+def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
+    """The map for the mean of n likelihood ratios.
+
+    c = (x + 2) sqrt(w) / (6 sqrt n) and d = w (x^3 + 3x^2 + 6x + 6) / (24 n) with w = e^(1/sigma^2) - 1
+    and x = 1 + w; the factored d has no cancellation at large sigma.
+    """
+    n = COUNT.check_int("rounds", rounds)
+    w = ratio_variance(noise_multiplier, power=4)
+    x = 1.0 + w
+    return EdgeworthMap(
+        (w + 3.0) * math.sqrt(w) / (6.0 * math.sqrt(n)), w * (x**3 + 3.0 * x**2 + 6.0 * x + 6.0) / (24.0 * n)
+    )
+
+
+@theorem(
+    "vandijk-thm-5.1",
+    statement="vandijk2026:thm5.1",
+    direction=Direction.ASYMPTOTIC,
+    reads="P(standardized mean of `rounds` likelihood ratios <= x) = Phi(value) + o(1/rounds)",
+    parameters={**_SIGMA_ROUNDS, "x": (REAL, "point, in standard deviations of the mean")},
+    note=_LIMIT,
+)
+def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
+    """p_n(x) for the likelihood ratio of random allocation."""
+    return ratio_edgeworth_map(noise_multiplier, rounds)(x)
+
+
+@dataclass(frozen=True)
+class OneEpochLimit:
+    """mu of Theorem 5.2 and the term s_M(a) its upper side adds at a >= 1/2."""
+
+    mu: float
+    upper_side_excess: float
+
+
+@theorem(
+    "vandijk-thm-5.2",
+    statement="vandijk2026:thm5.2",
+    direction=Direction.ASYMPTOTIC,
+    reads="trade-off curve of one epoch -> G_value as rounds grows, noise_multiplier fixed",
+    parameters=_SIGMA_ROUNDS,
+    note=_LIMIT,
+)
+def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
+    """mu = sqrt((e^(1/sigma^2) - 1)/(M - 1)) and s_M = e^(2/sigma^2) / (sqrt(8 pi e) (M - 1)).
+
+    G_{mu + g}(a + t) - t <= f(a) <= G_{mu - g}(a - t) + t + s_M 1{a >= 1/2 + t} with unknown
+    sequences t = o(1/M), g = O(sqrt(ln M)/M).
+    """
+    count = AT_LEAST_TWO.check_int("rounds", rounds)
+    w = ratio_variance(noise_multiplier, power=2)
+    return OneEpochLimit(math.sqrt(w / (count - 1)), (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (count - 1)))
+
+
+@dataclass(frozen=True)
+class GdpCoefficients:
+    """mu per unit of c, for E = c^2 M epochs of M rounds: random allocation, symmetrized Poisson, their ratio."""
+
+    shuffle: float
+    symmetrized_poisson: float
+    ratio: float
+
+
+@theorem(
+    "vandijk-thm-5.2-coefficients",
+    statement="vandijk2026:thm5.2",
+    direction=Direction.ASYMPTOTIC,
+    reads="E = c^2 M epochs of M rounds -> at least G_(c value) as M grows, and the same for symmetrized Poisson",
+    parameters={"noise_multiplier": NOISE_MULTIPLIER},
+    note=_LIMIT + " The Poisson pair itself, not symmetrized, has the same coefficient as shuffling.",
+)
+def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
+    """sqrt(e^(1/sigma^2) - 1), sqrt(2 (e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2)), and their ratio.
+
+    The ratio falls from sqrt(2) at sigma = 0 to 1 at infinity, and is (1 + sqrt 2)/2 at sigma = 1.668.
+    """
+    shuffle = math.sqrt(ratio_variance(noise_multiplier))
+    poisson = math.sqrt(2.0 * positive_part_variance(noise_multiplier))
+    return GdpCoefficients(shuffle, poisson, poisson / shuffle)
+
+
+@theorem(
+    "vandijk-thm-5.2-epochs",
+    statement="vandijk2026:thm5.2",
+    direction=Direction.ASYMPTOTIC,
+    reads="trade-off curve of E = c^2 M epochs of M rounds -> at least G_value as M grows",
+    parameters={"noise_multiplier": NOISE_MULTIPLIER, "c": (NON_NEGATIVE, "limit of sqrt(epochs / rounds)")},
+    note=_LIMIT,
+)
+def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
+    """c sqrt(e^(1/sigma^2) - 1); 0, perfect privacy in the limit, for c = 0."""
+    return NON_NEGATIVE.check("c", c) * math.sqrt(ratio_variance(noise_multiplier))
+
+
+@theorem(
+    "vandijk-cor-5.3",
+    statement="vandijk2026:cor5.3",
+    direction=Direction.ASYMPTOTIC,
+    reads="separation after E epochs -> value (the leading term of Theorem 5.2)",
+    parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
+    note=_LIMIT,
+)
+def shuffle_separation_limit(noise_multiplier: float, rounds: int, epochs: int) -> float:
+    """(1 - 2 Phi(-mu sqrt(E)/2)) / sqrt 2 with mu of Theorem 5.2: grows like mu sqrt(E)."""
+    mu = shuffle_limit(noise_multiplier, rounds).mu * math.sqrt(COUNT.check_int("epochs", epochs))
+    return float(erf(mu / math.sqrt(8.0))) / math.sqrt(2.0)
+
+
+@theorem(
+    "vandijk-cor-5.3-proven",
+    statement="vandijk2026:cor5.3",
+    direction=Direction.UPPER_BOUND,
+    reads="separation after E epochs <= value (Theorem 4.1, isolated view)",
+    parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
+    note="Grows like mu E: the price of composing the line 1 - a - delta instead of the curve.",
+)
+def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) -> float:
+    """(1 - (1 - delta)^E) / sqrt 2 with delta of Theorem 4.1: an upper bound on the separation, isolated view."""
+    delta = shuffle_delta(noise_multiplier, rounds).delta
+    return -math.expm1(COUNT.check_int("epochs", epochs) * math.log1p(-delta)) / math.sqrt(2.0)

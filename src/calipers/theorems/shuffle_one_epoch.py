@@ -1,0 +1,285 @@
+"""One epoch of random allocation, bounded by Berry-Esseen (van Dijk and Ertan 2026, Section 4).
+
+The pair: M rounds of N(0, 1) against the same with one round, chosen uniformly, shifted by
+1/sigma. Theorem 4.1 bounds its trade-off curve by f(a) >= 1 - a - delta, that is, its total
+variation by delta, with mu = sqrt((e^(1/sigma^2) - 1)/(M-1)), e of Equation (21) at n = M - 1, and
+
+    delta = 2 e + mu/sqrt(2 pi) + {1/(4 sqrt(2 pi)) + (1 + e^v/(1 - e^-v))/(2 sqrt(2 e pi))} mu^2
+            + mu^3/(4 sqrt(2 e pi)) + mu^4/(32 sqrt(2 e pi)) + tail,         v = 1/sigma^2,
+    tail  = 4.52 / (2.88 sqrt(ln M) - 2.41/sqrt(ln M)) M^(-25/24),
+
+provided (1): delta + e <= 1/2 - Phi(-(e^v - 1)/2). Three remarks, on the proof and its reach:
+
+*Symmetry.* Lemma D.1 passes from a in [1/2 - delta, 1/2 + delta] to all a for a *symmetric*
+curve, and this curve is not symmetric. The conclusion stands all the same: 1 - a - f(a) is
+largest where the likelihood ratio crosses 1, that is at a = P(mean > 1), which Berry-Esseen puts
+within e < delta of 1/2, inside the interval on which the proof bounds f directly.
+
+*Whose guarantee it is.* The pair is what an adversary sees who isolates the differing record's
+own contribution and looks at nothing else; it is also tight for balls-and-bins sampling. With
+shuffled batches of fixed size the other records give the round away (Chua et al. 2024), and the
+bound fails for the worst case: at sigma = 0.5 and M = 1e10 it is 0.003968, while Equation (3)
+there proves delta_S(0) >= 0.004156. So read it with view = "isolated", never "worst-case".
+
+*Slack.* Any e at least as large as (19) serves; the proof itself works with (53), where e is
+free. (21) exceeds (19) by a factor 17 at sigma = 2, so Equation (53) with (19) needs
+M = 59,097 instead of 1.49e7 there for delta = 0.01; the pair itself needs far less still.
+
+The paper's Table 1 comes out to its printed digits, but for one: at sigma = 0.75 Equation (3)
+gives 3.715e6 rounds, printed as 3.72e6 like the exact solution beside it (3.716e6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy.special import erf
+
+from calipers.citations import add_statement
+from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
+from calipers.errors import ConditionError
+from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
+from calipers.theorems.parameters import (
+    EPOCHS,
+    FPR,
+    NOISE_MULTIPLIER,
+    ROUNDS,
+    TARGET,
+    Described,
+    ratio_variance,
+)
+from calipers.theorems.registry import Direction, theorem
+
+add_statement("vandijk2026:thm4.1", "Theorem 4.1", "f(a) >= 1 - a - delta for one epoch, with delta in closed form.")
+add_statement("vandijk2026:eq2", "Equation (2)", "The two leading terms of Theorem 4.1.")
+add_statement("vandijk2026:eq3", "Equation (3)", "Rounds needed for a given delta, by the two leading terms.")
+add_statement("vandijk2026:eq4", "Equation (4)", "Rounds needed for condition (1), by its leading terms.")
+add_statement("vandijk2026:eq53", "Equations (52) and (53)", "Theorem 4.1 for any bound on the Berry-Esseen distance.")
+add_statement("vandijk2026:lemmaD.1", "Lemma D.1", "E epochs of f >= 1 - a - delta give (1 - delta)^E - a.")
+
+_FEWEST_ROUNDS = Domain(3, math.inf, integer=True)
+_PAIR: dict[str, Described] = {
+    "noise_multiplier": NOISE_MULTIPLIER,
+    "rounds": (_FEWEST_ROUNDS, ROUNDS[1]),
+}
+_INVERSE: dict[str, Described] = {"delta": TARGET, "noise_multiplier": NOISE_MULTIPLIER}
+_VIEW = "Holds for the isolated view (and balls-and-bins), not for shuffled batches in the worst case."
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
+_ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
+
+DistanceBound = Callable[[float, int], float]
+
+
+@dataclass(frozen=True)
+class OneEpochBound:
+    """delta of Theorem 4.1, its six terms, and how much room condition (1) leaves (never negative)."""
+
+    delta: float
+    berry_esseen_term: float
+    first_order: float
+    second_order: float
+    third_order: float
+    fourth_order: float
+    tail: float
+    slack: float
+
+
+def _one_epoch(noise_multiplier: float, rounds: int, distance: DistanceBound) -> OneEpochBound:
+    """The six terms and the slack of condition (1), which may come out negative."""
+    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
+    w = ratio_variance(noise_multiplier, power=3)
+    error = distance(noise_multiplier, count - 1)
+    mu = math.sqrt(w / (count - 1))
+    root_log = math.sqrt(math.log(count))
+    # e^v / (1 - e^-v) = (1 + w)^2 / w
+    second = (0.25 / _ROOT_2PI + 0.5 * (1.0 + (1.0 + w) ** 2 / w) / _ROOT_2EPI) * mu**2
+    terms = (
+        2.0 * error,
+        mu / _ROOT_2PI,
+        second,
+        mu**3 / (4.0 * _ROOT_2EPI),
+        mu**4 / (32.0 * _ROOT_2EPI),
+        4.52 / (2.88 * root_log - 2.41 / root_log) * count ** (-25.0 / 24.0),
+    )
+    delta = math.fsum(terms)
+    # 1/2 - Phi(-x) = erf(x / sqrt 2) / 2
+    slack = 0.5 * float(erf(0.5 * w / math.sqrt(2.0))) - delta - error
+    return OneEpochBound(delta, *terms, slack)
+
+
+def _holds(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> bool:
+    """Condition (1), and sigma >= sqrt(3 / ln M), which (1) with Equation (21) implies but (53) with (19) need not.
+
+    The third condition of the proof, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second.
+    """
+    return bound.slack >= 0.0 and noise_multiplier**2 * math.log(rounds) >= 3.0
+
+
+def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneEpochBound:
+    if noise_multiplier**2 * math.log(rounds) < 3.0:
+        raise ConditionError(
+            f"Theorem 4.1 needs noise_multiplier >= sqrt(3 / ln rounds) = {math.sqrt(3.0 / math.log(rounds)):.6g}, "
+            f"got noise_multiplier={noise_multiplier:g}. Use more noise or more rounds."
+        )
+    if bound.slack < 0.0:
+        raise ConditionError(
+            f"Condition (1) of Theorem 4.1 fails by {-bound.slack:.6g} at noise_multiplier={noise_multiplier:g}, "
+            f"rounds={rounds}. Use more rounds; shuffle_rounds gives the number."
+        )
+    return bound
+
+
+@theorem(
+    "vandijk-thm-4.1",
+    statement="vandijk2026:thm4.1",
+    direction=Direction.UPPER_BOUND,
+    reads="f(a) >= 1 - a - value for one epoch, isolated view",
+    parameters=_PAIR,
+    note=_VIEW,
+)
+def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
+    """The delta of Theorem 4.1, all six terms, with condition (1) checked.
+
+    Post-condition: the total variation of the pair is at most `delta`.
+    """
+    return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance_low_noise), noise_multiplier, rounds)
+
+
+@theorem(
+    "vandijk-eq-53",
+    statement="vandijk2026:eq53",
+    direction=Direction.UPPER_BOUND,
+    reads="f(a) >= 1 - a - value for one epoch, isolated view",
+    parameters=_PAIR,
+    note=_VIEW + " Theorem 4.1 with the exact third moment (19) instead of its bound (21): never larger.",
+)
+def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
+    """The bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19).
+
+    Post-condition: as `shuffle_delta`, and not above it where both exist.
+    """
+    return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance), noise_multiplier, rounds)
+
+
+def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBound) -> int:
+    """The smallest M with a bound <= delta whose conditions hold; both get easier as M grows."""
+    level = OPEN_UNIT.check("delta", delta)
+
+    def suffices(rounds: int) -> bool:
+        bound = _one_epoch(noise_multiplier, rounds, distance)
+        return bound.delta <= level and _holds(bound, noise_multiplier, rounds)
+
+    low, high = 2, 4
+    while not suffices(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+@theorem(
+    "vandijk-thm-4.1-rounds",
+    statement="vandijk2026:thm4.1",
+    direction=Direction.CONDITION,
+    reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
+    parameters=_INVERSE,
+    note=_VIEW,
+)
+def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
+    """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1)."""
+    return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance_low_noise)
+
+
+@theorem(
+    "vandijk-eq-53-rounds",
+    statement="vandijk2026:eq53",
+    direction=Direction.CONDITION,
+    reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
+    parameters=_INVERSE,
+    note=_VIEW,
+)
+def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
+    """The smallest M for which Equation (53) with Equation (19) gives at most delta."""
+    return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance)
+
+
+@theorem(
+    "vandijk-thm-4.1-dataset-size",
+    statement="vandijk2026:thm4.1",
+    direction=Direction.CONDITION,
+    reads="value records suffice for delta in one epoch with noise of at most noise_per_round on the mean gradient",
+    parameters={**_INVERSE, "noise_per_round": (POSITIVE, "allowed sigma M / N, in units of the clipping norm")},
+    note=_VIEW,
+)
+def shuffle_dataset_size(delta: float, noise_multiplier: float, noise_per_round: float = 0.1) -> int:
+    """N = ceil(sigma M / noise_per_round) with M of `shuffle_rounds` (last column of the paper's Table 1)."""
+    allowed = POSITIVE.check("noise_per_round", noise_per_round)
+    return math.ceil(noise_multiplier * shuffle_rounds(delta, noise_multiplier) / allowed)
+
+
+def _leading(noise_multiplier: float, multiple: float) -> float:
+    """sqrt(M - 1) times the terms `multiple` * e + mu / sqrt(2 pi)."""
+    error = berry_esseen_distance_low_noise(noise_multiplier, 1)
+    return multiple * error + math.sqrt(ratio_variance(noise_multiplier)) / _ROOT_2PI
+
+
+@theorem(
+    "vandijk-eq-2",
+    statement="vandijk2026:eq2",
+    direction=Direction.ASYMPTOTIC,
+    reads="delta of Theorem 4.1 = value + O(1/rounds)",
+    parameters=_PAIR,
+    note="Below Theorem 4.1: an approximation of that bound, not a bound.",
+)
+def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
+    """2 e + mu/sqrt(2 pi), the terms of Theorem 4.1 of order 1/sqrt(M)."""
+    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
+    return _leading(noise_multiplier, 2.0) / math.sqrt(count - 1)
+
+
+@theorem(
+    "vandijk-eq-3",
+    statement="vandijk2026:eq3",
+    direction=Direction.ASYMPTOTIC,
+    reads="Theorem 4.1 gives delta from about value rounds on (within 0.1 % for the paper's Table 1)",
+    parameters=_INVERSE,
+    note="Necessary for Theorem 4.1 to give delta, not sufficient; vandijk-thm-4.1-rounds is.",
+)
+def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
+    """1 + ((2 e + mu/sqrt(2 pi)) sqrt(M-1) / delta)^2: the solution M of Equation (2)."""
+    return 1.0 + (_leading(noise_multiplier, 2.0) / OPEN_UNIT.check("delta", delta)) ** 2
+
+
+@theorem(
+    "vandijk-eq-4",
+    statement="vandijk2026:eq4",
+    direction=Direction.CONDITION,
+    reads="condition (1) of Theorem 4.1 can hold only for rounds >= value",
+    parameters={"noise_multiplier": NOISE_MULTIPLIER},
+    note="Implied by Equation (3) where delta <= (2/3) (1/2 - Phi(-(e^(1/sigma^2) - 1)/2)).",
+)
+def shuffle_condition_rounds(noise_multiplier: float) -> float:
+    """1 + ((3 e + mu/sqrt(2 pi)) sqrt(M-1) / (1/2 - Phi(-(e^v - 1)/2)))^2."""
+    w = ratio_variance(noise_multiplier)
+    room = 0.5 * float(erf(0.5 * w / math.sqrt(2.0)))
+    return 1.0 + (_leading(noise_multiplier, 3.0) / room) ** 2
+
+
+@theorem(
+    "vandijk-epochs",
+    statement="vandijk2026:lemmaD.1",
+    direction=Direction.LOWER_BOUND,
+    reads="f^(x epochs)(fpr) >= value if one epoch has f(a) >= 1 - a - delta",
+    parameters={"delta": TARGET, "epochs": EPOCHS, "fpr": FPR},
+)
+def epochs_tradeoff(delta: float, epochs: int, fpr: float) -> float:
+    """max{(1 - delta)^E - a, 0}: the E-fold composition of max{1 - a - delta, 0}, exactly.
+
+    Post-condition: the E-fold composition of any curve >= 1 - a - delta is at least this.
+    """
+    count = COUNT.check_int("epochs", epochs)
+    kept = math.exp(count * math.log1p(-OPEN_UNIT.check("delta", delta)))
+    return max(kept - PROBABILITY.check("fpr", fpr), 0.0)

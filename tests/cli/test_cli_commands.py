@@ -1,0 +1,218 @@
+"""`calibrate`, `curve`, `compare`, `theorem`, `reproduce`, `--version`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from calipers._version import __version__
+
+RUN = ("--sample-rate", 0.01, "--steps", 1000, "--noise-multiplier", 1)
+OPEN_RUN = ("--sample-rate", 0.01, "--steps", 1000)
+
+
+def test_version(calipers):
+    assert calipers("--version").stdout == f"calipers, version {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["measure", "calibrate", "curve", "compare", "theorem", "reproduce"])
+def test_every_command_teaches_by_example(calipers, command):
+    result = calipers(command, "--help")
+    assert result.exit_code == 0
+    assert f"calipers {command} " in result.stdout
+    assert "Example" in result.stdout
+
+
+# calibrate
+
+
+def test_calibrate_prints_the_contract(calipers, calibrated_with):
+    result = calipers("calibrate", *OPEN_RUN, "--epsilon", 3, "--delta", 1e-5, "--json")
+    record = json.loads(result.stdout)
+    assert list(record) == ["noise_multiplier", "run", "target", "achieved"]
+    assert record["target"] == {"epsilon": 3.0, "delta": 1e-5}
+    assert record["run"]["noise_multiplier"] == record["noise_multiplier"] == 0.123456789012
+    assert record["achieved"] == {"lower": 0.98765432, "upper": 0.99876543}
+
+
+def test_calibrate_prints_the_noise_rounded_up(calipers, calibrated_with):
+    output = calipers("calibrate", *OPEN_RUN, "--tpr", 0.2, "--fpr", 0.1).stdout
+    assert "noise multiplier  0.12345679\n" in output
+    assert "between 0.98765 (attack) and 0.99877 (proof)" in output
+    assert "noise_multiplier = 0.123456789012\n" in output
+    assert calibrated_with[0][1] == {"tpr": 0.2, "fpr": 0.1}
+
+
+def test_calibrate_takes_a_run_file_without_noise(calipers, calibrated_with, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("sample_rate = 0.1\nsteps = 3\n")
+    assert calipers("calibrate", "--run", path, "--mu", 0.5).exit_code == 0
+    assert calibrated_with[0][0].total_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ((), "Name a target"),
+        (("--epsilon", 1), "--epsilon needs --delta"),
+        (("--delta", 1e-5), "--delta needs --epsilon"),
+        (("--fpr", 0.1), "--fpr needs --tpr"),
+        (("--mu", 1, "--advantage", 0.1), "--mu and --advantage contradict"),
+        (("--epsilon", 1, "--delta", 1e-5, "--mu", 1), "--epsilon and --mu contradict"),
+        (("--mu", "large"), "is not a valid float"),
+    ],
+)
+def test_calibrate_wants_one_whole_target(refused, calibrated_with, target, message):
+    assert message in refused("calibrate", *OPEN_RUN, *target)
+    assert calibrated_with == []
+
+
+def test_calibrate_refuses_phases(refused, calibrated_with, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("sample_rate = 0.1\n[[phase]]\nsteps = 1\n[[phase]]\nsteps = 2\n")
+    assert "2 phases" in refused("calibrate", "--run", path, "--mu", 0.5)
+
+
+# curve
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_curve_writes_both_jaws_and_the_proof_lies_below_the_attack(calipers, measured_with):
+    rows = rows_of(calipers("curve", *RUN).stdout)
+    assert list(rows[0]) == ["side", "alpha", "beta"]
+    upper, lower = ([(r["alpha"], float(r["beta"])) for r in rows if r["side"] == s] for s in ("upper", "lower"))
+    assert [alpha for alpha, _ in upper] == [alpha for alpha, _ in lower]
+    assert all(proof <= attack for (_, proof), (_, attack) in zip(upper, lower, strict=True))
+    assert float(upper[0][0]) == 0.0
+    assert float(upper[-1][0]) == 1.0
+
+
+def test_one_side_is_one_side(calipers, measured_with):
+    assert {row["side"] for row in rows_of(calipers("curve", *RUN, "--side", "lower").stdout)} == {"lower"}
+
+
+def test_profile_runs_from_zero_down_to_a_small_delta(calipers, measured_with):
+    rows = rows_of(calipers("curve", *RUN, "--profile", "--side", "upper").stdout)
+    assert list(rows[0]) == ["side", "epsilon", "delta"]
+    deltas = [float(row["delta"]) for row in rows]
+    assert float(rows[0]["epsilon"]) == 0.0
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[-1] <= 1e-9
+
+
+def test_profile_at_the_epsilons_asked_for(calipers, measured_with):
+    rows = rows_of(calipers("curve", *RUN, "--profile", "--epsilon", 2, "--epsilon", 1).stdout)
+    assert [(row["side"], row["epsilon"]) for row in rows] == [
+        ("upper", "1.0"),
+        ("upper", "2.0"),
+        ("lower", "1.0"),
+        ("lower", "2.0"),
+    ]
+
+
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+@pytest.mark.parametrize("profile", [(), ("--profile",)])
+def test_pictures_are_written_by_their_ending(calipers, measured_with, tmp_path, ending, magic, profile):
+    path = tmp_path / f"curve.{ending}"
+    result = calipers("curve", *RUN, *profile, "--output", path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert path.read_bytes().startswith(magic)
+
+
+def test_curve_refuses_what_it_cannot_write(refused, measured_with, tmp_path):
+    assert "A picture needs a file" in refused("curve", *RUN, "--format", "png")
+    assert "from its ending" in refused("curve", *RUN, "--output", tmp_path / "curve.pdf")
+    assert "No such file or directory" in refused("curve", *RUN, "--output", tmp_path / "absent" / "curve.csv")
+    assert "Is a directory" in refused("curve", *RUN, "--format", "png", "--output", tmp_path)
+    assert "add --profile" in refused("curve", *RUN, "--epsilon", 1)
+    assert "epsilon in" in refused("curve", *RUN, "--profile", "--epsilon", "nan")
+
+
+# compare
+
+
+@pytest.fixture
+def run_files(tmp_path, monkeypatch):
+    """Run files named after their noise multiplier, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(**changes: dict[str, object]) -> list[str]:
+        for name, change in changes.items():
+            record = {"sample_rate": 0.1, "steps": 3, "noise_multiplier": 1.0} | change
+            lines = (f"{key} = {json.dumps(value)}\n" for key, value in record.items())
+            Path(f"{name}.toml").write_text("".join(lines))
+        return [f"{name}.toml" for name in changes]
+
+    return write
+
+
+def test_compare_calls_more_noise_more_private_only_when_the_jaws_prove_it(calipers, measured_with, run_files):
+    """mu 1 and 0.5 are 2 apart with jaws of 1 percent; mu 1 and 1.01 overlap."""
+    files = run_files(loud={"noise_multiplier": 2.0}, quiet={}, near={"noise_multiplier": 1.01}, twin={})
+    record = json.loads(calipers("compare", *files, "--json").stdout)
+    orders = {(v["first"][:-5], v["second"][:-5]): v["order"] for v in record["verdicts"]}
+    assert orders == {
+        ("loud", "quiet"): "first is more private",
+        ("loud", "near"): "first is more private",
+        ("loud", "twin"): "first is more private",
+        ("quiet", "near"): "not settled",
+        ("quiet", "twin"): "same",
+        ("near", "twin"): "not settled",
+    }
+    assert [run["name"] for run in record["runs"]] == files
+
+
+def test_compare_reads_the_other_way_round_too(calipers, measured_with, run_files):
+    output = calipers("compare", *run_files(quiet={}, loud={"noise_multiplier": 2.0})).stdout
+    assert "loud.toml is certainly more private than quiet.toml" in output
+
+
+def test_compare_says_when_the_questions_differ(calipers, measured_with, run_files):
+    output = calipers("compare", *run_files(a={}, b={"noise_multiplier": 9.0, "view": "isolated"})).stdout
+    assert "do not compare" in output
+    assert "certainly" not in output
+
+
+def test_compare_refuses(refused, measured_with, run_files):
+    files = run_files(a={}, b={"noise_multiplier": -1.0})
+    assert "at least two run files" in refused("compare", files[0])
+    assert "b.toml: Expected noise_multiplier" in refused("compare", *files)
+    assert "absent.toml" in refused("compare", files[0], "absent.toml")
+
+
+# reproduce
+
+
+@pytest.fixture
+def papers(monkeypatch):
+    registry = ModuleType("calipers.papers.registry")
+    registry.list_items = lambda: [SimpleNamespace(name="chua-figure-1", title="Gap of the samplers")]
+
+    def reproduce(name, out_dir, progress):
+        progress(f"working on {name}")
+        return [out_dir / f"{name}.csv"]
+
+    registry.reproduce = reproduce
+    package = ModuleType("calipers.papers")
+    package.registry = registry
+    monkeypatch.setitem(sys.modules, "calipers.papers", package)
+    monkeypatch.setitem(sys.modules, "calipers.papers.registry", registry)
+
+
+def test_reproduce_lists_runs_and_refuses(calipers, refused, papers):
+    assert calipers("reproduce", "--list").stdout == "chua-figure-1  Gap of the samplers\n"
+    for choice in (("--all",), ("chua-figure-1",)):
+        result = calipers("reproduce", *choice, "--output", "out")
+        assert (result.stdout, result.stderr) == ("out/chua-figure-1.csv\n", "working on chua-figure-1\n")
+    assert "No item is called 'banana'" in refused("reproduce", "banana")
+    for choice in ((), ("--all", "--list"), ("--all", "x")):
+        assert "exactly one of" in refused("reproduce", *choice)

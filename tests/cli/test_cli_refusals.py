@@ -1,0 +1,139 @@
+"""Bad input ends with exit status 2, one sentence on standard error and nothing on standard output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from calipers.errors import CertificationError
+
+SIZES = ("--dataset-size", 1000, "--batch-size", 10)
+RUN = (*SIZES, "--epochs", 3, "--noise-multiplier", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give batch_size or sample_rate|needs noise_multiplier"),
+        ((*SIZES, "--epochs", 3), "needs noise_multiplier"),
+        ((*SIZES, "--noise-multiplier", 1), "give steps or epochs"),
+        ((*RUN, "--steps", 3), "steps and epochs contradict"),
+        ((*RUN, "--sample-rate", 0.1), "batch_size and sample_rate contradict"),
+        (("--batch-size", 10, "--epochs", 3, "--noise-multiplier", 1), "batch_size needs dataset_size"),
+        (
+            ("--dataset-size", 5, "--batch-size", 10, "--steps", 3, "--noise-multiplier", 1),
+            "batch_size <= dataset_size",
+        ),
+        (("--sample-rate", 1.5, "--steps", 3, "--noise-multiplier", 1), "sample_rate in .* got sample_rate=1.5"),
+        (("--sample-rate", 0, "--steps", 3, "--noise-multiplier", 1), "sample_rate in"),
+        (("--sample-rate", "nan", "--steps", 3, "--noise-multiplier", 1), "sample_rate in .*nan"),
+        (("--sample-rate", 0.3, "--steps", 3, "--noise-multiplier", 1, "--sampler", "shuffle"), "sample_rate = 1/M"),
+        ((*SIZES, "--steps", 250, "--noise-multiplier", 1, "--sampler", "shuffle"), "use 200 or 300 steps"),
+        ((*SIZES, "--epochs", 0.123, "--noise-multiplier", 1), "give steps"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", 0), "noise_multiplier in"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", -1), "noise_multiplier in"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "inf"), "noise_multiplier in .*inf"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "nan"), "noise_multiplier in .*nan"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "much"), "'much' is not a valid float"),
+        ((*SIZES, "--epochs", 0, "--noise-multiplier", 1), "epochs in"),
+        ((*SIZES, "--epochs", "inf", "--noise-multiplier", 1), "epochs in"),
+        ((*SIZES, "--steps", 2.5, "--noise-multiplier", 1), "'2.5' is not a valid integer"),
+        ((*SIZES, "--steps", "9" * 400, "--noise-multiplier", 1), "steps in"),
+        ((*SIZES, "--steps", "9" * 9000, "--noise-multiplier", 1), "is not a valid integer"),
+        ((*RUN, "--sampler", "sequential"), "is not one of 'poisson'"),
+        ((*RUN, "--dimension", 0), "dimension in"),
+        ((*RUN, "--normalization", "mean"), "is not one of 'none'"),
+        ((*RUN, "--delta", 0), "delta in"),
+        ((*RUN, "--delta", 1), "delta in"),
+        ((*RUN, "--delta", "nan"), "delta in .*nan"),
+        ((*RUN, "--delta", 1e-5, "--delta", -1), "delta in .*-1"),
+        ((*RUN, "--epsilon", -1), "epsilon in"),
+        ((*RUN, "--epsilon", "inf"), "epsilon in"),
+        ((*RUN, "--fpr", 1.5), "fpr in"),
+        ((*RUN, "--fpr", "x"), "'x' is not a valid float"),
+        ((*RUN, "--delta0", 1), "delta0 in"),
+        ((*RUN, "--delta0", "nan"), "delta0 in"),
+        ((*RUN, "--tolerance", 0), "tolerance in"),
+        ((*RUN, "--tolerance", "nan"), "tolerance in"),
+        ((*RUN, "--tolerance", 2), "tolerance in"),
+        ((*RUN, "--banana", 2), "No such option"),
+        ((*RUN, "extra"), "unexpected extra argument"),
+    ],
+)
+def test_measure_refuses(refused, measured_with, arguments, message):
+    import re
+
+    assert re.search(message, refused("measure", *arguments))
+    assert measured_with == []
+
+
+def test_a_run_file_excludes_the_options_that_describe_a_run(refused, calipers, measured_with, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("sample_rate = 0.1\nsteps = 3\nnoise_multiplier = 2\n")
+    message = refused("measure", "--run", path, "--steps", 3, "--sampler", "poisson")
+    assert "--run and --steps, --sampler contradict each other" in message
+    assert calipers("measure", "--run", path, "--delta", 1e-6, "--tolerance", 0.01).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["measure", "curve", "calibrate"])
+def test_unreadable_run_files_are_named(refused, tmp_path, command):
+    target = ("--mu", 1) if command == "calibrate" else ()
+    assert "absent.toml: No such file" in refused(command, "--run", tmp_path / "absent.toml", *target)
+    assert "Is a directory" in refused(command, "--run", tmp_path, *target)
+    (tmp_path / "bad.toml").write_text("steps = [\n")
+    assert "bad.toml is not valid TOML" in refused(command, "--run", tmp_path / "bad.toml", *target)
+    (tmp_path / "odd.toml").write_text("stepps = 3\n")
+    assert "did you mean 'steps'?" in refused(command, "--run", tmp_path / "odd.toml", *target)
+
+
+def test_a_bound_that_cannot_be_certified_is_exit_status_1(calipers, measured_with, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise CertificationError("The tail\nis too deep.")
+
+    monkeypatch.setattr(sys.modules["calipers.measure"], "measure", fail)
+    result = calipers("measure", *RUN)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: The tail is too deep.\n")
+
+
+def test_an_interrupt_is_exit_status_130(calipers, measured_with, monkeypatch):
+    def interrupt(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["calipers.measure"], "measure", interrupt)
+    result = calipers("measure", *RUN)
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_the_real_command_refuses_without_a_traceback():
+    command = [
+        sys.executable,
+        "-m",
+        "calipers",
+        "measure",
+        "--sample-rate",
+        "2",
+        "--steps",
+        "1",
+        "--noise-multiplier",
+        "1",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: Expected sample_rate in")
+    assert result.stderr.count("\n") == 1
+
+
+def test_help_answers_at_once():
+    """Best of three under 0.7 s: no command pulls numpy, rich or matplotlib in before it is used."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "calipers", "--help"], capture_output=True, check=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.7
+    heavy = "import sys, calipers.cli; print([m for m in ('numpy', 'scipy', 'rich', 'matplotlib') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"

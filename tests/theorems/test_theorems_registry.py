@@ -1,0 +1,146 @@
+"""The registry: every statement can be found, called and refused by name."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from calipers.citations import IMPLEMENTATIONS, STATEMENTS
+from calipers.domains import POSITIVE
+from calipers.errors import CalipersError, ConditionError, InputError
+from calipers.theorems import THEOREMS, Direction, evaluate, find, theorem
+
+# One point inside the conditions of every statement.
+INSIDE: dict[str, dict[str, float]] = {
+    "bu-clt-mu": {"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0},
+    "dong-cor-5.4": {"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0},
+    "gomez-prop-6.1": {"epsilon": 1.0},
+    "vandijk-prop-c.2": {"noise_multiplier": 1.0},
+    "vandijk-prop-c.3": {"noise_multiplier": 1.0, "rounds": 100},
+    "chua-prop-3.1": {"epsilon": 1.0, "noise_multiplier": 1.0},
+    "chua-prop-3.1-epsilon": {"delta": 1e-5, "noise_multiplier": 1.0},
+    "chua-thm-4.1": {"epsilon": 1.0, "noise_multiplier": 1.0, "rounds": 10},
+    "chua-eq-3-event": {"epsilon": 1.0, "noise_multiplier": 0.8, "rounds": 1000, "threshold": 3.43},
+    "chua-eq-3": {"epsilon": 1.0, "noise_multiplier": 0.8, "rounds": 1000},
+    "chua-eq-3-reversed": {"epsilon": 0.1, "noise_multiplier": 5.0, "rounds": 10},
+    "chua-eq-3-epsilon": {"delta": 1e-5, "noise_multiplier": 0.7, "rounds": 1000},
+    "chua-prop-c.2": {"noise_multiplier": 1.0, "rounds": 10},
+    "chua-thm-4.2a": {"noise_multiplier": 0.3, "rounds": 10},
+    "chua-thm-4.2b": {"epsilon": 1.0, "noise_multiplier": 0.3, "rounds": 10},
+    "chua-thm-4.2b-beyond": {"noise_multiplier": 0.3, "rounds": 10},
+    "chua-thm-4.2b-event": {"epsilon": 1.0, "noise_multiplier": 0.3, "rounds": 10},
+    "ertan-eq-17": {"fpr": 0.1, "noise_multiplier": 0.3, "rounds": 1000},
+    "ertan-eq-21": {"noise_multiplier": 0.3, "rounds": 1000},
+    "ertan-noise-threshold": {"rounds": 1000},
+    "ertan-lemma-6.2": {"noise_multiplier": 0.2, "rounds": 1000},
+    "ertan-thm-6.1": {"noise_multiplier": 0.2, "rounds": 1000},
+    "ertan-eq-30": {"noise_multiplier": 0.2, "rounds": 1000},
+    "ertan-lemma-6.4": {"fpr": 0.1, "shuffle_fnr": 0.5, "sample_rate": 0.01, "rounds": 100},
+    "ertan-poisson-transfer": {"separation": 0.3, "rounds": 100},
+    "ertan-thm-6.3": {"noise_multiplier": 0.2, "rounds": 1000},
+    "ertan-lemma-e.1": {"mu": 1.0},
+    "ertan-lemma-e.2": {"epsilon": 1.0, "delta": 1e-5},
+    "ertan-lemma-e.3": {"separation": 0.3, "delta": 1e-8},
+    "ertan-eq-46": {"rounds": 1000, "epochs": 3, "noise_multiplier": 1.0},
+    "ertan-eq-47": {"rounds": 1000, "epochs": 3, "noise_multiplier": 1.0},
+    "ertan-eq-48": {"mu": 3.0},
+    "ertan-eq-51": {"rounds": 1000, "s": 0.7},
+    "ertan-eq-52": {"rounds": 1000, "s": 0.7},
+    "vandijk-thm-4.1": {"noise_multiplier": 1.0, "rounds": 10**6},
+    "vandijk-eq-53": {"noise_multiplier": 1.0, "rounds": 10**6},
+    "vandijk-thm-4.1-rounds": {"delta": 0.01, "noise_multiplier": 1.0},
+    "vandijk-eq-53-rounds": {"delta": 0.01, "noise_multiplier": 1.0},
+    "vandijk-thm-4.1-dataset-size": {"delta": 0.01, "noise_multiplier": 1.0},
+    "vandijk-eq-2": {"noise_multiplier": 1.0, "rounds": 10**6},
+    "vandijk-eq-3": {"delta": 0.01, "noise_multiplier": 1.0},
+    "vandijk-eq-4": {"noise_multiplier": 1.0},
+    "vandijk-epochs": {"delta": 0.01, "epochs": 4, "fpr": 0.1},
+    "vandijk-thm-5.1": {"noise_multiplier": 1.0, "rounds": 10**4, "x": 1.0},
+    "vandijk-thm-5.2": {"noise_multiplier": 1.0, "rounds": 1000},
+    "vandijk-thm-5.2-coefficients": {"noise_multiplier": 1.0},
+    "vandijk-thm-5.2-epochs": {"noise_multiplier": 1.0, "c": 0.1},
+    "vandijk-cor-5.3": {"noise_multiplier": 1.0, "rounds": 1000, "epochs": 3},
+    "vandijk-cor-5.3-proven": {"noise_multiplier": 1.0, "rounds": 10**6, "epochs": 3},
+}
+
+
+def test_every_statement_has_a_point_here():
+    assert set(INSIDE) == set(THEOREMS)
+
+
+@pytest.mark.parametrize("name", sorted(INSIDE))
+def test_evaluating_gives_finite_values_with_their_meaning(name):
+    """A value comes with its statement, its direction and a line that says how to read it."""
+    result = evaluate(name, **INSIDE[name])
+    assert all(math.isfinite(value) for value in result.values.values())
+    assert result.value == next(iter(result.values.values()))
+    assert result.statement.key == find(name).statement
+    assert f"calipers.theorems.{find(name).function.__module__.rsplit('.', 1)[1]}" in " ".join(
+        IMPLEMENTATIONS[result.statement.key]
+    )
+    assert result.direction in Direction
+    assert result.reads
+
+
+@pytest.mark.parametrize("name", sorted(INSIDE))
+@pytest.mark.parametrize("bad", [math.nan, math.inf, "1", True, None], ids=str)
+def test_no_parameter_accepts_what_is_not_a_number(name, bad):
+    """NaN, infinity, text, booleans and None are outside every domain, through the registry and directly."""
+    for parameter in find(name).parameters:
+        arguments = {**INSIDE[name], parameter.name: bad}
+        with pytest.raises(InputError, match=parameter.name):
+            evaluate(name, **arguments)
+        with pytest.raises(InputError, match=parameter.name):
+            find(name).function(**arguments)
+
+
+def test_unknown_name_lists_what_exists():
+    with pytest.raises(InputError, match=r"chua-prop-3\.1"):
+        evaluate("no-such-theorem")
+
+
+def test_unknown_parameter_lists_what_exists():
+    with pytest.raises(InputError, match=r"no parameter sigma.*noise_multiplier in \(0, inf\)"):
+        evaluate("chua-prop-3.1", epsilon=1.0, sigma=1.0)
+
+
+def test_missing_parameter_is_named_with_its_domain():
+    with pytest.raises(InputError, match=r"also needs: noise_multiplier in \(0, inf\)"):
+        evaluate("chua-prop-3.1", epsilon=1.0)
+
+
+def test_whole_floats_are_accepted_as_counts():
+    """A command line reads 1e6 as a float; a count written so is still a count."""
+    whole = evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=1e6).value
+    assert whole == evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=10**6).value
+    with pytest.raises(InputError, match="an integer"):
+        evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=1e6 + 0.5)
+
+
+def test_a_name_cannot_be_taken_twice_and_parameters_must_match():
+    register = theorem(
+        "chua-prop-3.1",
+        statement="chua2024:prop3.1",
+        direction=Direction.EXACT,
+        reads="value",
+        parameters={"x": (POSITIVE, "x")},
+    )
+    with pytest.raises(InputError, match="registered twice"):
+        register(lambda x: x)
+    with pytest.raises(InputError, match="but takes"):
+        register(lambda y: y)
+
+
+def test_conditions_are_errors_of_input():
+    """A violated condition is refused with the condition's value, never answered."""
+    with pytest.raises(ConditionError, match=r"0\.26904") as caught:
+        evaluate("ertan-thm-6.1", noise_multiplier=0.3, rounds=1000)
+    assert isinstance(caught.value, CalipersError)
+
+
+def test_every_statement_of_these_papers_is_implemented():
+    """No statement is registered here and then left without a function."""
+    for key in STATEMENTS:
+        if key.split(":")[0] in ("chua2024", "vandijk2026", "ertan2026"):
+            assert key in IMPLEMENTATIONS, key
