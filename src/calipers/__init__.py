@@ -1,7 +1,96 @@
-"""Calipers measures the privacy of a DP-SGD run from both sides: a proof above, an attack below."""
+"""Calipers: the privacy of the DP-SGD run that was actually executed, from both sides.
+
+>>> import calipers as cp
+>>> run = cp.Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
+>>> bracket = cp.measure(run).epsilon(delta=1e-5)
+>>> 1.827 < bracket.lower <= bracket.upper < 1.830
+True
+"""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from calipers._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from calipers.bracket import Bracket, Evidence, Kind, Side
+    from calipers.calibrate import Calibration, calibrate
+    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.errors import (
+        CalipersError,
+        CertificationError,
+        ConditionError,
+        InputError,
+        MissingExtraError,
+        UnsupportedError,
+    )
+    from calipers.measure import Measurement, measure
+    from calipers.run import Run, load_runs
+
+__all__ = [
+    "Bracket",
+    "Calibration",
+    "CalipersError",
+    "CertificationError",
+    "ConditionError",
+    "Evidence",
+    "InputError",
+    "Kind",
+    "Measurement",
+    "MissingExtraError",
+    "Run",
+    "Side",
+    "TradeoffCurve",
+    "UnsupportedError",
+    "__version__",
+    "calibrate",
+    "load_runs",
+    "measure",
+]
+
+_ROOMS = {
+    "calipers.bracket": ("Bracket", "Evidence", "Kind", "Side"),
+    "calipers.calibrate": ("Calibration", "calibrate"),
+    "calipers.curves.tradeoff": ("TradeoffCurve",),
+    "calipers.errors": (
+        "CalipersError",
+        "CertificationError",
+        "ConditionError",
+        "InputError",
+        "MissingExtraError",
+        "UnsupportedError",
+    ),
+    "calipers.measure": ("Measurement", "measure"),
+    "calipers.run": ("Run", "load_runs"),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+class _Facade(ModuleType):
+    """The package itself, with names that are looked up when they are first used.
+
+    numpy and scipy take most of the import time, and a command line that only prints its help needs
+    neither. Two rooms are called like the verb they hold; importing such a room must not hide the
+    verb, so the facade keeps the verb and the room stays reachable by `from calipers.measure import ...`.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'calipers' has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        super().__setattr__(name, value)
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Facade

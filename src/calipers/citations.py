@@ -151,21 +151,37 @@ add_source(
 )
 add_source("calipers", "Calipers", "Derivations written out in the documentation of Calipers", 2026, "docs/mathematics")
 
-add_statement("gomez2025:eq21", "Equation (21), Proposition C.1", "mu* is the maximum over breakpoints of Phi^-1(1-alpha) - Phi^-1(beta).")
+add_statement(
+    "gomez2025:eq21",
+    "Equation (21), Proposition C.1",
+    "mu* is the maximum over breakpoints of Phi^-1(1-alpha) - Phi^-1(beta).",
+)
 add_statement("gomez2025:eq6", "Definition 2.6, Equation (6)", "The Delta-divergence between two trade-off curves.")
 add_statement("gomez2025:eq24", "Definition C.3, Equation (24)", "The Delta-divergence between two privacy profiles.")
 add_statement("gomez2025:eq25", "Equation (25)", "rho* is the smallest rho with eps(t) <= rho t at every order t > 1.")
 add_statement("gomez2025:eq28", "Equations (27) and (28)", "Regret as the worst loss of Bayes error over priors.")
 add_statement("gomez2025:a6", "Appendix A.6", "The trade-off curves implied by ADP, GDP, RDP and zCDP guarantees.")
-add_statement("gomez2025:prop6.1", "Proposition 6.1", "Any eps-DP mechanism is mu-GDP with mu = -2 Phi^-1(1/(e^eps + 1)).")
+add_statement(
+    "gomez2025:prop6.1", "Proposition 6.1", "Any eps-DP mechanism is mu-GDP with mu = -2 Phi^-1(1/(e^eps + 1))."
+)
 add_statement("gomez2025:prop6.2", "Proposition 6.2", "An (eps, delta) guarantee with delta > 0 implies no finite mu.")
-add_statement("dong2022:thm2.4", "Theorem 2.4 of Gomez et al.; Proposition 2.13 of Dong et al.", "Profile and trade-off curve determine each other by convex conjugation.")
+add_statement(
+    "dong2022:thm2.4",
+    "Theorem 2.4 of Gomez et al.; Proposition 2.13 of Dong et al.",
+    "Profile and trade-off curve determine each other by convex conjugation.",
+)
 add_statement("dong2022:cor2.13", "Corollary 2.13", "mu-GDP is equivalent to (eps, delta_mu(eps))-DP at every eps.")
 add_statement("dong2022:thm3.2", "Theorem 3.2", "Composition of f-DP mechanisms is the tensor product of their curves.")
 add_statement("dong2022:cor3.3", "Corollary 3.3", "Gaussian mechanisms compose to mu = sqrt(sum mu_i^2).")
 add_statement("dong2022:thm4.2", "Theorem 4.2", "Poisson subsampling of a trade-off curve.")
-add_statement("dong2022:clt", "Theorem 5.2 / Bu et al. 2020", "Asymptotic mu = q sqrt(T (e^(1/sigma^2) - 1)) of noisy SGD; not a bound.")
+add_statement(
+    "dong2022:clt",
+    "Theorem 5.2 / Bu et al. 2020",
+    "Asymptotic mu = q sqrt(T (e^(1/sigma^2) - 1)) of noisy SGD; not a bound.",
+)
 add_statement("zhu2022:thm10", "Theorem 10", "Adaptive composition is dominated by the product of dominating pairs.")
 add_statement("zhu2022:thm11", "Theorem 11", "Dominating pairs of Poisson subsampling under add and remove.")
 add_statement("doroshenko2022:ctd", "Section 4", "Connect-the-dots: the tightest law on given nodes that dominates.")
-add_statement("chua2024:prop3.1", "Proposition 3.1", "delta_D(eps) of deterministic batches, one epoch, in closed form.")
+add_statement(
+    "chua2024:prop3.1", "Proposition 3.1", "delta_D(eps) of deterministic batches, one epoch, in closed form."
+)

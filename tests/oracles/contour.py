@@ -67,7 +67,7 @@ class _Exponent:
 
 
 def _saddle(phi: _Exponent) -> float:
-    """The minimiser of the convex function phi on (1, inf), to 1e-3 in log(theta - 1).
+    """A point of (1, inf) where the convex function phi is near its minimum.
 
     The search walks out from a small theta with a factor that never jumps far past the minimum, so moments of
     hopeless size are not asked for.
@@ -94,7 +94,9 @@ def _saddle(phi: _Exponent) -> float:
             low, a, fa = a, b, fb
             b = low + ratio * (high - low)
             fb = phi.real(1 + exp(b))
-    return 1 + exp(0.5 * (low + high))
+    # A tenth short of the minimum: beyond a wall of phi the tilted law splits in two and the integrand oscillates
+    # fast; short of it phi is flat. The modulus grows by a factor e at most, which costs half a digit.
+    return 1 + 0.9 * exp(0.5 * (low + high))
 
 
 def _width(phi: _Exponent, theta: float) -> float:
@@ -104,7 +106,9 @@ def _width(phi: _Exponent, theta: float) -> float:
     return 1 / sqrt(second)
 
 
-def _panels(phi: _Exponent, theta: float, peak: float, low: float, high: float, tolerance: float) -> tuple[Floats, Floats, Complexes]:
+def _panels(
+    phi: _Exponent, theta: float, peak: float, low: float, high: float, tolerance: float
+) -> tuple[Floats, Floats, Complexes]:
     """Nodes, weights and integrand values on [low, high], refined until halves of each panel agree."""
     edges = np.linspace(low, high, 9)
     left, right = edges[:-1], edges[1:]
@@ -183,6 +187,8 @@ def epsilon(pair: Pair, steps: int, delta: float, direction: Direction = "max", 
     reverse = direction == "QP"
     target, top = log(delta), _largest_loss(pair, steps, reverse)
     start = _above(pair, steps, reverse, target)
+    if start <= 0:
+        return 0.0
     if start > largest and largest < top and log_delta(pair, steps, largest, direction) > target:
         return inf
     if start >= 0.9 * top and log_delta(pair, steps, 0.9 * top, direction) > target:
@@ -212,7 +218,7 @@ def _root(pair: Pair, steps: int, reverse: bool, target: float, start: float) ->
         low, high = (eps, high) if value > target else (low, eps)
         following = eps - (value - target) / slope
         if abs(following - eps) <= 1e-12 * eps:
-            return following
+            return float(following)
         if following <= low == 0.0 and _integrate(_Exponent(pair, steps, reverse, 0.0))[0] <= target:
             return 0.0
         eps = following if low <= following <= high else 0.5 * (low + high)

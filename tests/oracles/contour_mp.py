@@ -13,7 +13,16 @@ import mpmath as mp
 
 
 def poisson_delta(
-    q: Any, sigma: Any, steps: int, eps: Any, direction: str, theta: Any, top: Any, nodes: int, step: Any = 0.1, digits: int = 30
+    q: Any,
+    sigma: Any,
+    steps: int,
+    eps: Any,
+    direction: str,
+    theta: Any,
+    top: Any,
+    nodes: int,
+    step: Any = 0.1,
+    digits: int = 30,
 ) -> mp.mpf:
     """``D_{e^eps}`` of T Poisson-subsampled Gaussian steps.
 

@@ -86,7 +86,9 @@ def one_step_by_quadrature(
         return mp.quad(lambda x: max(mp.mpf(0), mp.exp(log_p(x)) - k * mp.exp(log_q(x))), [mp.mpf(x) for x in knots])
 
 
-def product_law(p: Sequence[Fraction], q: Sequence[Fraction], steps: int) -> tuple[Mapping[Fraction, Fraction], Fraction]:
+def product_law(
+    p: Sequence[Fraction], q: Sequence[Fraction], steps: int
+) -> tuple[Mapping[Fraction, Fraction], Fraction]:
     """The exact law of the T-fold product of L under Q, and the P-mass where Q is 0, of two finite distributions."""
     one: dict[Fraction, Fraction] = defaultdict(Fraction)
     lost = Fraction(0)
@@ -105,7 +107,9 @@ def product_law(p: Sequence[Fraction], q: Sequence[Fraction], steps: int) -> tup
     return law, 1 - (1 - lost) ** steps
 
 
-def finite_profile(p: Sequence[Fraction], q: Sequence[Fraction], steps: int, k: Fraction, direction: str = "PQ") -> Fraction:
+def finite_profile(
+    p: Sequence[Fraction], q: Sequence[Fraction], steps: int, k: Fraction, direction: str = "PQ"
+) -> Fraction:
     """``D_k`` of the T-fold product of two finite distributions, as a fraction. ``k`` itself, not eps, is given."""
     law, infinite = product_law(p, q, steps)
     if direction == "PQ":
@@ -127,7 +131,7 @@ def randomized_response(truth: Fraction, steps: int, k: Fraction) -> Fraction:
 
 def laplace(scale: Number, steps: int, eps: Number) -> mp.mpf:
     """``delta`` of T Laplace mechanisms (both directions): Irwin-Hall densities between atoms. Meant for T up to 12."""
-    with mp.workdps(DIGITS):
+    with mp.workdps(30):
         a, eps = 1 / mp.mpf(scale), mp.mpf(eps)
 
         def gain(x: mp.mpf) -> mp.mpf:

@@ -48,7 +48,9 @@ def settings() -> Iterator[tuple[float, float, int, float]]:
 def solve(q: float, sigma: float, steps: int, delta: float, direction: str) -> float:
     """Epsilon in one direction; ``inf`` beyond 700."""
     if steps == 1:
-        return float(enumeration.epsilon(lambda e: enumeration.poisson_one_step(q, sigma, e, direction), delta, LARGEST))
+        return float(
+            enumeration.epsilon(lambda e: enumeration.poisson_one_step(q, sigma, e, direction), delta, LARGEST)
+        )
     return contour.epsilon(pairs.poisson_gaussian(q, sigma), steps, delta, direction, LARGEST)  # type: ignore[arg-type]
 
 

@@ -86,15 +86,17 @@ class _Quadrature:
             previous = current
         raise ArithmeticError(f"trapezoid rule did not settle at theta={theta}, y={top}")
 
-    def _log_moment(
-        self, theta: float, y: Floats, from_floor: bool, low: float, high: float, step: float
-    ) -> Complexes:
+    def _log_moment(self, theta: float, y: Floats, from_floor: bool, low: float, high: float, step: float) -> Complexes:
         x = np.arange(low, high, step)
         weight = self.log_density(x)
         loss = self.above_floor(x) if from_floor and self.above_floor else self.log_ratio(x)
         tilt = theta * loss
         peak = float((tilt + weight).max())
-        at_theta = (np.expm1(np.minimum(tilt, 700.0)) * np.exp(weight)).sum() * step
+        # Far out the tilt may pass 700 while the density falls below exp(-700): join them before exponentiating.
+        less_one = np.where(
+            tilt < 30.0, np.expm1(np.minimum(tilt, 30.0)) * np.exp(weight), np.exp(np.minimum(tilt + weight, 30.0))
+        )
+        at_theta = less_one.sum() * step
         direct = peak > 20.0 or at_theta < -0.5
         shift = peak if direct else 0.0
         mass = np.exp(tilt + (weight - shift)) * step
@@ -123,7 +125,9 @@ def _mixture(q: float, sigma: float) -> Callable[[Floats], Floats]:
         shift = q * np.expm1(np.minimum(g, 600.0))
         if q == 1.0:
             return g
-        return np.where(np.abs(shift) < 0.5, np.log1p(np.maximum(shift, -0.75)), np.logaddexp(np.log1p(-q), np.log(q) + g))
+        return np.where(
+            np.abs(shift) < 0.5, np.log1p(np.maximum(shift, -0.75)), np.logaddexp(np.log1p(-q), np.log(q) + g)
+        )
 
     return log_ratio
 

@@ -65,8 +65,8 @@ def test_contour_equals_its_plain_version_in_mpmath() -> None:
     """Fixed steps and 30 digits against adaptive panels in doubles, both directions, T = 1000."""
     pair = pairs.poisson_gaussian(0.01, 1.0)
     for direction, theta in (("PQ", 8.0), ("QP", 14.0)):
-        plain = contour_mp.poisson_delta(0.01, 1.0, 1000, 1.8, direction, theta, 60, 90, 0.125)
-        finer = contour_mp.poisson_delta(0.01, 1.0, 1000, 1.8, direction, theta, 60, 120, 0.1)
+        plain = contour_mp.poisson_delta(0.01, 1.0, 1000, 1.8, direction, theta, 30, 180, 0.2, 25)
+        finer = contour_mp.poisson_delta(0.01, 1.0, 1000, 1.8, direction, theta, 36, 240, 0.16, 25)
         assert relative_gap(float(plain), finer) < 1e-12
         assert relative_gap(contour.delta(pair, 1000, 1.8, direction), finer) < 1e-11
 
@@ -125,8 +125,8 @@ def test_laplace_enumeration() -> None:
     assert relative_gap(enumeration.laplace(2, 1, 0.2), 1 - mp.exp((mp.mpf("0.2") - mp.mpf("0.5")) / 2)) < 1e-15
     assert enumeration.laplace(2, 3, 1.5) == 0
     # A kink of order m-1 with weight 2^-T is all that the smooth cut-off cannot see.
-    truth = enumeration.laplace(0.8, 8, 3.1)
-    assert relative_gap(contour.delta(pairs.laplace(0.8), 8, 3.1), truth) < 1e-7
+    truth = enumeration.laplace(0.8, 5, 3.1)
+    assert relative_gap(contour.delta(pairs.laplace(0.8), 5, 3.1), truth) < 1e-7
 
 
 def test_finite_laws() -> None:
@@ -137,7 +137,9 @@ def test_finite_laws() -> None:
         expected = enumeration.randomized_response(truth, steps, k)
         assert enumeration.finite_profile(p, q, steps, k, "PQ") == expected
         assert enumeration.finite_profile(p, q, steps, k, "QP") == expected
-    law, lost = enumeration.product_law([Fraction(1, 2), Fraction(1, 2), Fraction(0)], [Fraction(1, 4), Fraction(0), Fraction(3, 4)], 3)
+    law, lost = enumeration.product_law(
+        [Fraction(1, 2), Fraction(1, 2), Fraction(0)], [Fraction(1, 4), Fraction(0), Fraction(3, 4)], 3
+    )
     assert lost == 1 - Fraction(1, 8)
     assert sum(ratio * mass for ratio, mass in law.items()) == 1 - lost
     assert sum(law.values()) == 1

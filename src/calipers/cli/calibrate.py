@@ -41,7 +41,7 @@ def calibrate_command(runs: tuple[Run, ...], tolerance: float, as_json: bool, **
         raise InputError(f"calibrate finds the noise of one run, got a file with {len(runs)} phases; use one phase.")
     from calipers.calibrate import solve
 
-    calibration = solve(runs[0], **target, tolerance=tolerance)
+    calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
     if as_json:
         from calipers.reports.records import calibration_record, to_json
 

@@ -50,35 +50,35 @@ def _single(alpha: float, beta: float, alpha_c: float, beta_c: float) -> Points:
     return Points(np.array([alpha]), np.array([beta]), np.array([alpha_c]), np.array([beta_c]))
 
 
-def _binding_lines(eps: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+def _binding_lines(epsilon: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
     """The nodes (eps >= 0, increasing) on the lower hull of the profile with delta = 1 at k = 0, steepest line last.
 
     The node at k = 0 stands for beta >= 0. Fewer lines make a lower curve: in doubt a line is dropped for UPPER and
     kept for LOWER.
     """
-    order = np.lexsort((delta, eps))
-    eps, delta = eps[order], delta[order]
+    order = np.lexsort((delta, epsilon))
+    epsilon, delta = epsilon[order], delta[order]
     before = np.concatenate(([np.inf], np.minimum.accumulate(delta)[:-1]))
     falling = delta < before
-    eps, delta = eps[falling], delta[falling]
+    epsilon, delta = epsilon[falling], delta[falling]
 
     # Chain position 0 is the node at k = 0, position i the node i - 1.
     def steepness(i: IntArray, j: IntArray) -> FloatArray:
         first, second = np.maximum(i - 1, 0), j - 1
-        from_zero = (1.0 - delta[second]) * np.exp(-eps[second])
+        from_zero = (1.0 - delta[second]) * np.exp(-epsilon[second])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            step = (delta[first] - delta[second]) * np.exp(-eps[first]) / np.expm1(eps[second] - eps[first])
+            step = (delta[first] - delta[second]) * np.exp(-epsilon[first]) / np.expm1(epsilon[second] - epsilon[first])
         return np.where(i == 0, from_zero, step)
 
-    kept = convex_chain(eps.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
-    return eps[kept], delta[kept]
+    kept = convex_chain(epsilon.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
+    return epsilon[kept], delta[kept]
 
 
-def _line_vertices(eps: FloatArray, delta: FloatArray, side: Side) -> Points:
+def _line_vertices(epsilon: FloatArray, delta: FloatArray, side: Side) -> Points:
     """Vertices of the forward lines, from alpha = 0 up to the meeting of the two flattest."""
     with np.errstate(over="ignore"):
-        lifted = (delta[:-1] - delta[1:]) / np.expm1(np.diff(eps))
-    alpha = np.exp(-eps[:-1]) * lifted
+        lifted = (delta[:-1] - delta[1:]) / np.expm1(np.diff(epsilon))
+    alpha = np.exp(-epsilon[:-1]) * lifted
     beta_c = delta[:-1] + lifted
     # delta strictly decreases, so both numbers are positive; a zero here is an underflow and goes the safe way.
     alpha = np.where(alpha < TINY, 0.0 if side is Side.UPPER else TINY, alpha)
@@ -92,10 +92,10 @@ def _line_vertices(eps: FloatArray, delta: FloatArray, side: Side) -> Points:
 
 
 def _meeting(forward: tuple[float, float], reverse: tuple[float, float], side: Side) -> Points:
-    """Where a forward line (eps, delta) meets a reverse line; their slopes differ."""
-    (eps, delta), (eps_r, delta_r) = forward, reverse
-    x, y = np.exp(-eps), np.exp(-eps_r)
-    below = -np.expm1(-(eps + eps_r))
+    """Where a forward line (epsilon, delta) meets a reverse line; their slopes differ."""
+    (epsilon, delta), (eps_r, delta_r) = forward, reverse
+    x, y = np.exp(-epsilon), np.exp(-eps_r)
+    below = -np.expm1(-(epsilon + eps_r))
     gap = delta_r - delta
     sign = -1.0 if side is Side.UPPER else 1.0
 
@@ -104,28 +104,28 @@ def _meeting(forward: tuple[float, float], reverse: tuple[float, float], side: S
         return float(max(straight + cross + sign * 8.0 * UNIT * (straight + abs(cross)), 0.0))
 
     over_x = numerator(eps_r, 1.0 - delta, gap) / below
-    over_y = numerator(eps, 1.0 - delta_r, -gap) / below
+    over_y = numerator(epsilon, 1.0 - delta_r, -gap) / below
     alpha, beta = min(x * over_x, 1.0), min(y * over_y, 1.0)
     vertex = _single(alpha, beta, min(delta_r + over_y, 1.0), min(delta + over_x, 1.0))
     return outward(settle(vertex), LINE_ROUNDING, side)
 
 
-def _axis_meeting(eps: float, delta: float, side: Side) -> Points:
-    """Where the line of (eps, delta) reaches beta = 0."""
-    if eps == 0.0:
+def _axis_meeting(epsilon: float, delta: float, side: Side) -> Points:
+    """Where the line of (epsilon, delta) reaches beta = 0."""
+    if epsilon == 0.0:
         return settle(_single(1.0 - delta, 0.0, delta, 1.0))
-    alpha = float(np.exp(-eps)) * (1.0 - delta)
+    alpha = float(np.exp(-epsilon)) * (1.0 - delta)
     return outward(settle(_single(alpha, 0.0, 1.0 - alpha, 1.0)), LINE_ROUNDING, side)
 
 
 def profile_points(
     forward: tuple[FloatArray, FloatArray], reverse: tuple[FloatArray, FloatArray], side: Side
 ) -> Points:
-    """Vertices of the maximum of forward and reverse lines, every eps >= 0; either set may be empty."""
+    """Vertices of the maximum of forward and reverse lines, every epsilon >= 0; either set may be empty."""
     f_eps, f_delta = _binding_lines(*forward, side)
     r_eps, r_delta = _binding_lines(*reverse, side)
-    # Total variation is the same in both directions, so a line with eps = 0 serves both.
-    zero = [delta[0] for eps, delta in ((f_eps, f_delta), (r_eps, r_delta)) if eps.size and eps[0] == 0.0]
+    # Total variation is the same in both directions, so a line with epsilon = 0 serves both.
+    zero = [delta[0] for epsilon, delta in ((f_eps, f_delta), (r_eps, r_delta)) if epsilon.size and epsilon[0] == 0.0]
     if zero:
         node = (np.array([0.0]), np.array([min(zero)]))
         f_eps, f_delta = _binding_lines(np.concatenate((node[0], f_eps)), np.concatenate((node[1], f_delta)), side)
@@ -134,7 +134,9 @@ def profile_points(
         left = _line_vertices(f_eps, f_delta, side) if f_eps.size else None
         right = _line_vertices(r_eps, r_delta, side).swapped() if r_eps.size else None
         if left is None and right is None:
-            raise InputError("Expected at least one node of the profile, got none. Pass eps and delta of equal length.")
+            raise InputError(
+                "Expected at least one node of the profile, got none. Pass epsilon and delta of equal length."
+            )
         if left is None:
             middle = _axis_meeting(float(r_eps[0]), float(r_delta[0]), side).swapped()
         elif right is None:

@@ -102,10 +102,10 @@ def regret(curve: TradeoffCurve, mu: float, delta0: float = 0.0) -> float:
     up = 1.0 if curve.side is Side.LOWER else -1.0
 
     def profile(odds: FloatArray) -> FloatArray:
-        # The profile decreases, so rounding eps down rounds it up.
-        eps = np.log(odds)
-        eps = eps - up * 4.0 * UNIT * (1.0 + eps)
-        gaussian = gaussian_delta(mu, eps) * (1.0 + up * GAUSSIAN_RELATIVE_ERROR)
+        # The profile decreases, so rounding epsilon down rounds it up.
+        epsilon = np.log(odds)
+        epsilon = epsilon - up * 4.0 * UNIT * (1.0 + epsilon)
+        gaussian = gaussian_delta(mu, epsilon) * (1.0 + up * GAUSSIAN_RELATIVE_ERROR)
         return np.asarray((delta0 + (1.0 - delta0) * gaussian) * (1.0 + up * 4.0 * UNIT), dtype=np.float64)
 
     worst = max(_worst_ratio(side, profile, up) for side in (curve, curve.inverse()))
@@ -165,10 +165,10 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
     mu, count = POSITIVE.check("mu", mu), COUNT.check_int("points", points)
     thresholds = np.linspace(-37.0, 37.0, 2 * count)
     if side is Side.UPPER:
-        eps = mu * (np.linspace(0.0, 37.0, count) + 0.5 * mu)
-        eps = np.concatenate((np.linspace(0.0, 0.5 * mu * mu, count // 4 + 2), eps))
-        delta = np.minimum(gaussian_delta(mu, eps) * (1.0 + GAUSSIAN_RELATIVE_ERROR), 1.0)
-        return TradeoffCurve.from_profile(eps, delta, Side.UPPER, symmetric=True)
+        epsilon = mu * (np.linspace(0.0, 37.0, count) + 0.5 * mu)
+        epsilon = np.concatenate((np.linspace(0.0, 0.5 * mu * mu, count // 4 + 2), epsilon))
+        delta = np.minimum(gaussian_delta(mu, epsilon) * (1.0 + GAUSSIAN_RELATIVE_ERROR), 1.0)
+        return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True)
     # alpha = Phi(-x), beta = Phi(x - mu); both moved up and right by the accuracy of the tails.
     grow, shrink = 1.0 + GAUSSIAN_RELATIVE_ERROR, 1.0 - GAUSSIAN_RELATIVE_ERROR
     x = thresholds[thresholds >= mu - 37.0] if mu < 37.0 else thresholds

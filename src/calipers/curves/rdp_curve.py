@@ -1,4 +1,4 @@
-"""The trade-off curves implied by RDP, zCDP and (eps, delta)-DP guarantees.
+"""The trade-off curves implied by RDP, zCDP and (epsilon, delta)-DP guarantees.
 
 **Region.** A test turns the pair into two coins, with heads probability 1 - beta under P and alpha under Q, and Renyi
 divergence does not grow (data processing). So (t, e)-RDP implies
@@ -42,18 +42,18 @@ _COARSE = 400
 _SMALLEST_DELTA = 1e-100
 _DEEPEST = 230.0
 """Supporting points reach alpha = e^-(rdp + 230): about 1e-100."""
-# Orders for zCDP: dense near 1, where the small eps live, and out to where the tail of any sensible rho is decided.
+# Orders for zCDP: dense near 1, where the small epsilon live, and out to where the tail of any sensible rho is decided.
 _ZCDP_ORDERS = 1.0 + np.geomspace(1e-2, 1e4, 61)
 
 
 @implements("gomez2025:a6")
-def adp_tradeoff(eps: float, delta: float = 0.0) -> TradeoffCurve:
-    """max(0, 1 - delta - e^eps alpha, e^-eps (1 - delta - alpha)): everything one (eps, delta) guarantee says.
+def adp_tradeoff(epsilon: float, delta: float = 0.0) -> TradeoffCurve:
+    """max(0, 1 - delta - e^eps alpha, e^-epsilon (1 - delta - alpha)): everything one (epsilon, delta) guarantee says.
 
-    Post-condition: at or below the curve of every (eps, delta)-DP mechanism.
+    Post-condition: at or below the curve of every (epsilon, delta)-DP mechanism.
     """
-    eps, delta = NON_NEGATIVE.check("eps", eps), PROBABILITY.check("delta", delta)
-    return TradeoffCurve.from_profile([eps], [delta], Side.UPPER, symmetric=True)
+    epsilon, delta = NON_NEGATIVE.check("epsilon", epsilon), PROBABILITY.check("delta", delta)
+    return TradeoffCurve.from_profile([epsilon], [delta], Side.UPPER, symmetric=True)
 
 
 def _log_expm1(y: FloatArray) -> FloatArray:
@@ -135,7 +135,7 @@ def _supports(order: FloatArray, bound: FloatArray, depth: FloatArray) -> tuple[
 
 
 def _nodes(order: FloatArray, bound: FloatArray, depth: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Profile nodes (eps >= 0, delta), valid in both directions, one supporting line for each order and depth."""
+    """Profile nodes (epsilon >= 0, delta), valid in both directions, one supporting line for each order and depth."""
     found, log_k, rounding = _supports(order, bound, depth)
     # On the side alpha <= beta the first inequality binds (t >= 1/2) and its lines have k >= 1; the rest of the
     # boundary is their mirror image, which symmetric=True adds. Lines with k < 1 touch where the mirrored inequality
@@ -167,17 +167,17 @@ def rdp_tradeoff(orders: ArrayLike, rdp: ArrayLike, points: int = 200) -> Tradeo
     """
     t, e = _checked(orders, rdp)
     count = COUNT.check_int("points", points)
-    eps, delta = _nodes(t, e, _default_depths(count))
+    epsilon, delta = _nodes(t, e, _default_depths(count))
     large = t > 1.0
     if large.any():
         # The closed form is nearly optimal in the far tail, where supporting points would have to be very dense.
         tail = np.linspace(0.0, epsilon_from_rdp(t[large], e[large], _SMALLEST_DELTA), 4 * count)
-        eps = np.concatenate((eps, tail))
+        epsilon = np.concatenate((epsilon, tail))
         delta = np.concatenate((delta, delta_from_rdp(t[large], e[large], tail)))
-    if eps.size == 0:
+    if epsilon.size == 0:
         # Every line underflowed: the guarantee says nothing a float can hold.
         return TradeoffCurve.from_profile([0.0], [1.0], Side.UPPER, symmetric=True)
-    return TradeoffCurve.from_profile(eps, delta, Side.UPPER, symmetric=True)
+    return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True)
 
 
 @implements("gomez2025:a6")
@@ -190,18 +190,18 @@ def zcdp_tradeoff(rho: float, points: int = 100) -> TradeoffCurve:
     return rdp_tradeoff(_ZCDP_ORDERS, rho * _ZCDP_ORDERS, points)
 
 
-def optimal_delta_from_rdp(order: float, rdp: float, eps: float) -> float:
-    """The optimal conversion of one order, from above: supporting lines gathered around the slope e^eps.
+def optimal_delta_from_rdp(order: float, rdp: float, epsilon: float) -> float:
+    """The optimal conversion of one order, from above: supporting lines gathered around the slope e^epsilon.
 
     Post-condition: returned >= the delta(eps) of every mechanism that is (order, rdp)-RDP in both directions; and at
     most `delta_from_rdp`.
     """
     t, e = _checked(order, rdp)
-    eps = NON_NEGATIVE.check("eps", eps)
+    epsilon = NON_NEGATIVE.check("epsilon", epsilon)
     depth = _default_depths(_COARSE)
     eps_nodes, delta_nodes = _nodes(t, e, depth)
     _, log_k, _ = _supports(t, e, depth)
-    reached = np.flatnonzero(log_k >= eps)
+    reached = np.flatnonzero(log_k >= epsilon)
     if reached.size:
         first = int(reached[0])
         close = np.linspace(depth[max(first - 1, 0)], depth[first], _COARSE)
@@ -209,5 +209,5 @@ def optimal_delta_from_rdp(order: float, rdp: float, eps: float) -> float:
         eps_nodes, delta_nodes = np.concatenate((eps_nodes, more_eps)), np.concatenate((delta_nodes, more_delta))
     if eps_nodes.size == 0:
         return 1.0
-    value = float(TradeoffCurve.from_profile(eps_nodes, delta_nodes, Side.UPPER, symmetric=True).delta(eps))
-    return min(value, float(delta_from_rdp(t, e, eps))) if t[0] > 1.0 else value
+    value = float(TradeoffCurve.from_profile(eps_nodes, delta_nodes, Side.UPPER, symmetric=True).delta(epsilon))
+    return min(value, float(delta_from_rdp(t, e, epsilon))) if t[0] > 1.0 else value

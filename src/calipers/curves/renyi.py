@@ -2,9 +2,9 @@
 
 (t, e)-RDP bounds the Renyi divergence of order t by e, in both directions; rho-zCDP is (t, rho t)-RDP at every t > 1.
 
-From RDP to (eps, delta), Canonne, Kamath and Steinke (Proposition 12, v4): for t > 1
+From RDP to (epsilon, delta), Canonne, Kamath and Steinke (Proposition 12, v4): for t > 1
 
-    delta = exp((t - 1)(e - eps)) / (t - 1) * (1 - 1/t)^t,
+    delta = exp((t - 1)(e - epsilon)) / (t - 1) * (1 - 1/t)^t,
 
 an upper bound for each order, so the smallest over orders is one. The best conversion of a single order (Asoodeh et
 al.) is the profile of the curve in `calipers.curves.rdp_curve`; `optimal_delta_from_rdp` reads it there.
@@ -44,7 +44,9 @@ add_source(
     2016,
     "TCC 2016",
 )
-add_statement("canonne2020:prop12", "Proposition 12 (in v4)", "An RDP bound of order t > 1 implies (eps, delta)-DP.")
+add_statement(
+    "canonne2020:prop12", "Proposition 12 (in v4)", "An RDP bound of order t > 1 implies (epsilon, delta)-DP."
+)
 add_statement("bun2016:prop1.6", "Proposition 1.6", "The Gaussian mechanism with ratio mu is (mu^2/2)-zCDP.")
 
 _ROUNDING = 1e-13
@@ -63,15 +65,15 @@ def _pairs(orders: ArrayLike, rdp: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 @implements("canonne2020:prop12")
-def delta_from_rdp(orders: ArrayLike, rdp: ArrayLike, eps: ArrayLike) -> FloatArray:
-    """A delta for which every mechanism with these RDP values is (eps, delta)-DP, at each eps >= 0.
+def delta_from_rdp(orders: ArrayLike, rdp: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """A delta for which every mechanism with these RDP values is (epsilon, delta)-DP, at each epsilon >= 0.
 
-    Post-condition: returned >= the true delta(eps), rounding included; the best of the given orders.
+    Post-condition: returned >= the true delta(epsilon), rounding included; the best of the given orders.
     """
     t, e = _pairs(orders, rdp)
-    epsilons = np.asarray(eps, dtype=np.float64)
+    epsilons = np.asarray(epsilon, dtype=np.float64)
     if not np.all((epsilons >= 0.0) & np.isfinite(epsilons)):
-        raise InputError(f"Expected eps in {NON_NEGATIVE}, got eps={eps!r}.")
+        raise InputError(f"Expected epsilon in {NON_NEGATIVE}, got epsilon={epsilon!r}.")
     column = epsilons[..., None]
     constant = t * np.log1p(-1.0 / t) - np.log(t - 1.0)
     log_delta = (t - 1.0) * (e - column) + constant
@@ -83,16 +85,16 @@ def delta_from_rdp(orders: ArrayLike, rdp: ArrayLike, eps: ArrayLike) -> FloatAr
 
 @implements("canonne2020:prop12")
 def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
-    """An eps >= 0 for which every mechanism with these RDP values is (eps, delta)-DP; inf if no order is finite.
+    """An eps >= 0 for which every mechanism with these RDP values is (epsilon, delta)-DP; inf if no order is finite.
 
-    Post-condition: returned >= the true eps(delta), rounding included.
+    Post-condition: returned >= the true epsilon(delta), rounding included.
     """
     t, e = _pairs(orders, rdp)
     delta = POSITIVE_PROBABILITY.check("delta", delta)
     shift = -(math.log(delta) + np.log(t)) / (t - 1.0)
-    eps = e + np.log1p(-1.0 / t) + shift
+    epsilon = e + np.log1p(-1.0 / t) + shift
     size = e - np.log1p(-1.0 / t) + (abs(math.log(delta)) + np.log(t)) / (t - 1.0)
-    return max(float(np.min(eps + _ROUNDING * size)), 0.0)
+    return max(float(np.min(epsilon + _ROUNDING * size)), 0.0)
 
 
 @implements("gomez2025:eq25")

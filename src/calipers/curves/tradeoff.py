@@ -4,8 +4,8 @@ For a pair of output distributions, Q under the null and P under the alternative
 negative rate of any test whose false positive rate is at most alpha. f is convex, non-increasing and at most 1 - alpha.
 Higher means more private. Here f is piecewise linear, and its breakpoints are the whole truth about it:
 
-- the profile is delta(eps) = max over breakpoints of (1 - beta) - e^eps alpha  (Dong et al., Proposition 2.13);
-- eps(delta) = max over breakpoints of log((1 - beta - delta)/alpha);
+- the profile is delta(epsilon) = max over breakpoints of (1 - beta) - e^epsilon alpha  (Dong et al., Proposition 2.13);
+- epsilon(delta) = max over breakpoints of log((1 - beta - delta)/alpha);
 - the segments are the atoms of the pair, with likelihood ratio (fall of beta)/(rise of alpha).
 
 Breakpoints run from (0, f(0)) to the first alpha with f = 0. f(0) < 1 means P has mass where Q has none.
@@ -56,24 +56,26 @@ def _complement(name: str, values: FloatArray, given: ArrayLike | None) -> Float
     return complement
 
 
-def _nodes(eps_name: str, delta_name: str, eps: ArrayLike, delta: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    epsilons, deltas = np.array(eps, dtype=np.float64, ndmin=1), _column(delta_name, delta)
+def _nodes(eps_name: str, delta_name: str, epsilon: ArrayLike, delta: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    epsilons, deltas = np.array(epsilon, dtype=np.float64, ndmin=1), _column(delta_name, delta)
     if epsilons.shape != deltas.shape or not np.all(np.isfinite(epsilons)):
-        raise InputError(f"Expected one finite {eps_name} per {delta_name}, got {eps_name}={eps!r}.")
+        raise InputError(f"Expected one finite {eps_name} per {delta_name}, got {eps_name}={epsilon!r}.")
     return epsilons, deltas
 
 
-def _mirrored(eps: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
-    """Nodes with eps < 0 as nodes of the swapped pair: delta' = (delta - (1 - k))/k at k' = 1/k."""
-    eps, delta = eps[eps < 0.0], delta[eps < 0.0]
+def _mirrored(epsilon: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+    """Nodes with epsilon < 0 as nodes of the swapped pair: delta' = (delta - (1 - k))/k at k' = 1/k."""
+    epsilon, delta = epsilon[epsilon < 0.0], delta[epsilon < 0.0]
     # Below -700 the rounding exceeds 1 anyway and the node says nothing.
-    growth = np.exp(np.minimum(-eps, 700.0))
-    value = (delta + np.expm1(eps)) * growth
-    rounding = 4.0 * UNIT * ((delta - np.expm1(eps)) * growth + np.abs(value))
+    growth = np.exp(np.minimum(-epsilon, 700.0))
+    value = (delta + np.expm1(epsilon)) * growth
+    rounding = 4.0 * UNIT * ((delta - np.expm1(epsilon)) * growth + np.abs(value))
     if np.any(value < -rounding):
-        raise InputError("Expected delta >= 1 - e^eps at negative eps: no pair of distributions goes below that.")
+        raise InputError(
+            "Expected delta >= 1 - e^epsilon at negative epsilon: no pair of distributions goes below that."
+        )
     charged = value + rounding if side is Side.UPPER else value - rounding
-    return -eps, np.minimum(np.maximum(charged, 0.0), 1.0)
+    return -epsilon, np.minimum(np.maximum(charged, 0.0), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,33 +131,35 @@ class TradeoffCurve:
     @implements("dong2022:thm2.4")
     def from_profile(
         cls,
-        eps: ArrayLike,
+        epsilon: ArrayLike,
         delta: ArrayLike,
         side: Side = Side.UPPER,
         symmetric: bool = False,
         reverse: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> TradeoffCurve:
-        """The curve of the profile whose nodes are (eps, delta), linear in e^eps in between.
+        """The curve of the profile whose nodes are (epsilon, delta), linear in e^epsilon in between.
 
         UPPER: the nodes are upper bounds of the true profile at those eps. LOWER: the caller promises more, namely that
         the whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
         nodes are all kinks of a law that the truth dominates.
         With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
-        as nodes of its own; prefer it to negative eps, where a delta near 1 has no digits left for the tail.
+        as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail.
         Post-condition: f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
         """
-        forward = _nodes("eps", "delta", eps, delta)
+        forward = _nodes("epsilon", "delta", epsilon, delta)
         backward = _mirrored(*forward, side)
         keep = forward[0] >= 0.0
         if symmetric and (reverse is not None or not keep.all()):
-            raise InputError("Expected eps >= 0 and no reverse profile with symmetric=True. Pass reverse=(eps, delta).")
+            raise InputError(
+                "Expected epsilon >= 0 and no reverse profile with symmetric=True. Pass reverse=(epsilon, delta)."
+            )
         parts = [backward]
         if symmetric:
             parts.append(forward)
         if reverse is not None:
-            given = _nodes("reverse eps", "reverse delta", *reverse)
+            given = _nodes("reverse epsilon", "reverse delta", *reverse)
             if np.any(given[0] < 0.0):
-                raise InputError("Expected reverse eps >= 0. A negative one is a node of the forward profile.")
+                raise InputError("Expected reverse epsilon >= 0. A negative one is a node of the forward profile.")
             parts.append(given)
         both = (np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
         return cls._of(profile_points((forward[0][keep], forward[1][keep]), both, side), side)
@@ -255,14 +259,14 @@ class TradeoffCurve:
         return self.rates(alpha, alpha_c)[0]
 
     @implements("dong2022:thm2.4")
-    def delta(self, eps: ArrayLike) -> FloatArray:
-        """The profile delta(eps) = max over tests of power - e^eps alpha, at any real eps.
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """The profile delta(epsilon) = max over tests of power - e^epsilon alpha, at any real epsilon.
 
         Post-condition: at least the profile of the stored curve (UPPER), at most (LOWER).
         """
-        epsilons = np.asarray(eps, dtype=np.float64)
+        epsilons = np.asarray(epsilon, dtype=np.float64)
         if not np.all(np.isfinite(epsilons)):
-            raise InputError(f"Expected eps in (-inf, inf), got eps={eps!r}.")
+            raise InputError(f"Expected epsilon in (-inf, inf), got epsilon={epsilon!r}.")
         with np.errstate(over="ignore"):
             odds = np.exp(epsilons.ravel())
         result = np.empty(odds.size)
@@ -277,7 +281,7 @@ class TradeoffCurve:
         return np.minimum(np.maximum(result, 0.0), 1.0).reshape(epsilons.shape)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest eps >= 0 with delta(eps) <= delta; inf where f(0) < 1 - delta.
+        """The smallest epsilon >= 0 with delta(epsilon) <= delta; inf where f(0) < 1 - delta.
 
         Post-condition: at least that of the stored curve (UPPER), at most (LOWER).
         """

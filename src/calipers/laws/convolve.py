@@ -125,13 +125,13 @@ def _window(factors: Sequence[Factor], log_escape: float) -> Window:
         small, mass = factor.trimmed(log_escape - 6.0 - math.log(len(factors)))
         kept.append(small)
         loose += mass
-    centre = math.fsum(f.count * f.mean for f in kept)
+    center = math.fsum(f.count * f.mean for f in kept)
     spread = math.sqrt(math.fsum(f.count * f.variance for f in kept))
     rates = _CHERNOFF_STEPS / max(spread, 1e-3)
     above = (sum(f.count * f.log_mgf(rates) for f in kept) - log_escape) / rates
     below = (sum(f.count * f.log_mgf(-rates) for f in kept) - log_escape) / rates
     i, j = int(np.argmin(below)), int(np.argmin(above))
-    low, high = math.floor(centre - float(below[i])) - 1, math.ceil(centre + float(above[j])) + 1
+    low, high = math.floor(center - float(below[i])) - 1, math.ceil(center + float(above[j])) + 1
     return Window(low, high, log_escape, float(rates[i]), float(rates[j]), loose)
 
 

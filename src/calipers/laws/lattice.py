@@ -25,6 +25,11 @@ from calipers.laws.law import Law
 from calipers.numerics.types import FloatArray, IntArray
 
 
+def weighted_counts(index: IntArray, weights: FloatArray, size: int) -> FloatArray:
+    """Sum of the weights at every index 0 .. size-1."""
+    return np.asarray(np.bincount(index, weights=weights, minlength=size), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Window:
     """An interval of positions that a sum rarely leaves.
@@ -66,14 +71,14 @@ class LatticeMeasure:
 
     def fold(self, n: int) -> FloatArray:
         """The weights on the circle Z/n."""
-        return np.bincount(np.mod(self.positions, n), weights=self.weights, minlength=n)
+        return weighted_counts(np.mod(self.positions, n), self.weights, n)
 
     def restricted(self, inside: np.ndarray) -> LatticeMeasure:
         """The part of the measure on the positions where `inside` holds."""
         return LatticeMeasure(self.positions[inside], self.weights[inside], self.log_norm, self.error, self.escape)
 
 
-def _normalised(positions: IntArray, log_weights: FloatArray) -> LatticeMeasure:
+def _normalized(positions: IntArray, log_weights: FloatArray) -> LatticeMeasure:
     peak = float(log_weights.max())
     weights = np.exp(log_weights - peak)
     total = float(weights.sum())
@@ -99,28 +104,28 @@ def split_law(law: Law, step: float, tilt: float) -> LatticeMeasure:
         log_q = np.concatenate((law.log_q + np.log(down), law.log_q + np.log(up)))
     present = np.isfinite(log_q)
     positions, log_q = positions[present], log_q[present]
-    return _normalised(positions, log_q + tilt * step * positions)
+    return _normalized(positions, log_q + tilt * step * positions)
 
 
 def score_law(law: Law, step: float, tilt: float) -> tuple[LatticeMeasure, LatticeMeasure]:
     """The scores round(x/step) of a LOWER law: under P (tilted by tilt - 1) and under Q (by tilt)."""
     scores = np.rint(law.log_ratio / step).astype(np.int64)
-    under_p = _normalised(scores, law.log_p + (tilt - 1.0) * step * scores)
-    under_q = _normalised(scores, law.log_q + tilt * step * scores)
+    under_p = _normalized(scores, law.log_p + (tilt - 1.0) * step * scores)
+    under_q = _normalized(scores, law.log_q + tilt * step * scores)
     return under_p, under_q
 
 
 def resplit(measure: LatticeMeasure, step: float, coarse: float, tilt: float) -> LatticeMeasure:
     """A tilted UPPER measure on step Z, split again onto the coarser lattice coarse Z."""
-    values = measure.positions * step
+    values = np.asarray(measure.positions * step, dtype=np.float64)
     below, down, up = _split_positions(values, coarse)
     part = values - below * coarse
     down = down * np.exp(-tilt * part)
     up = up * np.exp(tilt * (coarse - part))
     low = int(below.min())
     size = int(below.max()) - low + 2
-    weights = np.bincount(below - low, weights=measure.weights * down, minlength=size)
-    weights += np.bincount(below - low + 1, weights=measure.weights * up, minlength=size)
+    weights = weighted_counts(below - low, measure.weights * down, size)
+    weights += weighted_counts(below - low + 1, measure.weights * up, size)
     return _regrouped(measure, low, weights, down + up, below - low)
 
 
@@ -130,7 +135,7 @@ def rescore(measure: LatticeMeasure, step: float, coarse: float, tilt: float) ->
     gain = np.exp(tilt * (scores * coarse - measure.positions * step))
     low = int(scores.min())
     size = int(scores.max()) - low + 1
-    weights = np.bincount(scores - low, weights=measure.weights * gain, minlength=size)
+    weights = weighted_counts(scores - low, measure.weights * gain, size)
     return _regrouped(measure, low, weights, gain, scores - low)
 
 

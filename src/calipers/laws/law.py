@@ -63,9 +63,7 @@ class Law:
         PROBABILITY.check("q_zero", float(self.q_zero))
 
     @classmethod
-    def from_masses(
-        cls, p: FloatArray, q: FloatArray, side: Side, *, mass_error: float = ATOM_ROUNDING
-    ) -> Law:
+    def from_masses(cls, p: FloatArray, q: FloatArray, side: Side, *, mass_error: float = ATOM_ROUNDING) -> Law:
         """The law of a finite pair given by two vectors of probabilities.
 
         Entries with q = 0 become mass at infinity, entries with p = 0 mass at zero. The vectors

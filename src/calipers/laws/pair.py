@@ -39,7 +39,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
 from calipers.laws.law import ATOM_ROUNDING, Law
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
 
@@ -166,7 +166,7 @@ def _row_logsumexp(rows: FloatArray) -> FloatArray:
     return total
 
 
-def _distinct(values: FloatArray) -> FloatArray:
+def _distinct(values: FloatArray) -> IntArray:
     """Indices of values that differ visibly: where log L saturates, neighbours merge into one node."""
     spread = float(values[-1] - values[0])
     smallest = 1e-9 * spread + 1e-13 * float(np.max(np.abs(values)))
@@ -175,7 +175,7 @@ def _distinct(values: FloatArray) -> FloatArray:
         keep[-1] = len(values) - 1
     if len(keep) < 2:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")
-    return keep
+    return keep.astype(np.int64)
 
 
 def _split(part: SmoothPart, resolution: float, log_tail: float) -> Law:

@@ -190,7 +190,9 @@ class Product:
             # A cheap or a rough proof that the other direction needs no more settles the matter.
             if not direction.exceeds(best.lower, delta, saddle, log_tail):
                 continue
-            rough = direction.upper(saddle, _within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2))
+            rough = direction.upper(
+                saddle, _within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2)
+            )
             if rough.epsilon(delta) > best.lower:
                 other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
                 best = _larger(best, other)
@@ -249,18 +251,18 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
         width = best.upper - best.lower
         if width <= tolerance * best.upper or eta <= _FINEST:
             return best
-        centre = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
-        if abs(centre - saddle.mean) > saddle.deviation or math.isinf(best.upper):
-            saddle = _recentred(direction, log_tail, saddle, centre, math.isinf(best.upper))
+        center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
+        if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
+            saddle = _recentred(direction, log_tail, saddle, center, math.isinf(best.upper))
         else:
             ratio = width / (tolerance * best.upper)
             eta = _within(eta * max(0.2, 0.85 / math.sqrt(ratio)))
     return best
 
 
-def _recentred(direction: Direction, log_tail: float, saddle: Saddle, centre: float, beyond: bool) -> Saddle:
+def _recentred(direction: Direction, log_tail: float, saddle: Saddle, center: float, beyond: bool) -> Saddle:
     """A saddle nearer to the answer; when the window held no answer at all, one further to the right."""
-    target = saddle.mean + 3.0 * saddle.deviation if beyond else centre
+    target = saddle.mean + 3.0 * saddle.deviation if beyond else center
     moved = saddle_for_epsilon(direction.pilot(log_tail), target)
     if abs(moved.tilt - saddle.tilt) <= 1e-9 * saddle.tilt:
         return saddle_at(direction.pilot(log_tail), 1.0 + 1.3 * (saddle.tilt - 1.0) + 1e-6)

@@ -40,7 +40,9 @@ def _upper(source: LawSource, law: Law, order: float, log_tail: float, reverse: 
     if bound is not None:
         return float(bound(order)) * (1.0 + 1e-14)
     if not isinstance(source, Pair) or source.p_inf > 0 or source.q_zero > 0:
-        raise UnsupportedError("No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead.")
+        raise UnsupportedError(
+            "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
+        )
     pieces = [_log_sum(law.log_q + order * law.log_ratio)]
     for part in source.smooth:
         low, high = part.range_for(log_tail)

@@ -19,7 +19,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.laws.product import Direction, Product, eta_for, log_escape_for
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.tails import LowerTail, UpperTail
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import FloatArray, IntArray
 
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
@@ -41,7 +41,7 @@ def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list
     return found
 
 
-def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> np.ndarray:
+def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     """Indices of the nodes to keep: those near the saddle, at most a fixed number of them, and the last."""
     if everything:
         return np.arange(len(eps))
@@ -50,7 +50,8 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> np.ndarray:
     near = np.flatnonzero((eps >= start) & (eps <= saddle.mean + reach))
     if len(near) <= _NODES_PER_SADDLE:
         return near
-    return near[np.unique(np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(int))]
+    chosen: IntArray = np.unique(np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.int64))
+    return near[chosen]
 
 
 def _swept(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> tuple[UpperTail, LowerTail]:

@@ -132,7 +132,8 @@ def _missed(measure: LatticeMeasure, rate: float) -> FloatArray:
     window, n = measure.window, len(measure.positions)
     if window is None:
         return np.full(n, measure.escape)
-    return measure.escape + math.exp(window.log_escape) * np.exp(-rate * np.arange(n - 1, -1, -1))
+    missed: FloatArray = measure.escape + math.exp(window.log_escape) * np.exp(-rate * np.arange(n - 1, -1, -1))
+    return missed
 
 
 def _returned(measure: LatticeMeasure, rate: float) -> FloatArray:
@@ -151,7 +152,8 @@ def _returned(measure: LatticeMeasure, rate: float) -> FloatArray:
     ahead = (n - 1) - beyond
     from_above = np.exp(-window.rate_above * beyond)
     from_below = np.exp(-min(rate, window.rate_below) * ahead) * (1.0 + rate * ahead)
-    return measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
+    returned: FloatArray = measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
+    return returned
 
 
 def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges) -> UpperTail:
@@ -169,7 +171,7 @@ def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charg
     spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
     rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
     charged = call - put + rounding + spread * measure.error + _missed(measure, rate)
-    x = measure.positions * step
+    x = np.asarray(measure.positions * step, dtype=np.float64)
     log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
     if charges.infinite_upper > 0:
         log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
@@ -181,7 +183,7 @@ def lower_tail(
 ) -> LowerTail:
     """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1."""
     n = len(under_p.weights)
-    x = under_p.positions * step
+    x = np.asarray(under_p.positions * step, dtype=np.float64)
     p_rate, q_rate = (tilt - 1.0) * step, tilt * step
     p_sums = decayed_tail_sums(under_p.weights, p_rate)
     q_sums = decayed_tail_sums(under_q.weights, q_rate)

@@ -40,6 +40,10 @@ class Backend(Protocol):
         """Jaws of the Renyi divergence of the given order."""
         ...
 
+    def mu_bound(self) -> float:
+        """A mu proven without looking at a curve; infinite where there is none."""
+        ...
+
     def upper_evidence(self) -> Evidence:
         """What proves the upper jaw."""
         ...
@@ -82,6 +86,10 @@ class GaussianBackend:
         """t mu^2 / 2."""
         return _widened(rdp_of_gdp(self.mu, order))
 
+    def mu_bound(self) -> float:
+        """mu itself."""
+        return self.mu * (1.0 + GAUSSIAN_RELATIVE_ERROR)
+
     def upper_evidence(self) -> Evidence:
         """The closed form."""
         return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{self.reason} It is mu-GDP with mu = {self.mu:.12g}.")
@@ -121,6 +129,10 @@ class ProductBackend:
     def renyi(self, order: float) -> Jaws:
         """See `calipers.laws.renyi`."""
         return renyi(self.product, order)
+
+    def mu_bound(self) -> float:
+        """None: mu is read off the curve."""
+        return math.inf
 
     def upper_evidence(self) -> Evidence:
         """The dominating product, discretised by splitting."""
@@ -165,6 +177,10 @@ class SplitBackend:
     def renyi(self, order: float) -> Jaws:
         """Upper from `above`, lower from `below`."""
         return _joined(self.above.renyi(order), self.below.renyi(order))
+
+    def mu_bound(self) -> float:
+        """That of `above`."""
+        return self.above.mu_bound()
 
     def upper_evidence(self) -> Evidence:
         """What proves the upper jaw."""

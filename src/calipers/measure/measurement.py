@@ -142,7 +142,7 @@ class Measurement:
         if key not in self._cache:
             deep = max(1e-280, min(_DEEPEST, 1e-2 * delta0))
             guarantee, attack = self.curve(Side.UPPER, deep), self.curve(Side.LOWER, deep)
-            upper, lower = gdp_mu(guarantee, delta0), gdp_mu(attack, delta0)
+            upper, lower = min(gdp_mu(guarantee, delta0), self.backend.mu_bound()), gdp_mu(attack, delta0)
             overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
             self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
         found = self._cache[key]

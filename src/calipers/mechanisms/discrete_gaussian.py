@@ -21,7 +21,9 @@ from calipers.laws.law import Law
 SIGMA = Domain(0.05, 1e5)
 
 add_statement("canonne2020:def1", "Definition 1", "The discrete Gaussian on the integers.")
-add_statement("canonne2020:prop5", "Proposition 5", "Its Renyi divergence is at most that of the Gaussian, t s^2/(2 sigma^2).")
+add_statement(
+    "canonne2020:prop5", "Proposition 5", "Its Renyi divergence is at most that of the Gaussian, t s^2/(2 sigma^2)."
+)
 
 
 @implements("canonne2020:def1")

@@ -63,7 +63,9 @@ def poisson_gaussian(rate: float, noise_multiplier: float, adjacency: str = "add
     NON_NEGATIVE.check("1/noise_multiplier", shift)
     adjacency = choice("adjacency", adjacency, ("add-remove", "zero-out", "substitute"))
     if rate < SMALLEST_RATE:
-        raise InputError(f"Expected rate in [{SMALLEST_RATE:g}, 1], got rate={rate:g}: the step is too faint to resolve.")
+        raise InputError(
+            f"Expected rate in [{SMALLEST_RATE:g}, 1], got rate={rate:g}: the step is too faint to resolve."
+        )
     name = f"Poisson-subsampled Gaussian, q = {rate:g}, sigma = {noise_multiplier:g}, {adjacency}"
     if rate == 1.0:
         return gaussian(2.0 * shift if adjacency == "substitute" else shift)

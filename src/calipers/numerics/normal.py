@@ -2,13 +2,13 @@
 
 The profile of mu-GDP (Dong et al., Corollary 2.13) is a difference of two tails,
 
-    delta(eps) = Phi(-a) - e^eps Phi(-b),      a = eps/mu - mu/2,   b = eps/mu + mu/2,
+    delta(epsilon) = Phi(-a) - e^epsilon Phi(-b),      a = epsilon/mu - mu/2,   b = epsilon/mu + mu/2,
 
 and as written it loses every digit: in the far tail both terms agree to leading order, and for small mu they
-agree everywhere. Because (b^2 - a^2)/2 = eps, both terms share one density. With Mills' ratio
+agree everywhere. Because (b^2 - a^2)/2 = epsilon, both terms share one density. With Mills' ratio
 M(x) = Phi(-x)/phi(x) (a scaled `erfcx`),
 
-    delta(eps) = phi(a) (M(a) - M(b)) = phi(a) * integral over [a, b] of N,     N(x) = -M'(x) = 1 - x M(x) > 0.
+    delta(epsilon) = phi(a) (M(a) - M(b)) = phi(a) * integral over [a, b] of N,     N(x) = -M'(x) = 1 - x M(x) > 0.
 
 M decreases, so the first form is safe as soon as M(b) <= M(a)/2; otherwise the interval is short on the scale
 on which N varies and ten Gauss-Legendre nodes integrate the positive function N without any cancellation
@@ -16,7 +16,7 @@ on which N varies and ten Gauss-Legendre nodes integrate the positive function N
 asymptotic series beyond. The exponent -a^2/2 reaches -690 at delta = 1e-300, where one rounding of a would
 already cost 1e-13; it is carried in two floats.
 
-For eps < 0 the identity delta(eps) = (1 - e^eps) + e^eps delta(-eps) is a sum of positive terms.
+For epsilon < 0 the identity delta(epsilon) = (1 - e^epsilon) + e^epsilon delta(-epsilon) is a sum of positive terms.
 
 Accuracy is stated by one constant, `GAUSSIAN_RELATIVE_ERROR`, checked against mpmath in the tests. Callers that
 need a bound multiply by (1 + GAUSSIAN_RELATIVE_ERROR) or divide by it.
@@ -108,13 +108,13 @@ def _two_product(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     return high, low
 
 
-def _log_parts(mu: FloatArray, eps: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(high, low, factor) with delta_mu(eps) = exp(high + low) * factor, for mu > 0 and eps >= 0."""
+def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(high, low, factor) with delta_mu(epsilon) = exp(high + low) * factor, for mu > 0 and epsilon >= 0."""
     with np.errstate(over="ignore"):
-        quotient = np.minimum(eps / mu, _LARGEST_TAIL_ARGUMENT)
+        quotient = np.minimum(epsilon / mu, _LARGEST_TAIL_ARGUMENT)
     product, product_low = _two_product(quotient, mu)
     beyond = quotient >= _LARGEST_TAIL_ARGUMENT
-    remainder = np.where(beyond, 0.0, ((eps - product) - product_low) / mu)
+    remainder = np.where(beyond, 0.0, ((epsilon - product) - product_low) / mu)
     half = 0.5 * mu
     a = quotient - half
     # Knuth's two-sum recovers what the subtraction rounds away.
@@ -143,24 +143,24 @@ def _log_parts(mu: FloatArray, eps: FloatArray) -> tuple[FloatArray, FloatArray,
     return high, low, factor
 
 
-def _broadcast(mu: ArrayLike, eps: ArrayLike) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
+def _broadcast(mu: ArrayLike, epsilon: ArrayLike) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
     mus = np.asarray(mu, dtype=np.float64)
-    epsilons = np.asarray(eps, dtype=np.float64)
+    epsilons = np.asarray(epsilon, dtype=np.float64)
     if not np.all((mus >= _MU.low) & (mus <= _MU.high)):
         raise InputError(f"Expected mu in {_MU}, got mu={mu!r}.")
     if not np.all(np.isfinite(epsilons)):
-        raise InputError(f"Expected eps in (-inf, inf), got eps={eps!r}.")
+        raise InputError(f"Expected epsilon in (-inf, inf), got epsilon={epsilon!r}.")
     shape = np.broadcast_shapes(mus.shape, epsilons.shape)
     return np.broadcast_to(mus, shape).ravel(), np.broadcast_to(epsilons, shape).ravel(), shape
 
 
 @implements("dong2022:cor2.13")
-def gaussian_delta(mu: ArrayLike, eps: ArrayLike) -> FloatArray:
-    """delta_mu(eps), the profile of mu-GDP, at any real eps; mu and eps broadcast.
+def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """delta_mu(epsilon), the profile of mu-GDP, at any real epsilon; mu and epsilon broadcast.
 
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR wherever the true value exceeds 1e-300.
     """
-    mus, epsilons, shape = _broadcast(mu, eps)
+    mus, epsilons, shape = _broadcast(mu, epsilon)
     result = np.zeros(mus.shape)
     live = mus > 0.0
     high, low, factor = _log_parts(mus[live], np.abs(epsilons[live]))
@@ -171,72 +171,72 @@ def gaussian_delta(mu: ArrayLike, eps: ArrayLike) -> FloatArray:
     return result.reshape(shape)
 
 
-def gaussian_log_delta(mu: ArrayLike, eps: ArrayLike) -> FloatArray:
-    """log delta_mu(eps) for mu > 0 and eps >= 0; finite far below the smallest float."""
-    mus, epsilons, shape = _broadcast(mu, eps)
+def gaussian_log_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """log delta_mu(epsilon) for mu > 0 and epsilon >= 0; finite far below the smallest float."""
+    mus, epsilons, shape = _broadcast(mu, epsilon)
     if not (np.all(mus > 0.0) and np.all(epsilons >= 0.0)):
-        raise InputError(f"Expected mu > 0 and eps >= 0, got mu={mu!r}, eps={eps!r}.")
+        raise InputError(f"Expected mu > 0 and epsilon >= 0, got mu={mu!r}, epsilon={epsilon!r}.")
     high, low, factor = _log_parts(mus, epsilons)
     return (high + (low + np.log(factor))).reshape(shape)
 
 
-def _log_excess(mu: float, eps: float, log_delta: float) -> tuple[float, float, float]:
-    """log(delta_mu(eps)) - log_delta, with its derivatives in eps and in log mu."""
-    high, low, factor = (float(part[0]) for part in _log_parts(np.array([mu]), np.array([eps])))
+def _log_excess(mu: float, epsilon: float, log_delta: float) -> tuple[float, float, float]:
+    """log(delta_mu(epsilon)) - log_delta, with its derivatives in epsilon and in log mu."""
+    high, low, factor = (float(part[0]) for part in _log_parts(np.array([mu]), np.array([epsilon])))
     excess = (high - log_delta) + (low + math.log(factor))
-    a = eps / mu - 0.5 * mu
-    # d delta/d eps = -phi(a) M(b) and d delta/d mu = phi(a); divide both by delta = exp(high + low) factor.
+    a = epsilon / mu - 0.5 * mu
+    # d delta/d epsilon = -phi(a) M(b) and d delta/d mu = phi(a); divide both by delta = exp(high + low) factor.
     log_density_over_delta = -0.5 * a * a - _LOG_SQRT_TWO_PI - (high + low) - math.log(factor)
     ratio = math.exp(min(log_density_over_delta, 600.0))
     return excess, -ratio * float(mills_ratio(a + mu)), ratio * mu
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest eps >= 0 with delta_mu(eps) <= delta; 0 where delta_mu(0) <= delta already.
+    """The smallest epsilon >= 0 with delta_mu(epsilon) <= delta; 0 where delta_mu(0) <= delta already.
 
     Post-condition: delta_mu at the returned eps equals delta up to GAUSSIAN_RELATIVE_ERROR. Away from eps = 0 (where
-    any change of delta moves eps by an unbounded factor) this is the same relative accuracy of eps.
+    any change of delta moves epsilon by an unbounded factor) this is the same relative accuracy of epsilon.
     """
     mu = _MU.check("mu", mu)
     delta = OPEN_UNIT.check("delta", delta)
     if mu == 0.0 or float(gaussian_delta(mu, 0.0)) <= delta:
         return 0.0
     log_delta = math.log(delta)
-    # Phi(-a) alone exceeds delta_mu, so the eps at which Phi(-a) = delta is too large.
+    # Phi(-a) alone exceeds delta_mu, so the epsilon at which Phi(-a) = delta is too large.
     high = max(mu * (float(normal_tail_quantile(delta)) + 0.5 * mu), 0.0)
-    low, eps = 0.0, high
+    low, epsilon = 0.0, high
     for _ in range(200):
-        excess, slope, _ = _log_excess(mu, eps, log_delta)
+        excess, slope, _ = _log_excess(mu, epsilon, log_delta)
         if excess > 0.0:
-            low = eps
+            low = epsilon
         else:
-            high = eps
-        step = eps - excess / slope if slope != 0.0 else math.nan
+            high = epsilon
+        step = epsilon - excess / slope if slope != 0.0 else math.nan
         following = step if low < step < high else 0.5 * (low + high)
-        if abs(following - eps) <= 2.0**-52 * eps or high <= low:
+        if abs(following - epsilon) <= 2.0**-52 * epsilon or high <= low:
             return following
-        eps = following
+        epsilon = following
     raise CertificationError(f"No convergence for gaussian_epsilon(mu={mu}, delta={delta}).")
 
 
-def gaussian_mu(eps: float, delta: float) -> float:
-    """The mu with delta_mu(eps) = delta: the largest mu whose GDP guarantee implies (eps, delta)-DP.
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The mu with delta_mu(epsilon) = delta: the largest mu whose GDP guarantee implies (epsilon, delta)-DP.
 
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR.
     """
-    eps = NON_NEGATIVE.check("eps", eps)
+    epsilon = NON_NEGATIVE.check("epsilon", epsilon)
     delta = OPEN_UNIT.check("delta", delta)
-    if eps == 0.0:
+    if epsilon == 0.0:
         # delta_mu(0) = 2 Phi(mu/2) - 1 = erf(mu / (2 sqrt 2)).
         return 2.0 * math.sqrt(2.0) * float(special.erfinv(delta))
     log_delta = math.log(delta)
     a = float(normal_tail_quantile(delta))
     # Phi(-a) = delta exceeds delta_mu at this mu, so the root is larger.
-    root = math.hypot(a, math.sqrt(2.0 * eps))
-    low = math.log(2.0 * eps / (a + root) if a > 0.0 else root - a)
+    root = math.hypot(a, math.sqrt(2.0 * epsilon))
+    low = math.log(2.0 * epsilon / (a + root) if a > 0.0 else root - a)
     high, point = math.inf, low
     for _ in range(200):
-        excess, _, slope = _log_excess(math.exp(point), eps, log_delta)
+        excess, _, slope = _log_excess(math.exp(point), epsilon, log_delta)
         if excess < 0.0:
             low = point
         else:
@@ -248,7 +248,7 @@ def gaussian_mu(eps: float, delta: float) -> float:
         if abs(step - point) <= 2.0**-52 or high <= low:
             return math.exp(step)
         point = step
-    raise CertificationError(f"No convergence for gaussian_mu(eps={eps}, delta={delta}).")
+    raise CertificationError(f"No convergence for gaussian_mu(epsilon={epsilon}, delta={delta}).")
 
 
 def _tail_argument(alpha: ArrayLike, alpha_c: ArrayLike | None) -> FloatArray:

@@ -130,7 +130,7 @@ def _heading(text: str) -> Text:
 
 def calibration_report(calibration: Calibration) -> RenderableType:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves, the run file."""
-    target = ", ".join(f"{name} = {value:g}" for name, value in calibration.target.items() if value is not None)
+    target = ", ".join(f"{name} = {value:g}" for name, value in calibration.target.items())
     lower, upper = jaws(calibration.achieved)
     return Group(
         Text.assemble("noise multiplier  ", (ceil_digits(calibration.noise_multiplier, 8), "bold")),

@@ -1,0 +1,220 @@
+"""Calibration: the smallest noise multiplier whose upper jaw meets a target.
+
+Every leakage falls as noise grows, and on a log-log scale it does so almost along a line, so a
+bracketing secant search needs few measurements. It runs in two passes: coarse measurements find
+the place, fine ones settle it. The answer is a noise multiplier at which the *upper* jaw was
+computed and found to meet the target; a multiplier smaller by the relative tolerance was computed
+and found not to (or is predicted not to by the local slope, with the achieved value within
+tolerance of the target).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from calipers.bracket import Bracket
+from calipers.domains import OPEN_UNIT, POSITIVE
+from calipers.errors import CertificationError, InputError
+from calipers.measure import Measurement, measure
+from calipers.run import Run
+
+SMALLEST_NOISE, LARGEST_NOISE = 0.02, 1e7
+_COARSE = 1e-2
+_MOST_MEASUREMENTS = 80
+
+Progress = Callable[[float, float], None]
+"""Called with (noise_multiplier, upper jaw) after every measurement."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A run whose upper jaw meets the target, and what it achieves."""
+
+    run: Run
+    target: dict[str, float]
+    achieved: Bracket
+    measurements: int
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The smallest noise multiplier found."""
+        return self.run.noise_multiplier
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A leakage to read off a measurement, and the value it may not exceed."""
+
+    value: float
+    read: Callable[[Measurement], Bracket]
+    described: dict[str, float]
+
+
+def _target(
+    epsilon: float | None,
+    delta: float | None,
+    mu: float | None,
+    advantage: float | None,
+    tpr: float | None,
+    fpr: float | None,
+    delta0: float,
+) -> _Target:
+    given = [
+        name
+        for name, present in (
+            ("epsilon with delta", epsilon is not None or delta is not None),
+            ("mu", mu is not None),
+            ("advantage", advantage is not None),
+            ("tpr with fpr", tpr is not None or fpr is not None),
+        )
+        if present
+    ]
+    if len(given) != 1:
+        listed = " and ".join(given) if given else "none"
+        raise InputError(f"Name one target: epsilon with delta, mu, advantage, or tpr with fpr; got {listed}.")
+    if mu is not None:
+        POSITIVE.check("mu", mu)
+        return _Target(mu, lambda m: m.gdp(delta0).mu, {"mu": mu, "delta0": delta0})
+    if advantage is not None:
+        OPEN_UNIT.check("advantage", advantage)
+        return _Target(advantage, lambda m: m.advantage(), {"advantage": advantage})
+    if given == ["epsilon with delta"]:
+        if epsilon is None or delta is None:
+            raise InputError("epsilon and delta belong together; give both.")
+        POSITIVE.check("epsilon", epsilon)
+        OPEN_UNIT.check("delta", delta)
+        return _Target(epsilon, lambda m: m.epsilon(delta), {"epsilon": epsilon, "delta": delta})
+    if tpr is None or fpr is None:
+        raise InputError("tpr and fpr belong together; give both.")
+    OPEN_UNIT.check("tpr", tpr)
+    OPEN_UNIT.check("fpr", fpr)
+    if tpr <= fpr:
+        raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
+    # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
+    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), {"tpr": tpr, "fpr": fpr})
+
+
+def _shifted(bracket: Bracket, by: float) -> Bracket:
+    lower, upper = max(0.0, bracket.lower - by), max(0.0, (bracket.upper - by) * (1.0 + 1e-15))
+    return Bracket(lower, upper, bracket.lower_evidence, bracket.upper_evidence)
+
+
+class _Search:
+    """Measurements so far: the largest noise known to fail, the smallest known to meet the target."""
+
+    def __init__(self, run: Run, target: _Target, progress: Progress | None) -> None:
+        self.run, self.target, self.progress = run, target, progress
+        self.count = 0
+        self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
+        self.meets: tuple[float, float] | None = None
+        self.achieved: Bracket | None = None
+
+    def forget(self) -> None:
+        """Start a finer pass: what was decided by coarse measurements is only a hint."""
+        self.fails = self.meets = self.achieved = None
+
+    def measure(self, log_noise: float, tolerance: float) -> float:
+        """log(upper jaw / target) at one noise multiplier."""
+        if self.count >= _MOST_MEASUREMENTS:
+            raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
+        self.count += 1
+        noise = math.exp(log_noise)
+        found = self.target.read(measure(self.run.replace(noise_multiplier=noise), tolerance=tolerance))
+        if self.progress is not None:
+            self.progress(noise, found.upper)
+        excess = math.log(found.upper / self.target.value) if found.upper > 0 else -math.inf
+        if excess > 0:
+            if self.fails is None or log_noise > self.fails[0]:
+                self.fails = (log_noise, min(excess, 50.0))
+        elif self.meets is None or log_noise < self.meets[0]:
+            self.meets, self.achieved = (log_noise, max(excess, -50.0)), found
+        return excess
+
+    def settled(self) -> tuple[float, float]:
+        """Where the bracketing line crosses the target, and its slope (negative)."""
+        assert self.fails is not None
+        assert self.meets is not None
+        (low, high_excess), (high, low_excess) = self.fails, self.meets
+        slope = (low_excess - high_excess) / (high - low)
+        return low - high_excess / slope, slope
+
+    def polish(self, start: float, slope: float, tolerance: float) -> None:
+        """Newton steps with a known slope, then a probe just below: usually the whole fine pass."""
+        position = start + self.measure(start, tolerance) / -slope + 0.35 * tolerance
+        excess = self.measure(position, tolerance)
+        probe = position - 0.9 * tolerance if excess <= 0 else position + excess / -slope + 0.35 * tolerance
+        self.measure(probe, tolerance)
+
+    def bracket(self, tolerance: float, step: float) -> None:
+        """Move outward from what is known until one noise fails and one meets the target."""
+        while self.fails is None or self.meets is None:
+            if self.meets is None:
+                assert self.fails is not None
+                position = min(self.fails[0] + step, math.log(LARGEST_NOISE))
+                if self.fails[0] >= math.log(LARGEST_NOISE):
+                    raise InputError(f"No noise multiplier up to {LARGEST_NOISE:g} meets the target; it is too strict.")
+            else:
+                position = max(self.meets[0] - step, math.log(SMALLEST_NOISE))
+                if self.meets[0] <= math.log(SMALLEST_NOISE):
+                    raise InputError(
+                        f"Even noise multiplier {SMALLEST_NOISE:g} meets the target; it is too weak to calibrate for."
+                    )
+            step *= 2.0
+            self.measure(position, tolerance)
+
+    def shrink(self, tolerance: float, width: float) -> None:
+        """Secant steps inside the bracket until it is `width` wide on the log scale."""
+        assert self.fails is not None
+        assert self.meets is not None
+        while self.meets[0] - self.fails[0] > width:
+            (low, high_excess), (high, low_excess) = self.fails, self.meets
+            share = high_excess / (high_excess - low_excess)
+            guess = low + share * (high - low)
+            # Aim a little inside the meeting side, and never closer to an end than a tenth of the width aimed for.
+            position = min(max(guess + 0.3 * width, low + 0.1 * (high - low), low + 0.5 * width), high - 0.3 * width)
+            self.measure(position if low < position < high else 0.5 * (low + high), tolerance)
+            if self.count % 4 == 0:  # a straight line misled us on one side: halve once
+                self.measure(0.5 * (self.fails[0] + self.meets[0]), tolerance)
+
+
+def solve(
+    run: Run,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    delta0: float = 1e-10,
+    tolerance: float = 1e-4,
+    progress: Progress | None = None,
+) -> Calibration:
+    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets the target."""
+    target = _target(epsilon, delta, mu, advantage, tpr, fpr, delta0)
+    tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    search = _Search(run, target, progress)
+    coarse = max(_COARSE, tolerance)
+    search.measure(math.log(max(run.noise_multiplier, 2.0 * SMALLEST_NOISE)), coarse)
+    search.bracket(coarse, 1.0)
+    search.shrink(coarse, max(1e-2, 2.0 * tolerance))
+    start, slope = search.settled()
+    search.forget()
+    search.polish(start, slope, tolerance)
+    search.bracket(tolerance, max(4.0 * tolerance, 2e-3))
+    search.shrink(tolerance, tolerance)
+    assert search.meets is not None
+    assert search.achieved is not None
+    noise = math.exp(search.meets[0])
+    achieved = search.achieved
+    if "fpr" in target.described:
+        achieved = measure(run.replace(noise_multiplier=noise), tolerance=tolerance).tpr(target.described["fpr"])
+    return Calibration(run.replace(noise_multiplier=noise), target.described, achieved, search.count)
+
+
+def calibrate(run: Run, **target: Any) -> Run:
+    """A new Run with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords."""
+    return solve(run, **target).run

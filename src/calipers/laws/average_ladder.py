@@ -1,0 +1,364 @@
+"""Sums of many independent terms on a ladder of lattices, in positive arithmetic only.
+
+The law of X_1 + ... + X_M by repeated doubling needs three things: a lattice fine enough for
+one term, a range wide enough for a heavy tail, and relative accuracy far out. A Fourier transform
+has only absolute accuracy; here every number is a sum of products of non-negative numbers, so each
+mass is accurate relative to itself, at any depth, with no tilting.
+
+Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the centre live on the
+lowest rung; a point at distance d from the centre lives where the spacing is about `grain` times d.
+So a tail of any length costs a fixed number of points an octave. Because lattices are nested,
+moving up a rung is one operation: points at odd places go to their two neighbours, half each.
+
+That move is random rounding with mean zero, and it can be read in two ways:
+
+- as a mean preserving spread: the sum on the ladder is larger in convex order than the true sum;
+- as part of a test: an observer who rounds the statistic with coins of their own.
+
+Rows. Row 0 is the law of the sum when all terms follow the base law. Row i > 0 is its law when one
+term, at a uniformly random place, follows the i-th marked law instead. A sum of m + n terms gets
+
+    row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
+
+Cost. Doubling m adds one convolution per row; every second doubling the lowest rung moves up,
+as the standard deviation has doubled. A product of two ladders convolves rung e of one with the rest
+of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
+
+Rounding. Products of non-negative vectors by plain sums of n terms have relative error at
+most (n + 2) u for every entry (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1,
+whatever the order of summation). Each doubling doubles the error of its inputs, so the early
+doublings matter most; there sums run over short blocks to keep n small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray, IntArray
+
+_SHORT_SUM = 48
+"""Longest plain sum where rounding errors are going to be doubled many times."""
+_ACCURATE_ABOVE = 3e-8
+"""Relative error beyond which sums run over short blocks."""
+UNDERFLOW = 1e-280
+"""More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Masses at the places low, low + 1, ... of one lattice; one row for each law."""
+
+    low: int
+    rows: FloatArray
+
+    @property
+    def high(self) -> int:
+        """The last place."""
+        return self.low + self.rows.shape[1] - 1
+
+
+def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
+    """The sum of two strips of one lattice."""
+    if first is None or second is None:
+        return second if first is None else first
+    low, high = min(first.low, second.low), max(first.high, second.high)
+    rows = np.zeros((first.rows.shape[0], high - low + 1))
+    for strip in (first, second):
+        rows[:, strip.low - low : strip.high - low + 1] += strip.rows
+    return Strip(low, rows)
+
+
+def coarsened(strip: Strip) -> Strip:
+    """The strip on the next lattice up: odd places go to both neighbours, half each."""
+    low, high = strip.low // 2, -((-strip.high) // 2)
+    count = high - low + 1
+    padded = np.zeros((strip.rows.shape[0], 2 * count + 1))
+    start = strip.low - (2 * low - 1)
+    padded[:, start : start + strip.rows.shape[1]] = strip.rows
+    return Strip(low, padded[:, 1::2] + 0.5 * (padded[:, 0:-1:2] + padded[:, 2::2]))
+
+
+def _shrunk(strip: Strip) -> Strip | None:
+    """The strip without empty places at its ends."""
+    filled = np.flatnonzero(strip.rows.any(axis=0))
+    if len(filled) == 0:
+        return None
+    return Strip(strip.low + int(filled[0]), strip.rows[:, filled[0] : filled[-1] + 1])
+
+
+def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatArray:
+    """The convolution, entries with relative error at most (longest plain sum + 2) u."""
+    if len(first) > len(second):
+        first, second = second, first
+    if not accurate or len(first) <= _SHORT_SUM:
+        return np.convolve(first, second)
+    partial: list[FloatArray] = []
+    pieces = range(0, len(first), _SHORT_SUM)
+    total = np.zeros(len(first) + len(second) - 1)
+    size = len(second) + _SHORT_SUM - 1
+    partial = [np.convolve(first[start : start + _SHORT_SUM], second) for start in pieces]
+    # Every entry of the total is a sum of at most len(pieces) block sums.
+    for start, values in zip(pieces, partial, strict=True):
+        total[start : start + min(size, len(values))] += values
+    return total
+
+
+def _longest_sum(length: int, accurate: bool) -> int:
+    return min(length, _SHORT_SUM + length // _SHORT_SUM + 1) if accurate else length
+
+
+@dataclass(frozen=True)
+class LadderPlan:
+    """How fine a sum of `terms` terms is kept: centre, lowest rung, points per octave, mass that may go."""
+
+    step: float
+    grain: float
+    centre: float
+    lowest: int
+    log_loss: float
+
+    def radius(self, exponent: int) -> float:
+        """Points nearer to the centre than this may stay on the rung."""
+        return math.ldexp(2.0 * self.step / self.grain, exponent)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The law of a sum of `terms` terms, rung by rung.
+
+    Every mass has relative error at most `error`; the base masses that were left out so far sum to
+    `lost`, and so do their products with the mean of their terms, `lost_moment`.
+    """
+
+    rungs: dict[int, Strip]
+    step: float
+    terms: int
+    error: float
+    lost: float = 0.0
+    lost_moment: float = 0.0
+
+    def flat(self) -> tuple[FloatArray, FloatArray]:
+        """Values in increasing order, and the rows of their masses."""
+        values = [np.arange(s.low, s.high + 1) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
+        masses = np.concatenate([strip.rows for strip in self.rungs.values()], axis=1)
+        merged = np.concatenate(values)
+        present = np.flatnonzero(masses.any(axis=0))
+        order = present[np.argsort(merged[present], kind="stable")]
+        return merged[order], masses[:, order]
+
+
+def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
+    """All rows of a product of two strips; `share` of the terms belong to the first."""
+    rows = [_convolved(first.rows[0], second.rows[0], accurate)]
+    for i in range(1, first.rows.shape[0]):
+        marked_first = _convolved(first.rows[i], second.rows[0], accurate)
+        marked_second = _convolved(first.rows[0], second.rows[i], accurate)
+        rows.append(share * marked_first + (1.0 - share) * marked_second)
+    return Strip(first.low + second.low, np.stack(rows))
+
+
+def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
+    """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice."""
+    if finer is None:
+        rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
+        return Strip(2 * rung.low, np.stack(rows))
+    once = _joined(rung, finer)
+    twice = _joined(rung, Strip(finer.low, 2.0 * finer.rows))
+    assert once is not None and twice is not None
+    rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
+    low = rung.low + once.low
+    for i in range(1, rung.rows.shape[0]):
+        row = _convolved(rung.rows[i], once.rows[0], accurate)
+        other = _convolved(finer.rows[i], rung.rows[0], accurate)
+        start = finer.low + rung.low - low
+        row[start : start + len(other)] += other
+        rows.append(row)
+    return Strip(low, np.stack(rows))
+
+
+def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
+    """The law of the sum of two independent sums, regrouped by `plan`.
+
+    `blocks`: how often this sum occurs in the final one. Post-condition: `error`, `lost` and
+    `lost_moment` account for everything the result lacks.
+    """
+    square = first is second
+    lowest = min(min(first.rungs), min(second.rungs))
+    highest = max(max(first.rungs), max(second.rungs))
+    share = first.terms / (first.terms + second.terms)
+    accurate = blocks * UNIT_ROUNDOFF * 2000 > _ACCURATE_ABOVE
+    finer_first: Strip | None = None
+    finer_second: Strip | None = None
+    products: dict[int, Strip] = {}
+    longest = 0
+    for e in range(lowest, highest + 1):
+        finer_first = None if finer_first is None else coarsened(finer_first)
+        if square:
+            finer_second = finer_first
+        else:
+            finer_second = None if finer_second is None else coarsened(finer_second)
+        rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
+        found: Strip | None = None
+        all_first = _joined(finer_first, rung_first)
+        if square and rung_first is not None:
+            found = _square(rung_first, finer_first, accurate)
+        elif not square:
+            if rung_second is not None and all_first is not None:
+                found = _cross(all_first, rung_second, share, accurate)
+            if rung_first is not None and finer_second is not None:
+                found = _joined(found, _cross(rung_first, finer_second, share, accurate))
+        if found is not None:
+            products[e] = found
+            longest = max(longest, (found.rows.shape[1] + 1) // 2)
+        finer_first, finer_second = all_first, _joined(finer_second, rung_second)
+    # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
+    operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
+    error = first.error + second.error + operations * UNIT_ROUNDOFF
+    return regrouped(products, plan, first.terms + second.terms, error, blocks)
+
+
+def regrouped(products: dict[int, Strip], plan: LadderPlan, terms: int, error: float, blocks: float) -> Ladder:
+    """Strips on any rungs, each moved up until its spacing suits its distance from the centre, and trimmed."""
+    rungs: dict[int, Strip] = {}
+    above: Strip | None = None
+    e = min(products)
+    top = max(products)
+    while e <= top or above is not None:
+        current = _joined(above, products.get(e))
+        above = None
+        if current is not None:
+            above, kept = _parted(current, plan, e)
+            if kept is not None:
+                rungs[e] = kept
+            if above is not None:
+                above = coarsened(above)
+        e += 1
+    rungs, lost, lost_moment = _trimmed(rungs, plan, terms, blocks)
+    return Ladder(rungs, plan.step, terms, error, lost, lost_moment)
+
+
+def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None, Strip | None]:
+    """What has to move up from this rung, and what may stay."""
+    if exponent < plan.lowest:
+        return strip, None
+    unit = math.ldexp(plan.step, exponent)
+    radius = plan.radius(exponent)
+    size = strip.rows.shape[1]
+    first = min(max(math.ceil((plan.centre - radius) / unit) - strip.low, 0), size)
+    last = min(max(math.floor((plan.centre + radius) / unit) - strip.low + 1, first), size)
+    if first == 0 and last == size:
+        return None, strip
+    outside = strip.rows.copy()
+    outside[:, first:last] = 0.0
+    kept = Strip(strip.low + first, strip.rows[:, first:last]) if last > first else None
+    return _shrunk(Strip(strip.low, outside)), kept
+
+
+def _trimmed(
+    rungs: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+) -> tuple[dict[int, Strip], float, float]:
+    """Without the far ends, as long as they matter less than e^log_loss for the final sum.
+
+    Leaving out a base mass q of one block leaves out at most blocks * q of the final base law; of
+    a marked law it leaves out the block's marked mass if the mark is inside, and blocks * q else.
+    """
+    order, values, masses = _sorted(rungs, plan.step)
+    weight = blocks * masses[0] + masses.sum(axis=0)
+    allowed = math.exp(plan.log_loss)
+    left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
+    right = int(np.searchsorted(np.cumsum(weight[order][::-1]), allowed))
+    dropped = np.concatenate((order[:left], order[len(order) - right :]))
+    if len(dropped) == 0:
+        return rungs, 0.0, 0.0
+    lost = float(masses[0, dropped].sum())
+    lost_moment = float(np.sum(masses[0, dropped] * np.abs(values[dropped]))) / terms
+    gone = np.zeros(len(values), dtype=bool)
+    gone[dropped] = True
+    kept: dict[int, Strip] = {}
+    start = 0
+    for e, strip in rungs.items():
+        size = strip.rows.shape[1]
+        rows = np.where(gone[start : start + size], 0.0, strip.rows)
+        start += size
+        rest = _shrunk(Strip(strip.low, rows))
+        if rest is not None:
+            kept[e] = rest
+    slack = 1.0 + 1e-9
+    return kept, slack * lost, slack * lost_moment
+
+
+def _sorted(rungs: dict[int, Strip], step: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Order by value, values and masses of all places, rung after rung."""
+    values = np.concatenate([np.arange(s.low, s.high + 1) * math.ldexp(step, e) for e, s in rungs.items()])
+    masses = np.concatenate([strip.rows for strip in rungs.values()], axis=1)
+    return np.argsort(values, kind="stable"), values, masses
+
+
+def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float, blocks: float) -> Ladder:
+    """One term with these atoms, each split onto the two places around it (mean preserved).
+
+    The split is exact for a value within a relative 4 u of the given one.
+    """
+    distance = np.abs(values - plan.centre)
+    nearest = plan.radius(plan.lowest)
+    with np.errstate(divide="ignore"):
+        up = np.ceil(np.log2(distance / nearest))
+    exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
+    products: dict[int, Strip] = {}
+    for e in np.unique(exponents):
+        chosen = exponents == e
+        scaled = values[chosen] / math.ldexp(plan.step, int(e))
+        below = np.floor(scaled)
+        part = scaled - below
+        places = below.astype(np.int64)
+        low, size = int(places.min()), int(places.max()) - int(places.min()) + 2
+        out = np.empty((rows.shape[0], size))
+        for i, row in enumerate(rows[:, chosen]):
+            out[i] = np.bincount(places - low, weights=row * (1.0 - part), minlength=size)
+            out[i] += np.bincount(places - low + 1, weights=row * part, minlength=size)
+        products[int(e)] = Strip(low, out)
+    return regrouped(products, plan, 1, error, blocks)
+
+
+def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
+    """The law of the sum of `count` independent copies of `one`, by doubling.
+
+    `plans[j]` serves sums of 2^j copies. Post-condition as for `added`, with `lost` the base mass and
+    `lost_moment` the first moment (per term, of the final mean) missing from the final law.
+    """
+    power, total = one, None
+    lost, lost_moment = count * one.lost, one.lost_moment + count * one.lost
+    j = 0
+    while True:
+        if count >> j & 1:
+            if total is None:
+                total = power
+            else:
+                plan = _between(plans, total.terms + power.terms)
+                total = added(total, power, plan, count / (total.terms + power.terms))
+                lost += total.lost
+                lost_moment += total.lost_moment + total.lost
+        j += 1
+        if count >> j == 0:
+            break
+        blocks = count / (2.0 * power.terms)
+        power = added(power, power, plans[j], blocks)
+        lost += blocks * power.lost
+        lost_moment += power.lost_moment + blocks * power.lost
+    assert total is not None
+    slack = 1.0 + 1e-6
+    return Ladder(
+        total.rungs, total.step, count, total.error, slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
+    )
+
+
+def _between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
+    """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its centre."""
+    plan = plans[terms.bit_length() - 1]
+    centre = plan.centre * (terms / (1 << (terms.bit_length() - 1)))
+    return LadderPlan(plan.step, plan.grain, centre, plan.lowest, plan.log_loss)
