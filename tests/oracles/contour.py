@@ -56,10 +56,8 @@ class _Exponent:
         if self.gap is not None:
             moment = self.pair.log_moment(1.0 - theta, -y, True)
             return self.steps * moment + (w - 1.0) * self.gap - np.log(w) - np.log(w - 1.0)
-        if self.reverse:
-            moment = self.pair.log_moment(1.0 - theta, -y, False)
-        else:
-            moment = self.pair.log_moment(theta, y, False)
+        at, along = (1.0 - theta, -y) if self.reverse else (theta, y)
+        moment = self.pair.log_moment(at, along, False)
         return self.steps * moment - (w - 1.0) * self.eps - np.log(w) - np.log(w - 1.0)
 
     def real(self, theta: float) -> float:
@@ -119,7 +117,7 @@ def _panels(
         return nodes, weights, np.exp(phi(theta, nodes.ravel()) - peak).reshape(nodes.shape)
 
     kept: list[tuple[Floats, Floats, Complexes]] = []
-    nodes, weights, f = values(left, right)
+    _, weights, f = values(left, right)
     for _ in range(14):
         middle = 0.5 * (left + right)
         a = np.stack([left, middle], axis=1).ravel()
@@ -133,7 +131,7 @@ def _panels(
         if done.all():
             return tuple(np.concatenate(part) for part in zip(*kept, strict=True))  # type: ignore[return-value]
         left, right = a[~both], b[~both]
-        nodes, weights, f = finer_nodes[~both], finer_weights[~both], finer[~both]
+        weights, f = finer_weights[~both], finer[~both]
     raise ArithmeticError(f"the contour integral did not settle on [{low}, {high}] for {phi}")
 
 

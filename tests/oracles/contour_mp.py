@@ -1,8 +1,8 @@
 """The contour integral of ``contour`` once more, in mpmath, with nothing adaptive: the slow and plain version.
 
 Two nested trapezoid rules with fixed steps, over the observation x for ``E[L^z]`` and over the line ``Re z = theta``
-for delta. Both converge geometrically: halving both steps and watching the digits is the whole error analysis. Meant for runs of many
-steps (moments that die off along the line).
+for delta. Both converge geometrically: halving both steps and watching the digits is the whole error analysis.
+Meant for runs of many steps (moments that die off along the line).
 """
 
 from __future__ import annotations

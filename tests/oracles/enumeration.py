@@ -1,14 +1,14 @@
 """Profiles that can be written down: closed forms, exact enumeration, and plain quadrature in mpmath.
 
-Everything here is slow and obvious on purpose. Arguments that are floats are taken as the exact binary numbers they are.
+Everything here is slow and obvious on purpose. Float arguments are taken as the exact binary numbers they are.
 
 - ``D_k(P||Q) = E_Q[(L - k)+]`` (direction "PQ") and ``D_k(Q||P) = E_Q[(1 - k L)+]`` (direction "QP"), ``k = e^eps``.
 - One Gaussian: ``Phi(mu/2 - eps/mu) - k Phi(-mu/2 - eps/mu)``.
 - One Poisson-subsampled Gaussian: ``L = 1 - q + q Y``, so a call on L is q calls on Y with strike ``(k - 1 + q)/q``.
 - Two steps: ``E[(L L' - k)+] = E_L[L C(k/L)]`` with C the one-step call: one integral.
 - Finite laws: the product law of L is a finite table of fractions; nothing is rounded until the last sum.
-- Laplace: log L has atoms at +-a and is otherwise ``e^(-l/2)`` times a constant, so every product is ``e^(-l/2)`` times a
-  sum of Irwin-Hall densities.
+- Laplace: log L has atoms at +-a and is otherwise ``e^(-l/2)`` times a constant, so every product is ``e^(-l/2)``
+  times a sum of Irwin-Hall densities.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def laplace(scale: Number, steps: int, eps: Number) -> mp.mpf:
 
 
 def discrete_gaussian(sigma: Number, steps: int, eps: Number) -> mp.mpf:
-    """``delta`` of T integer-valued Gaussians, shift 1 (both directions): the sum S decides, ``log L = (2S - T)/(2 sigma^2)``.
+    """``delta`` of T integer-valued Gaussians, shift 1 (both directions): ``log L = (2S - T)/(2 sigma^2)``, S the sum.
 
     Masses are integers over 2^bits; their convolution is exact.
     """

@@ -1,9 +1,9 @@
 """Pairs of distributions and their log-moments ``K(z) = log E_Q[L^z]`` for complex z, with ``L = dP/dQ``.
 
-One function of z describes both directions, because ``E_P[(1/L)^w] = E_Q[L^(1-w)]``. It is computed here by the trapezoid
-rule over the observation x: the integrands are analytic in a strip around the real line and die off like a Gaussian,
-so the error falls geometrically (squares when the step halves). Three forms of the same integral keep its relative
-accuracy; which one is used depends on what would cancel:
+One function of z describes both directions, because ``E_P[(1/L)^w] = E_Q[L^(1-w)]``. It is computed here by the
+trapezoid rule over the observation x: the integrands are analytic in a strip around the real line and die off like a
+Gaussian, so the error falls geometrically (squares when the step halves). Three forms of the same integral keep its
+relative accuracy; which one is used depends on what would cancel:
 
 - ``expm1``: ``E[L^z] - 1 = E[(e^(z l) - 1) - z (e^l - 1)]``, legitimate because ``E_Q[L] = 1``. With T up to 1e6 steps
   the power T multiplies every absolute error of K, and K itself is small there.

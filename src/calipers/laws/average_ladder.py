@@ -26,8 +26,13 @@ of the other moved up to rung e, so that the number of convolutions is linear in
 
 Rounding. Products of non-negative vectors by plain sums of n terms have relative error at
 most (n + 2) u for every entry (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1,
-whatever the order of summation). Each doubling doubles the error of its inputs, so the early
-doublings matter most; there sums run over short blocks to keep n small.
+whatever the order of summation). A ladder carries two bounds that follow from it:
+
+- `error`: every mass is within this share of the truth. Each doubling doubles the error of its
+  inputs, so it grows like the number of terms; sums run over short blocks in early doublings.
+- `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all
+  that counts for statements about the *ratio* of two rows, or about the law after normalisation;
+  `calipers.laws.average` proves both.
 """
 
 from __future__ import annotations
@@ -97,14 +102,10 @@ def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatAr
         first, second = second, first
     if not accurate or len(first) <= _SHORT_SUM:
         return np.convolve(first, second)
-    partial: list[FloatArray] = []
-    pieces = range(0, len(first), _SHORT_SUM)
     total = np.zeros(len(first) + len(second) - 1)
-    size = len(second) + _SHORT_SUM - 1
-    partial = [np.convolve(first[start : start + _SHORT_SUM], second) for start in pieces]
-    # Every entry of the total is a sum of at most len(pieces) block sums.
-    for start, values in zip(pieces, partial, strict=True):
-        total[start : start + min(size, len(values))] += values
+    for start in range(0, len(first), _SHORT_SUM):  # an entry of the total is a sum of that many block sums
+        values = np.convolve(first[start : start + _SHORT_SUM], second)
+        total[start : start + len(values)] += values
     return total
 
 
@@ -131,14 +132,15 @@ class LadderPlan:
 class Ladder:
     """The law of a sum of `terms` terms, rung by rung.
 
-    Every mass has relative error at most `error`; the base masses that were left out so far sum to
-    `lost`, and so do their products with the mean of their terms, `lost_moment`.
+    `error` and `drift` bound rounding as the module says. The base masses that were left out at this
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`.
     """
 
     rungs: dict[int, Strip]
     step: float
     terms: int
     error: float
+    drift: float
     lost: float = 0.0
     lost_moment: float = 0.0
 
@@ -218,12 +220,19 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
         finer_first, finer_second = all_first, _joined(finer_second, rung_second)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
     operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
-    error = first.error + second.error + operations * UNIT_ROUNDOFF
-    return regrouped(products, plan, first.terms + second.terms, error, blocks)
+    share_lost = operations * UNIT_ROUNDOFF
+    error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
+    rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks)
+    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment)
 
 
-def regrouped(products: dict[int, Strip], plan: LadderPlan, terms: int, error: float, blocks: float) -> Ladder:
-    """Strips on any rungs, each moved up until its spacing suits its distance from the centre, and trimmed."""
+def regrouped(
+    products: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+) -> tuple[dict[int, Strip], float, float]:
+    """Strips on any rungs, each moved up until its spacing suits its distance from the centre, and trimmed.
+
+    Returns the rungs and what trimming lost: mass, and mass times the absolute mean of its terms.
+    """
     rungs: dict[int, Strip] = {}
     above: Strip | None = None
     e = min(products)
@@ -238,8 +247,7 @@ def regrouped(products: dict[int, Strip], plan: LadderPlan, terms: int, error: f
             if above is not None:
                 above = coarsened(above)
         e += 1
-    rungs, lost, lost_moment = _trimmed(rungs, plan, terms, blocks)
-    return Ladder(rungs, plan.step, terms, error, lost, lost_moment)
+    return _trimmed(rungs, plan, terms, blocks)
 
 
 def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None, Strip | None]:
@@ -322,7 +330,8 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
             out[i] = np.bincount(places - low, weights=row * (1.0 - part), minlength=size)
             out[i] += np.bincount(places - low + 1, weights=row * part, minlength=size)
         products[int(e)] = Strip(low, out)
-    return regrouped(products, plan, 1, error, blocks)
+    rungs, lost, lost_moment = regrouped(products, plan, 1, blocks)
+    return Ladder(rungs, plan.step, 1, error, error, lost, lost_moment)
 
 
 def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
@@ -351,10 +360,9 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
         lost += blocks * power.lost
         lost_moment += power.lost_moment + blocks * power.lost
     assert total is not None
-    slack = 1.0 + 1e-6
-    return Ladder(
-        total.rungs, total.step, count, total.error, slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
-    )
+    slack = 1.0 + 1e-6 + 4.0 * total.error
+    lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
+    return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment)
 
 
 def _between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:

@@ -12,7 +12,7 @@ jump (measure b of mass beta), is exactly
     (s + b)^c = s^c + c s^(c-1) b + C(c,2) s^(c-2) b^2 + ... ,
 
 so only powers of s live on the fine lattice; jumps are placed on the coarse one, and the terms
-with three or more jumps have mass at most (c beta)^3 / 6, which is charged.
+with m or more jumps have mass at most (c beta)^m / m!, which is charged.
 
 Window. The lattice is a circle of n points that covers an interval which the sum rarely leaves, by
 Chernoff's bound: P(S > m) <= exp(log E e^(sS) - s m) for every s > 0. Single steps that are too
@@ -32,11 +32,11 @@ from calipers.laws.law import Law
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
 from calipers.numerics.types import FloatArray
 
-TWO_STAGE_COUNT = 3000
+TWO_STAGE_COUNT = 300
 """Factors that occur at least this often may be composed in blocks first."""
 
 _CHERNOFF_STEPS = np.array([0.35, 0.7, 1.2, 2.0, 3.2, 4.6, 6.2])
-_JUMPS_PER_BLOCK = 2e-3
+_JUMPS_PER_BLOCK = 0.06
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,38 @@ def _window(factors: Sequence[Factor], log_escape: float) -> Window:
         kept.append(small)
         loose += mass
     center = math.fsum(f.count * f.mean for f in kept)
-    spread = math.sqrt(math.fsum(f.count * f.variance for f in kept))
-    rates = _CHERNOFF_STEPS / max(spread, 1e-3)
-    above = (sum(f.count * f.log_mgf(rates) for f in kept) - log_escape) / rates
-    below = (sum(f.count * f.log_mgf(-rates) for f in kept) - log_escape) / rates
-    i, j = int(np.argmin(below)), int(np.argmin(above))
-    low, high = math.floor(center - float(below[i])) - 1, math.ceil(center + float(above[j])) + 1
+    rates = _rates(math.fsum(f.count * f.variance for f in kept))
+    above = np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0)
+    below = np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0)
+    return _chernoff(center, rates, below, above, log_escape, loose)
+
+
+def _rates(variance: float) -> FloatArray:
+    """A few Chernoff parameters around the useful one."""
+    rates: FloatArray = _CHERNOFF_STEPS / max(math.sqrt(variance), 1e-3)
+    return rates
+
+
+def _chernoff(
+    center: float, rates: FloatArray, below: FloatArray, above: FloatArray, log_escape: float, loose: float
+) -> Window:
+    """The window that the best rate on either side gives, from log moment functions around `center`."""
+    lows, highs = (below - log_escape) / rates, (above - log_escape) / rates
+    i, j = int(np.argmin(lows)), int(np.argmin(highs))
+    low, high = math.floor(center - float(lows[i])) - 1, math.ceil(center + float(highs[j])) + 1
     return Window(low, high, log_escape, float(rates[i]), float(rates[j]), loose)
+
+
+def _window_of_powers(measure: LatticeMeasure, powers: range, log_escape: float) -> Window:
+    """One window for sums of `power` terms of the same measure, for every power listed."""
+    mean, variance = measure.moments()
+    one, loose = Factor((measure,), None, powers[-1], 0.0, mean, variance).trimmed(log_escape - 6.0)
+    rates = _rates(powers[-1] * variance)
+    above, below = one.log_mgf(rates), one.log_mgf(-rates)
+    found = _chernoff(powers[0] * mean, rates, powers[0] * below, powers[0] * above, log_escape, loose)
+    for power in powers[1:]:
+        found = _joined(found, _chernoff(power * mean, rates, power * below, power * above, log_escape, loose))
+    return found
 
 
 def _joined(first: Window, second: Window) -> Window:
@@ -172,28 +197,35 @@ Coarsen = Callable[[LatticeMeasure, float, float, float], LatticeMeasure]
 
 
 def _separate(measure: LatticeMeasure, size: int) -> tuple[LatticeMeasure, LatticeMeasure | None]:
-    """Small steps and jumps: jumps are so far out that a block expects at most a few thousandths of one."""
-    mean, variance = measure.moments()
+    """Small steps and jumps: a block expects few jumps, and none that its small steps would reach anyway."""
+    mean, _ = measure.moments()
     distance = np.abs(measure.positions - mean)
     order = np.argsort(-distance)
     expected = size * np.cumsum(measure.weights[order])
-    rare = int(np.searchsorted(expected, _JUMPS_PER_BLOCK))
-    radius = max(float(distance[order[min(rare, len(order) - 1)]]), 4.0 * math.sqrt(size * variance))
-    inside = distance <= radius
+    rare = float(distance[order[min(int(np.searchsorted(expected, _JUMPS_PER_BLOCK)), len(order) - 1)]])
+    _, variance = measure.restricted(distance <= rare).moments()
+    inside = distance <= max(rare, 4.0 * math.sqrt(size * variance))
     return measure.restricted(inside), None if bool(inside.all()) else measure.restricted(~inside)
 
 
+def _terms_needed(expected: float, log_escape: float, size: int) -> int:
+    """How many jump counts 0, 1, ... to keep so that the rest has mass below e^log_escape."""
+    number = 1
+    while number <= min(size, 12) and expected > 0:
+        if number * math.log(expected) - math.lgamma(number + 1.0) <= log_escape:
+            break
+        number += 1
+    return number
+
+
 def _block(measure: LatticeMeasure, tilt: float, size: int, times: int, plan: LatticePlan, coarsen: Coarsen) -> Factor:
-    """`times` blocks of `size` steps each of a normalised one-step measure on the fine lattice."""
+    """`times` blocks of `size` steps each of a normalized one-step measure on the fine lattice."""
     small, jump = _separate(measure, size)
     log_escape = plan.log_escape - math.log(times) - 7.0
-    one = Factor((small,), None, size, 0.0, *small.moments())
-    window = _window([one], log_escape)
+    expected = 0.0 if jump is None else size * float(jump.weights.sum())
+    number = _terms_needed(expected, log_escape, size)
+    window = _window_of_powers(small, range(max(1, size - number + 1), size + 1), log_escape)
     low, high = window.low, window.high
-    number = 1 if jump is None else min(3, size)
-    # The window of the full power also serves the next two, whose sums are shorter by at most two steps.
-    reach = (number - 1) * int(np.abs(small.positions).max())
-    low, high = low - reach, high + reach
     n = fast_length(high - low + 1)
     moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)
     jump_mass = 0.0 if moved_jump is None else float(moved_jump.weights.sum())
@@ -212,7 +244,8 @@ def _block(measure: LatticeMeasure, tilt: float, size: int, times: int, plan: La
         escape += binomial * moved.escape * jump_mass**k
         terms.append(LatticeMeasure(moved.positions, binomial * moved.weights, 0.0, binomial * moved.error))
         binomial *= (size - k) / (k + 1)
-    escape += (size * jump_mass) ** 3 / 6.0
+    if jump is not None:
+        escape += (size * jump_mass) ** number / math.factorial(number)
     # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
     total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
     terms = [LatticeMeasure(t.positions, t.weights / total, 0.0, t.error / total) for t in terms]

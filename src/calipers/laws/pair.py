@@ -22,8 +22,7 @@ sampling rate and the noise.
 Masses are integrals of entire functions by Gauss-Legendre quadrature, whose error on a cell of
 half width r is at most (64/15) M rho^(-2m) / (1 - rho^(-2)) with m nodes, M the maximum of the
 integrand on the Bernstein ellipse of parameter rho (Trefethen, Approximation Theory and
-Approximation Practice, Theorem 19.3). `_quadrature_error` evaluates that bound; a cell for
-which it is not negligible raises.
+Approximation Practice, Theorem 19.3). `_widest_cell` keeps cells so narrow that it is negligible.
 """
 
 from __future__ import annotations
@@ -43,7 +42,10 @@ from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
+_RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
+_MOST_CELLS = 400_000
 _CELL_ERROR = 1e-13
 """Relative error of a cell mass: exponentials of log densities up to 1e3 in size, plus quadrature."""
 
@@ -91,17 +93,19 @@ class Pair:
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
     @implements("doroshenko2022:ctd")
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0, tilt: float | None = None) -> Law:
         """The pair as a law on `side`.
 
-        `resolution`: cell width in units of the observation's scale. `log_tail`: natural log of
-        the tail mass below which a cell may be unbounded; what lies beyond is charged (UPPER:
-        to mass at infinity and at zero) or becomes one cell (LOWER).
+        `resolution`: cell width in units of the observation's scale, or, where a `tilt` is given, the
+        root mean square width of a cell in log L in units of its deviation, both under the law
+        tilted by L^tilt: cells are then placed where that law needs them. `log_tail`: natural log of
+        the tail mass below which a cell may be unbounded; what lies beyond is charged (UPPER: to
+        mass at infinity and at zero) or becomes one cell (LOWER).
         """
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         build = _split if side is Side.UPPER else _condense
-        pieces = [build(part, resolution, log_tail) for part in self.smooth]
+        pieces = [build(part, _cells(part, resolution, log_tail, tilt)) for part in self.smooth]
         ratio = [piece.log_ratio for piece in pieces]
         log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
         if self.atom_log_p:
@@ -124,39 +128,85 @@ class Pair:
         )
 
 
-def _quadrature_error(part: SmoothPart, low: float, high: float, half_width: float) -> float:
-    """Relative error bound of the cell integrals, best over a few ellipses.
+@dataclass(frozen=True)
+class _Cells:
+    """Cell ends, quadrature points (cells x nodes), logs of their weights, relative error of the masses."""
+
+    ends: FloatArray
+    points: FloatArray
+    log_weights: FloatArray
+    error: float
+
+
+def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
+    """Log of the relative error bound of cell integrals with the given half width, best over a few ellipses.
 
     On the ellipse around a cell the densities grow by at most exp(growth d + curvature d^2)
     with d = half_width rho; the hat function adds a factor rho. A factor 64 covers the smallest
     ratio of a hat integral to the maximum of its integrand.
     """
     slope = part.growth(low, high)
-    best = math.inf
-    for rho in (4.0, 8.0, 16.0, 32.0, 64.0, 128.0):
-        reach = half_width * rho
-        log_error = slope * reach + part.curvature * reach * reach - 2 * len(_NODES) * math.log(rho) + math.log(rho)
-        best = min(best, log_error)
-    return 64.0 * math.exp(min(best, 0.0))
+    reach = half_width * _RHO
+    log_decay = (2.0 * nodes - 1.0) * np.log(_RHO)
+    return math.log(64.0) + float(np.min(slope * reach + part.curvature * reach * reach - log_decay))
 
 
-def _cells(part: SmoothPart, resolution: float, log_tail: float) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Cell ends, quadrature points (cells x nodes), log quadrature weights, and the relative error."""
-    low, high = part.range_for(log_tail)
-    count = max(8, math.ceil((high - low) / (resolution * part.scale)))
-    while True:
-        ends = np.linspace(low, high, count + 1)
-        half = 0.5 * (high - low) / count
-        error = _quadrature_error(part, low, high, half)
-        if error <= 0.5 * _CELL_ERROR:
-            break
-        count *= 2
-        if count > 400_000:
+def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
+    """The largest cell width whose quadrature error is negligible."""
+    width = min(0.25 * part.scale, high - low)
+    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * _CELL_ERROR):
+        width *= 0.8
+        if width < 1e-6 * part.scale:
             raise CertificationError(
-                f"Quadrature error {error:.2g} of a cell could not be made negligible; the densities vary too fast."
+                "The quadrature error of a cell cannot be made negligible: densities vary too fast."
             )
-    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * _NODES
-    return ends, points, np.log(_WEIGHTS * half), error + 0.5 * _CELL_ERROR
+    return width
+
+
+def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> _Cells:
+    low, high = part.range_for(log_tail)
+    nodes, weights = _RULES[12 if resolution > 0.02 else 6]
+    widest = _widest_cell(part, low, high, len(nodes))
+    if tilt is None:
+        count = max(8, math.ceil((high - low) / min(resolution * part.scale, widest)))
+        ends = np.linspace(low, high, count + 1)
+    else:
+        ends = _placed_ends(part, low, high, widest, resolution, tilt)
+    half = 0.5 * np.diff(ends)[:, None]
+    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
+    return _Cells(ends, points, np.log(weights * half), _CELL_ERROR)
+
+
+def _placed_ends(
+    part: SmoothPart, low: float, high: float, widest: float, resolution: float, tilt: float
+) -> FloatArray:
+    """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
+
+    Among all placements with n(z) cells per unit length the cost is the integral of w (dx/dz)^2 / n^2,
+    w the tilted density and x = log L; for a given number of cells it is least when n is
+    proportional to (w (dx/dz)^2)^(1/3).
+    """
+    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
+    middle = 0.5 * (grid[:-1] + grid[1:])
+    x = part.log_ratio(grid)
+    log_w = part.log_q(middle) + tilt * 0.5 * (x[:-1] + x[1:])
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    spacing = grid[1] - grid[0]
+    slope = np.diff(x) / spacing
+    mean = float(np.sum(w * 0.5 * (x[:-1] + x[1:])))
+    variance = float(np.sum(w * (0.5 * (x[:-1] + x[1:]) - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
+    shape = np.cbrt(w * slope * slope / spacing)
+    # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
+    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))
+    density = np.maximum(amount * shape, 1.0 / widest)
+    total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+    count = math.ceil(total[-1])
+    if count > _MOST_CELLS:
+        raise CertificationError(f"A resolution of {resolution:.2g} would need {count} cells; ask for less.")
+    ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
+    ends[0], ends[-1] = low, high
+    return ends
 
 
 def _row_logsumexp(rows: FloatArray) -> FloatArray:
@@ -178,9 +228,9 @@ def _distinct(values: FloatArray) -> IntArray:
     return keep.astype(np.int64)
 
 
-def _split(part: SmoothPart, resolution: float, log_tail: float) -> Law:
+def _split(part: SmoothPart, cells: _Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
-    ends, points, log_weights, error = _cells(part, resolution, log_tail)
+    ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     at_ends = part.log_ratio(ends)
     keep = _distinct(at_ends)
     nodes = at_ends[keep]
@@ -211,13 +261,13 @@ def _split(part: SmoothPart, resolution: float, log_tail: float) -> Law:
         Side.UPPER,
         p_inf=math.exp(part.log_p_above(float(ends[-1]))),
         q_zero=math.exp(part.log_q_below(float(ends[0]))),
-        mass_error=error,
+        mass_error=cells.error,
     )
 
 
-def _condense(part: SmoothPart, resolution: float, log_tail: float) -> Law:
+def _condense(part: SmoothPart, cells: _Cells) -> Law:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
-    ends, points, log_weights, error = _cells(part, resolution, log_tail)
+    ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     log_q = _row_logsumexp(part.log_q(points) + log_weights)
     log_p = _row_logsumexp(part.log_p(points) + log_weights)
     tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
@@ -227,7 +277,7 @@ def _condense(part: SmoothPart, resolution: float, log_tail: float) -> Law:
     present = np.isfinite(log_p) & np.isfinite(log_q)
     log_p, log_q = log_p[present], log_q[present]
     order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=error)
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=cells.error)
 
 
 def gaussian_mixture_part(

@@ -6,10 +6,12 @@ Composition of dominating pairs dominates the composed mechanism, and a product 
 one fixed attack is itself an attack, so both jaws are products of laws.
 
 How fine to compute is decided from the tolerance. Splitting atoms over cells of width H adds
-about H^2/6 to the variance of a step's log ratio; at tilt theta that moves epsilon by
-T E[H^2] (theta - 1)/12, and the lower jaw loses half as much. With cells and lattice both at
-`eta` standard deviations of a step, upper - lower is about V (theta - 1) eta^2 / 4, V being the
-variance of the tilted total. We solve for eta, compute, look at the width, and refine if needed.
+about H^2/6 to the variance of a step's log ratio, hence theta (theta - 1) E[H^2]/12 to its log moment;
+that moves epsilon by T theta E[H^2]/12, and the lower jaw loses half as much. With cells and lattice
+both at `eta` standard deviations of a step, the upper jaw is off by V theta eta^2 / 6 and the lower jaw
+by half of that, V being the variance of the tilted total. We solve for eta, compute, look at the width, and
+refine if needed. The upper jaw is what people sign, so beyond the tolerance it is computed as if
+on a lattice of 1e-4, where that is affordable.
 """
 
 from __future__ import annotations
@@ -27,13 +29,19 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.laws.convolve import TWO_STAGE_COUNT, LatticePlan, block_size, compose_lower, compose_upper
 from calipers.laws.law import Law
+from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 _COARSEST, _FINEST = 0.25, 1e-4
 _PILOT = 0.2
 _ROUNDS = 6
-_LONGEST_SINGLE_STAGE = 150_000.0
+_LONGEST_SINGLE_STAGE = 250_000.0
+_SIGNED_STEP, _SIGNED_LENGTH, _SIGNED_CELLS = 0.95e-4, 60_000.0, 0.35
+"""The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it.
+
+Cells are cheaper than lattice points, so they are this much finer than the lattice.
+"""
 
 
 class LawSource(Protocol):
@@ -59,28 +67,47 @@ class Jaws:
     reversed: bool
 
 
-class Direction:
-    """One order of the pair: D(P||Q), or D(Q||P) when `reversed`."""
+class Shelf:
+    """Laws that were built once, for both directions of a product."""
 
-    def __init__(self, factors: Sequence[tuple[LawSource, int]], reverse: bool) -> None:
+    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
         self.factors = list(factors)
+        self._laws: dict[tuple[Side, float, float, float | None], list[tuple[Law, int]]] = {}
+
+    def laws(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> list[tuple[Law, int]]:
+        """Every factor as a law on `side`; pairs place their cells for `tilt`."""
+        key = (side, resolution, log_tail, tilt)
+        if key not in self._laws:
+            if len(self._laws) > 12:
+                self._laws.clear()
+            self._laws[key] = [
+                (
+                    source.law(side, resolution, log_tail, tilt)
+                    if isinstance(source, Pair)
+                    else source.law(side, resolution, log_tail),
+                    count,
+                )
+                for source, count in self.factors
+            ]
+        return self._laws[key]
+
+
+class Direction:
+    """One order of the pair: D(P||Q), or D(Q||P) when `reverse`."""
+
+    def __init__(self, shelf: Shelf, reverse: bool) -> None:
+        self.shelf = shelf
+        self.factors = shelf.factors
         self.reverse = reverse
         spans = {getattr(source, "span", None) for source, _ in self.factors}
         self.span: float | None = spans.pop() if len(spans) == 1 else None
-        self._cache: dict[tuple[Side, float, float], list[tuple[Law, int]]] = {}
 
-    def laws(self, side: Side, resolution: float, log_tail: float) -> list[tuple[Law, int]]:
-        """The factors as laws on one side, in this direction."""
-        key = (side, resolution, log_tail)
-        if key not in self._cache:
-            if len(self._cache) > 8:
-                self._cache.clear()
-            built: list[tuple[Law, int]] = []
-            for source, count in self.factors:
-                law = source.law(side, resolution, log_tail)
-                built.append((law.reverse() if self.reverse else law, count))
-            self._cache[key] = built
-        return self._cache[key]
+    def laws(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> list[tuple[Law, int]]:
+        """The factors as laws on one side, in this direction; `tilt` is meant in this direction."""
+        # L^t under Q is (1/L)^(1-t) under P.
+        forward = tilt if tilt is None or not self.reverse else 1.0 - tilt
+        built = self.shelf.laws(side, resolution, log_tail, forward)
+        return [(law.reverse(), count) for law, count in built] if self.reverse else built
 
     def steps(self) -> int:
         """Number of composed steps."""
@@ -88,25 +115,24 @@ class Direction:
 
     def pilot(self, log_tail: float) -> list[tuple[Law, int]]:
         """Cheap UPPER laws, good enough to find saddle points."""
-        return self.laws(Side.UPPER, _PILOT, log_tail)
+        return self.laws(Side.UPPER, _PILOT, log_tail, None)
 
-    def _plan(self, saddle: Saddle, eta: float, log_escape: float) -> LatticePlan:
+    def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
         steps = self.steps()
         longest = max(count for _, count in self.factors)
         if longest < TWO_STAGE_COUNT or 13.0 * math.sqrt(steps) / eta < _LONGEST_SINGLE_STAGE:
-            step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step())
+            step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 step = self.span  # every log ratio lies on this lattice already: nothing is rounded
             return LatticePlan(step, step, saddle.tilt, log_escape)
         final = sum(_roundings(count) for _, count in self.factors)
-        fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step())
+        fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         return LatticePlan(eta * math.sqrt(0.5 * saddle.variance / final), fine, saddle.tilt, log_escape)
 
-    def _finest_step(self) -> float:
+    def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
-        built = next(iter(self._cache.values()), None) or self.pilot(-40.0)
-        return 1e-9 * max(float(np.max(np.abs(law.log_ratio))) for law, _ in built)
+        return 1e-9 * max(float(np.max(np.abs(law.log_ratio))) for law, _ in self.pilot(log_tail))
 
     def end(self, log_tail: float) -> tuple[float, float]:
         """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
@@ -124,24 +150,27 @@ class Direction:
         exponent = moment - (saddle.tilt - 1.0) * (epsilon - charges.shift) + charges.log_mass + 1e-9 * abs(moment)
         return math.exp(min(0.0, exponent)) + charges.infinite_upper > delta
 
-    def upper(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> UpperTail:
-        """Certified profile nodes around the saddle."""
-        laws = self.laws(Side.UPPER, eta, log_tail)
+    def upper(
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: float | None = None
+    ) -> UpperTail:
+        """Certified profile nodes around the saddle, dense where log delta is near `focus`."""
         if self.steps() == 1:
+            laws = self.laws(Side.UPPER, eta, log_tail, saddle.tilt)
             tail = single_tail(laws[0][0])
             assert isinstance(tail, UpperTail)
             return tail
-        plan = self._plan(saddle, eta, log_escape)
-        return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws))
+        laws = self.laws(Side.UPPER, eta if focus is None else _SIGNED_CELLS * eta, log_tail, saddle.tilt)
+        plan = self._plan(saddle, eta, log_tail, log_escape)
+        return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws), focus)
 
     def lower(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LowerTail:
         """Certified tests around the saddle."""
-        laws = self.laws(Side.LOWER, eta, log_tail)
+        laws = self.laws(Side.LOWER, eta, log_tail, saddle.tilt)
         if self.steps() == 1:
             tail = single_tail(laws[0][0])
             assert isinstance(tail, LowerTail)
             return tail
-        plan = self._plan(saddle, eta, log_escape)
+        plan = self._plan(saddle, eta, log_tail, log_escape)
         under_p, under_q = compose_lower(laws, plan)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws))
 
@@ -170,15 +199,16 @@ class Product:
             raise InputError("A product needs at least one factor, each with a count of at least 1.")
         self.factors = list(factors)
         self.symmetric = all(source.symmetric for source, _ in self.factors)
-        self.directions = [Direction(self.factors, False)]
+        shelf = Shelf(self.factors)
+        self.directions = [Direction(shelf, False)]
         if not self.symmetric:
-            self.directions.append(Direction(self.factors, True))
+            self.directions.append(Direction(shelf, True))
 
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
         log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
-        if self.certain_leak(log_tail) > delta:
+        if self.certain_leak() > delta:
             return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
         ordered = []
         for direction in self.directions:
@@ -198,9 +228,13 @@ class Product:
                 best = _larger(best, other)
         return best
 
-    def certain_leak(self, log_tail: float = -40.0) -> float:
+    def certain_leak(self) -> float:
         """At most the probability of an outcome that only one of the two datasets can produce."""
-        return max(Charges.of(d.laws(Side.LOWER, _PILOT, log_tail)).infinite_lower for d in self.directions)
+        leaks = []
+        for name in ("p_inf", "q_zero"):
+            kept = math.fsum(count * math.log1p(-min(getattr(s, name, 0.0), 0.5)) for s, count in self.factors)
+            leaks.append(-math.expm1(kept) * (1.0 - 1e-12))
+        return max(leaks)
 
     def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
@@ -227,23 +261,43 @@ def _larger(first: Jaws, second: Jaws) -> Jaws:
 def eta_for(saddle: Saddle, tolerance: float) -> float:
     """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
     allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
-    return _within(math.sqrt(4.0 * allowed / (saddle.variance * max(saddle.tilt - 1.0, 1e-6))))
+    return _within(math.sqrt(4.0 * allowed / (saddle.variance * saddle.tilt)))
 
 
 def _within(eta: float) -> float:
     return min(_COARSEST, max(_FINEST, eta))
 
 
+def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
+    """The finer eta of the upper jaw: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
+    if steps == 1:
+        return eta
+    # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
+    caution = 0.6 if saddle.deviation > saddle.mean else 1.0
+    wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + _SIGNED_CELLS**2)) / saddle.deviation
+    affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / _SIGNED_LENGTH
+    return min(eta, max(affordable, wanted))
+
+
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
-    eta = eta_for(saddle, tolerance)
+    # The upper jaw is computed finer anyway, so nearly the whole tolerance is the lower jaw's: V theta eta^2 / 12.
+    eta = _within(1.7 * eta_for(saddle, tolerance))
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    rough = True
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3))
-        upper = direction.upper(saddle, eta, log_tail, log_escape).epsilon(delta)
         tests = direction.lower(saddle, eta, log_tail, log_escape)
         lower = tests.epsilon(delta)
+        if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
+            # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
+            saddle, rough = _recentred(direction, log_tail, saddle, lower, False), False
+            best = Jaws(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
+            continue
+        light = _lighter(direction, log_tail, saddle, lower)
+        fine = _signed_eta(light, direction.steps(), eta)
+        upper = direction.upper(light, fine, log_tail, log_escape - 5.0, math.log(delta)).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
@@ -258,6 +312,13 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
             ratio = width / (tolerance * best.upper)
             eta = _within(eta * max(0.2, 0.85 / math.sqrt(ratio)))
     return best
+
+
+def _lighter(direction: Direction, log_tail: float, saddle: Saddle, epsilon: float) -> Saddle:
+    """A slightly smaller tilt, where that makes the far right tail, and so the lattice, much lighter."""
+    lighter = saddle_at(direction.pilot(log_tail), 1.0 + 0.85 * (saddle.tilt - 1.0))
+    near = abs(lighter.mean - epsilon) < 1.5 * lighter.deviation
+    return lighter if near and lighter.deviation < 0.85 * saddle.deviation else saddle
 
 
 def _recentred(direction: Direction, log_tail: float, saddle: Saddle, center: float, beyond: bool) -> Saddle:

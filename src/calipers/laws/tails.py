@@ -18,8 +18,12 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.laws.lattice import LatticeMeasure
 from calipers.laws.law import Law
-from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums
+from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
 from calipers.numerics.types import FloatArray
+
+
+_NODES = 2048
+"""About how many thresholds of a composed law are looked at."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,18 @@ class LowerTail:
     log_power: FloatArray
     log_alpha: FloatArray
 
+    def best_index(self, epsilon: float) -> int:
+        """Which test shows most at epsilon."""
+        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # above e^1: useless anyway
+        return int(np.argmax(gains))
+
     def best_test(self, epsilon: float) -> tuple[float, float]:
         """(delta, threshold) of the test that shows most at epsilon; delta <= the true one."""
         if len(self.log_power) == 0:
             return 0.0, math.inf
-        gains = np.exp(self.log_power) - np.exp(np.minimum(self.log_alpha + epsilon, 1.0))  # below -1.7: no use
-        j = int(np.argmax(gains))
-        value = float(gains[j]) - 1e-15 * math.exp(self.log_power[j])
+        j = self.best_index(epsilon)
+        gain = math.exp(self.log_power[j]) - math.exp(min(self.log_alpha[j] + epsilon, 1.0))
+        value = gain - 1e-15 * math.exp(self.log_power[j])
         return max(0.0, value), float(self.thresholds[j])
 
     def delta(self, epsilon: float) -> float:
@@ -127,16 +136,17 @@ def _decay_norm(rate: float, n: int) -> float:
     return math.sqrt(min(float(n), -1.0 / math.expm1(-2.0 * rate))) * (1.0 + 1e-12)
 
 
-def _missed(measure: LatticeMeasure, rate: float) -> FloatArray:
+def _missed(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArray:
     """What each tail sum may miss: mass beyond the last position, with weights at most e^(-rate distance)."""
-    window, n = measure.window, len(measure.positions)
+    window = measure.window
     if window is None:
-        return np.full(n, measure.escape)
-    missed: FloatArray = measure.escape + math.exp(window.log_escape) * np.exp(-rate * np.arange(n - 1, -1, -1))
+        return np.full(len(index), measure.escape)
+    ahead = len(measure.positions) - 1 - index
+    missed: FloatArray = measure.escape + math.exp(window.log_escape) * np.exp(-rate * ahead)
     return missed
 
 
-def _returned(measure: LatticeMeasure, rate: float) -> FloatArray:
+def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArray:
     """What each tail sum may hold in excess: mass from beyond one end reappears at the other.
 
     From above: to count at position i it must lie i - low beyond the end, a further factor
@@ -145,51 +155,76 @@ def _returned(measure: LatticeMeasure, rate: float) -> FloatArray:
     most max(e^(-rate M), e^(-rate_below M)) (1 + rate M), M the distance from i to the last
     position. The factor 2 covers mass that goes around more than once.
     """
-    window, n = measure.window, len(measure.positions)
+    window = measure.window
     if window is None:
-        return np.full(n, measure.escape)
-    beyond = np.arange(n)
-    ahead = (n - 1) - beyond
-    from_above = np.exp(-window.rate_above * beyond)
+        return np.full(len(index), measure.escape)
+    ahead = len(measure.positions) - 1 - index
+    from_above = np.exp(-window.rate_above * index)
     from_below = np.exp(-min(rate, window.rate_below) * ahead) * (1.0 + rate * ahead)
     returned: FloatArray = measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
     return returned
 
 
-def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges) -> UpperTail:
+def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges, focus: float | None) -> UpperTail:
     """The profile nodes of a composed UPPER measure tilted by tilt >= 1.
 
     At a lattice point x, D = sum over y > 0 of (e^y - 1) q(x + y), and with the tilt divided out
     the weight of W(x + y) is g(y) = e^(-(tilt-1) y) - e^(-tilt y), at most sup g <= 1. Mass that
     came around the circle only adds to D, so what may be missing is all that must be charged.
+    Nodes are some of the lattice points, and all of them around the one where log delta reaches
+    `focus`: between nodes the chord is used, which costs accuracy only where nobody looks.
     """
     n = len(measure.weights)
-    rate = (tilt - 1.0) * step
-    call = decayed_tail_sums(measure.weights, rate)
-    put = decayed_tail_sums(measure.weights, tilt * step)
+    stride = max(1, n // _NODES)
+    rates = (tilt - 1.0) * step, tilt * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
-    spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
-    rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
-    charged = call - put + rounding + spread * measure.error + _missed(measure, rate)
-    x = np.asarray(measure.positions * step, dtype=np.float64)
-    log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
-    if charges.infinite_upper > 0:
-        log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
-    return UpperTail(x + charges.shift, log_delta + 1e-13)
+    spread = min(_decay_norm(rates[0], n), peak * math.sqrt(n))  # at least the 2-norm of g
+
+    def nodes(index: FloatArray, call: FloatArray, put: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
+        charged = call - put + rounding + spread * measure.error + _missed(measure, rates[0], index)
+        x = (measure.positions[0] + index) * step
+        log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
+        if charges.infinite_upper > 0:
+            log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
+        return x + charges.shift, log_delta + 1e-13
+
+    index, call = strided_tail_sums(measure.weights, rates[0], stride)
+    _, put = strided_tail_sums(measure.weights, rates[1], stride)
+    epsilon, log_delta = nodes(index, call, put)
+    if focus is not None and stride > 1:
+        # Lattice points from one node before the crossing to one after, from the sums already known beyond them.
+        j = int(np.searchsorted(-np.minimum.accumulate(log_delta), -focus))
+        first, last = max(j - 2, 0), min(j + 1, len(index) - 1)
+        inner = np.arange(index[first] + 1, index[last])
+        known = [sums[last] for sums in (call, put)]
+        ahead = measure.weights[int(index[first]) + 1 : int(index[last]) + 1]
+        fine = [
+            decayed_tail_sums(np.append(ahead, 0.0), rate)[:-1]
+            + beyond * np.exp(-rate * np.arange(len(ahead) - 1, -1, -1))
+            for rate, beyond in zip(rates, known, strict=True)
+        ]
+        found = nodes(inner, fine[0][:-1], fine[1][:-1])
+        epsilon = np.concatenate((epsilon[: first + 1], found[0], epsilon[last:]))
+        log_delta = np.concatenate((log_delta[: first + 1], found[1], log_delta[last:]))
+    return UpperTail(epsilon, log_delta)
 
 
 def lower_tail(
     under_p: LatticeMeasure, under_q: LatticeMeasure, step: float, tilt: float, charges: Charges
 ) -> LowerTail:
-    """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1."""
+    """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1, at some thresholds."""
     n = len(under_p.weights)
-    x = np.asarray(under_p.positions * step, dtype=np.float64)
+    stride = max(1, n // _NODES)
     p_rate, q_rate = (tilt - 1.0) * step, tilt * step
-    p_sums = decayed_tail_sums(under_p.weights, p_rate)
-    q_sums = decayed_tail_sums(under_q.weights, q_rate)
+    index, p_sums = strided_tail_sums(under_p.weights, p_rate, stride)
+    _, q_sums = strided_tail_sums(under_q.weights, q_rate, stride)
+    x = (under_p.positions[0] + index) * step
     rounding = 8.0 * n * UNIT_ROUNDOFF
-    p_sums = p_sums - rounding * np.abs(p_sums) - _decay_norm(p_rate, n) * under_p.error - _returned(under_p, p_rate)
-    q_sums = q_sums + rounding * np.abs(q_sums) + _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate)
+    p_error = _decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
+    q_error = _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
+    p_sums = p_sums - rounding * np.abs(p_sums) - p_error
+    q_sums = q_sums + rounding * np.abs(q_sums) + q_error
     kept = p_sums > 0
     log_power = np.log(p_sums[kept]) + (under_p.log_norm - charges.log_mass - (tilt - 1.0) * x[kept])
     if charges.infinite_lower > 0:

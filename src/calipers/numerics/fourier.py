@@ -192,3 +192,15 @@ def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
         sums[end - 1] = math.exp(-rate) * carry
         carry = float(reach[0])
     return sums
+
+
+def strided_tail_sums(weights: FloatArray, rate: float, stride: int) -> tuple[FloatArray, FloatArray]:
+    """(i, S_i) for i = -1, stride - 1, 2 stride - 1, ...: S_i as in `decayed_tail_sums`, with the same relative error.
+
+    Costs one pass over the weights instead of several exponentials for every position.
+    """
+    blocks = math.ceil(len(weights) / stride)
+    padded = np.zeros(blocks * stride)
+    padded[: len(weights)] = weights
+    inside = np.sum(padded.reshape(blocks, stride) * np.exp(-rate * np.arange(1, stride + 1)), axis=1)
+    return np.arange(blocks) * float(stride) - 1.0, inside + decayed_tail_sums(inside, rate * stride)

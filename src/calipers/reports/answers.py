@@ -101,7 +101,9 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         separation=measurement.separation(),
         notes=(),
     )
-    return _with_notes(answers, measurement.notes)
+    wide = [row for row in answers.epsilon if row.bracket.relative_width > measurement.tolerance]
+    unmet = [f"epsilon at delta = {row.at:g} is wider than the tolerance asked for; both jaws hold." for row in wide]
+    return _with_notes(answers, [*measurement.notes, *unmet])
 
 
 def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:

@@ -1,0 +1,294 @@
+"""Events of Google's dp_accounting as Calipers measurements, and runs as events.
+
+An event describes what was released, an accountant bounds it from above. Calipers reads the same
+event and bounds it from both sides::
+
+    import dp_accounting
+    from calipers.adapters.dp_accounting import measurement_of
+
+    step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
+    event = dp_accounting.SelfComposedDpEvent(step, 1000)
+    bracket = measurement_of(event).epsilon(delta=1e-5)
+    assert 1.827 < bracket.lower <= bracket.upper < 1.830
+
+**What is read.** A composition, however nested, is a bag of releases with multiplicities: adaptive
+composition is dominated by the product of the releases' pairs, and the product is attained. The
+neighboring relation, which an event does not state, is an argument:
+
+| release                     | add-remove, zero-out      | substitute                            |
+|-----------------------------|---------------------------|---------------------------------------|
+| Gaussian, noise s           | N(1/s, 1)                 | N(2/s, 1)                             |
+| Laplace, discrete Laplace   | shift by the L1 norm C    | shift by 2C                           |
+| Poisson-sampled Gaussian    | 1 - q + q L, both orders  | opposite gradients, same coin         |
+| Poisson-sampled Laplace, .. | 1 - q + q L, both orders  | refused: no pair is proven            |
+| randomised response         | zero-out: random bucket   | two buckets                           |
+
+Poisson sampling around a *composition* is refused: one coin then decides about all releases inside,
+and they are no product. An event is believed: nothing in it says how batches were really drawn.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
+from calipers.adapters.no_release import NoRelease
+from calipers.citations import implements
+from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
+from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.laws.pair import Pair
+from calipers.laws.product import LawSource, Product
+from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
+from calipers.measure.measurement import Claim, Measurement
+from calipers.mechanisms.classic import laplace
+from calipers.mechanisms.gaussian import poisson_gaussian
+from calipers.run import ADJACENCIES, Run, as_phases
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent, NeighboringRelation
+
+__all__ = ["event_of", "measurement_of", "neighboring_relation_of"]
+
+COUNT = Domain(0, 2**53, integer=True)
+POSITIVE_COUNT = Domain(1, 2**53, integer=True)
+RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "substitute": "REPLACE_ONE"}
+_NO_NOISE = "Without noise there is no privacy to measure."
+
+
+def _library() -> Any:
+    """The module dp_accounting, or `MissingExtraError` with the line to type."""
+    try:
+        return importlib.import_module("dp_accounting")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Reading and writing events needs the library dp-accounting: pip install 'calipers[dp-accounting]'."
+        ) from error
+
+
+class _Release(NamedTuple):
+    """One release that cannot be taken apart: its kind, its parameters, and the rate of Poisson sampling."""
+
+    kind: str
+    parameters: tuple[float, ...]
+    rate: float = 1.0
+
+
+def _read_gaussian(event: DpEvent) -> _Release:
+    return _Release("Gaussian", (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE),))
+
+
+def _read_laplace(event: DpEvent) -> _Release:
+    return _Release("Laplace", (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE),))
+
+
+def _read_discrete_laplace(event: DpEvent) -> _Release:
+    parameter = POSITIVE.check("noise_parameter", event.noise_parameter, _NO_NOISE)
+    return _Release("discrete Laplace", (parameter, POSITIVE_COUNT.check("sensitivity", event.sensitivity)))
+
+
+def _read_response(event: DpEvent) -> _Release:
+    noise = POSITIVE_PROBABILITY.check("noise_parameter", event.noise_parameter, _NO_NOISE)
+    return _Release("randomised response", (noise, POSITIVE_COUNT.check("num_buckets", event.num_buckets)))
+
+
+_READERS: dict[str, Callable[[Any], _Release]] = {
+    "DiscreteLaplaceDpEvent": _read_discrete_laplace,
+    "GaussianDpEvent": _read_gaussian,
+    "LaplaceDpEvent": _read_laplace,
+    "RandomizedResponseDpEvent": _read_response,
+}
+_SUPPORTED = (
+    "supported are NoOp, Gaussian, Laplace, DiscreteLaplace and RandomizedResponse events, Poisson sampling of one "
+    "of the first four, and (self-)compositions of all of these"
+)
+_REFUSALS = {
+    "NonPrivateDpEvent": "it releases data without noise, so no finite epsilon holds",
+    "RepeatAndSelectDpEvent": "only a Renyi bound is known for selecting the best of several runs, not a pair",
+    "SampledWithReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
+    "SampledWithoutReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
+    "UnsupportedDpEvent": "it says nothing about what was released",
+    "ZCDpEvent": "it states a Renyi bound and not what was released, so there is nothing to attack and no lower jaw",
+}
+
+
+def _name(event: DpEvent, library: Any) -> str:
+    """The class name of a genuine event; a subclass by another author may mean something else."""
+    if not isinstance(event, library.DpEvent):
+        raise InputError(f"Expected a dp_accounting.DpEvent, got {type(event).__name__}.")
+    name = type(event).__name__
+    return name if getattr(library.dp_event, name, None) is type(event) else f"{type(event).__module__}.{name}"
+
+
+def _collected(event: DpEvent, library: Any) -> dict[_Release, int]:
+    """The releases of an event with their multiplicities, in order of appearance."""
+    found: dict[_Release, int] = {}
+    for part, times in _parts(event, library):
+        found[part] = found.get(part, 0) + times
+    return {release: COUNT.check_int("count", times) for release, times in found.items() if times}
+
+
+def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+    name = _name(event, library)
+    if name == "NoOpDpEvent":
+        return []
+    if name == "ComposedDpEvent":
+        return [part for inner in event.events for part in _parts(inner, library)]
+    if name == "SelfComposedDpEvent":
+        times = COUNT.check_int("count", event.count)
+        return [(release, times * count) for release, count in _collected(event.event, library).items()]
+    if name == "PoissonSampledDpEvent":
+        return _sampled(event, library)
+    if name not in _READERS:
+        reason = _REFUSALS.get(name, "no pair is known to Calipers for it")
+        raise UnsupportedError(f"{name} cannot be measured: {reason}; {_SUPPORTED}.")
+    release = _READERS[name](event)
+    # Whoever answers at random, or has one answer only, tells nothing.
+    silent = release.kind == "randomised response" and 1.0 in release.parameters
+    return [] if silent else [(release, 1)]
+
+
+def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+    rate = PROBABILITY.check("sampling_probability", event.sampling_probability)
+    inner = list(_collected(event.event, library).items())
+    if rate == 0.0 or not inner:
+        return []
+    if rate == 1.0:
+        return inner
+    (release, count), *others = inner
+    if count != 1 or others:
+        raise UnsupportedError(
+            "PoissonSampledDpEvent around a composition cannot be measured: one coin decides about all releases "
+            "inside, so they are not independent. If every release draws its own batch, sample each of them and "
+            "compose outside: SelfComposedDpEvent(PoissonSampledDpEvent(q, event), count)."
+        )
+    if release.rate != 1.0:
+        raise UnsupportedError(
+            "PoissonSampledDpEvent inside PoissonSampledDpEvent cannot be measured; multiply the two sampling "
+            "probabilities and write one."
+        )
+    if release.kind == "randomised response":
+        raise UnsupportedError(
+            "PoissonSampledDpEvent of a RandomizedResponseDpEvent cannot be measured: what is shown of a record that "
+            "was not drawn is not defined."
+        )
+    return [(release._replace(rate=rate), 1)]
+
+
+@implements("zhu2022:thm11", "calipers:substitute-pair", "calipers:norm-path")
+def _pair_of(release: _Release, adjacency: str) -> LawSource:
+    """The pair that dominates one release, and is attained."""
+    kind, parameters, rate = release
+    reach = 2 if adjacency == "substitute" else 1
+    if kind == "Gaussian":
+        return poisson_gaussian(rate, parameters[0], adjacency)
+    if kind == "randomised response":
+        if adjacency == "add-remove":
+            raise UnsupportedError(
+                "RandomizedResponseDpEvent cannot be measured under add-remove: one record's answer is there or not. "
+                "Use 'substitute' (REPLACE_ONE) or 'zero-out' (REPLACE_SPECIAL)."
+            )
+        return bucket_response(parameters[0], int(parameters[1]), adjacency)
+    inner: Pair = (
+        laplace(parameters[0] / reach)
+        if kind == "Laplace"
+        else discrete_laplace(parameters[0], int(parameters[1]) * reach)
+    )
+    if rate == 1.0:
+        return inner
+    if adjacency == "substitute":
+        raise UnsupportedError(
+            f"Poisson sampling of {kind} noise cannot be measured under 'substitute' (REPLACE_ONE): the worst pair of "
+            "records is not proven. Use 'add-remove' (ADD_OR_REMOVE_ONE) or 'zero-out' (REPLACE_SPECIAL)."
+        )
+    return Subsampled(inner, rate)
+
+
+def _backend(releases: dict[_Release, int], adjacency: str) -> Backend:
+    if not releases:
+        return NoRelease()
+    total = sum(releases.values())
+    if all(release.kind == "Gaussian" and release.rate == 1.0 for release in releases):
+        reach = 2.0 if adjacency == "substitute" else 1.0
+        shifts = [(reach / release.parameters[0], count) for release, count in releases.items()]
+        mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
+        return GaussianBackend(mu, f"The record takes part in {total} Gaussian releases whose times are known.")
+    factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
+    names = "; ".join(f"{count} x {getattr(source, 'name', 'pair')}" for source, count in factors[:4])
+    if len(factors) > 4:
+        names += f"; and {len(factors) - 4} more"
+    sampled = any(release.rate != 1.0 for release in releases)
+    statement = "zhu2022:thm10"
+    if sampled:
+        statement = "calipers:substitute-pair" if adjacency == "substitute" else "zhu2022:thm11"
+    return ProductBackend(
+        Product(factors),
+        f"Each release is dominated by its pair ({adjacency}), all of them by the product of {total} pairs: {names}.",
+        statement,
+        "In every release the record contributes what its pair assumes (full norm along one direction, or its own "
+        "bucket) and the others contribute nothing, so each release shows exactly its pair.",
+    )
+
+
+def _adjacency(value: str | NeighboringRelation, library: Any) -> str:
+    if isinstance(value, library.NeighboringRelation):
+        return next(word for word, name in RELATIONS.items() if name == value.name)
+    return choice("adjacency", value, ADJACENCIES, "A dp_accounting.NeighboringRelation is understood as well.")
+
+
+def measurement_of(
+    event: DpEvent, *, adjacency: str | NeighboringRelation = "add-remove", tolerance: float = 1e-3
+) -> Measurement:
+    """Certified brackets of what a dp_accounting event describes: lower <= truth <= upper.
+
+    `adjacency` is one of Calipers' words or a `NeighboringRelation` (REPLACE_SPECIAL is "zero-out",
+    REPLACE_ONE is "substitute"). The measurement has no `runs`; its claim is its own upper jaw, because
+    the event already is what mainstream accounting takes as given.
+    """
+    library = _library()
+    tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    word = _adjacency(adjacency, library)
+    backend = _backend(_collected(event, library), word)
+    notes = (
+        f"Read from a dp_accounting event under {word} adjacency ({RELATIONS[word]}). The event is taken at its word: "
+        "it does not say how batches were really drawn or what the noisy sum was divided by; a Run does.",
+    )
+    return Measurement((), backend, Claim(backend, tolerance), tolerance, notes)
+
+
+def event_of(run: Run | Sequence[Run]) -> DpEvent:
+    """The event that says about a run (or its phases) what its measurement relies on.
+
+    An event has no neighboring relation; hand `neighboring_relation_of(run)` to the accountant.
+    """
+    library = _library()
+    phases = as_phases(run)
+    events = [_phase_event(phase, library) for phase in phases]
+    return events[0] if len(events) == 1 else library.ComposedDpEvent(events)
+
+
+def _phase_event(run: Run, library: Any) -> DpEvent:
+    if run.view != "worst-case":
+        raise UnsupportedError(f"view={run.view!r} cannot be written as an event: it assumes a weaker adversary.")
+    if run.normalization not in ("none", "constant"):
+        raise UnsupportedError(
+            f"normalization={run.normalization!r} cannot be written as an event: a noisy sum divided by a number that "
+            "depends on the data is no Gaussian mechanism. Measure the run itself, or divide by a public constant."
+        )
+    noise = library.GaussianDpEvent(run.noise_multiplier)
+    if run.sampler == "poisson":
+        return library.SelfComposedDpEvent(library.PoissonSampledDpEvent(run.rate, noise), run.total_steps)
+    if run.sampler == "deterministic":
+        assert run.total_epochs is not None  # a Run with fixed batches has whole epochs
+        return library.SelfComposedDpEvent(noise, run.total_epochs)
+    raise UnsupportedError(
+        f"sampler={run.sampler!r} cannot be written as an event: dp_accounting has none for it, and Poisson sampling "
+        "would claim too much. Measure the run itself."
+    )
+
+
+def neighboring_relation_of(run: Run | Sequence[Run]) -> NeighboringRelation:
+    """The dp_accounting.NeighboringRelation that means the run's adjacency."""
+    return getattr(_library().NeighboringRelation, RELATIONS[as_phases(run)[0].adjacency])

@@ -1,0 +1,167 @@
+"""The mechanisms of the paper as pairs of curves, and what mu and regret they have.
+
+**Fit.** Both curves of a mechanism bracket its trade-off function f: the guarantee lies at or below it, the attack at
+or above. mu(delta0) is the smallest mu for which G_mu tensor f_(0, delta0) lies below f, so
+
+    gdp_mu(attack) <= mu <= gdp_mu(guarantee),
+
+and because a larger mu and a higher f both enlarge the regret of reporting mu,
+
+    regret(guarantee, lower mu) <= regret <= regret(attack, upper mu).
+
+**A nearly lost case.** Delta(f, g) is a difference of Bayes errors, hence at most the largest Bayes error of f. For a
+symmetric f that is attained at prior 1/2 and equals (1 - advantage)/2. When this is already below `NEGLIGIBLE`, no mu is
+fitted: an attacker wins almost surely and every summary says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
+from calipers.laws.sweep import sweep
+from calipers.measure import Measurement, measure
+from calipers.mechanisms import DiscreteGaussian, compose, laplace, randomized_response
+from calipers.numerics.types import FloatArray
+from calipers.papers.gomez2025 import published
+from calipers.run import Run
+
+DELTA0 = 1e-10
+"""mu is always stated up to this failure probability, unless a row says otherwise."""
+
+NEGLIGIBLE = 1e-3
+TOLERANCE = 1e-4
+ORDERS = np.concatenate((1.0 + np.geomspace(0.02, 1.0, 12), np.arange(2.5, 8.0, 0.5), np.geomspace(8.0, 64.0, 14)))
+"""Renyi orders: dense where the conversions to (epsilon, delta) are decided for the paper's settings."""
+
+add_statement(
+    "calipers:mu-over-all-alpha",
+    "calipers.papers.gomez2025.settings, mu_over_all_alpha",
+    "T Poisson-subsampled Gaussian steps are mu-GDP at every alpha iff mu >= sqrt(T)/sigma, whatever the rate.",
+)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """guarantee <= f <= attack."""
+
+    guarantee: TradeoffCurve
+    attack: TradeoffCurve
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Brackets of mu up to delta0 and of the regret of reporting it."""
+
+    mu: tuple[float, float]
+    regret: tuple[float, float]
+    delta0: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One DP-SGD run of the paper: Poisson sampling, add-remove adjacency."""
+
+    noise_multiplier: float
+    steps: int
+    rate: float = published.BATCH_SIZE / published.CIFAR_RECORDS
+
+    @classmethod
+    def of(cls, column: published.Column, records: int = published.CIFAR_RECORDS) -> Setting:
+        """A column of Table 4 or 5, on a dataset of `records`."""
+        return cls(column.noise_multiplier, column.steps, published.BATCH_SIZE / records)
+
+
+@cache
+def measured(setting: Setting, tolerance: float = TOLERANCE) -> Measurement:
+    """The measurement of a setting; asked twice, computed once."""
+    run = Run(sample_rate=setting.rate, steps=setting.steps, noise_multiplier=setting.noise_multiplier)
+    return measure(run, tolerance=tolerance)
+
+
+def dpsgd_curves(setting: Setting, tolerance: float = TOLERANCE) -> Curves:
+    """Both curves of a DP-SGD setting."""
+    found = measured(setting, tolerance)
+    return Curves(found.curve(Side.UPPER), found.curve(Side.LOWER))
+
+
+def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
+    """mu up to delta0 and its regret; see the module docstring for both inequalities."""
+    mu = gdp_mu(curves.attack, delta0), gdp_mu(curves.guarantee, delta0)
+    return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)), delta0)
+
+
+def fit_setting(setting: Setting, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | float:
+    """The fit of a setting, or, where the attacker wins almost surely, an upper bound of every regret."""
+    found = measured(setting, tolerance)
+    bound = 0.5 * (1.0 - found.advantage().lower)
+    if bound <= NEGLIGIBLE:
+        return bound
+    depth = min(1e-12, 1e-2 * delta0)
+    return fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
+
+
+@implements("calipers:mu-over-all-alpha")
+def mu_over_all_alpha(setting: Setting) -> float:
+    """sqrt(T)/sigma: the smallest mu with f >= G_mu at *every* alpha, exactly (Equation 5 taken literally).
+
+    Enough: 1 - q + q L is dominated by L, so subsampling only removes leakage. Necessary: with m = sqrt(T)/sigma, the
+    record enters all T batches with probability q^T, so rejecting when the sum of the outputs is large has
+    alpha = Phi(-x) and power at least q^T Phi(m - x). For mu < m the ratio of that power to the Phi(mu - x) which
+    mu-GDP allows grows without bound as x does.
+    """
+    return math.sqrt(setting.steps) / setting.noise_multiplier
+
+
+def rho_over_all_orders(setting: Setting) -> float:
+    """T/(2 sigma^2): the smallest rho with D_t <= rho t at *every* order t > 1, exactly (Equation 25 taken literally).
+
+    Enough: as for `mu_over_all_alpha`. Necessary: E_Q[L^t] >= q^t e^(t (t-1)/(2 sigma^2)) for one step, so
+    D_t/t >= 1/(2 sigma^2) + log(q)/(t - 1), which tends to 1/(2 sigma^2).
+    """
+    return setting.steps / (2.0 * setting.noise_multiplier**2)
+
+
+@cache
+def rdp_values(setting: Setting) -> FloatArray:
+    """Upper bounds of the Renyi divergences of a setting at `ORDERS`."""
+    found = measured(setting)
+    return np.array([found.rdp(float(order)).upper for order in ORDERS])
+
+
+def rdp_epsilon(setting: Setting, delta: float = published.DELTA) -> float:
+    """epsilon(delta) through Renyi accounting: at least the true epsilon."""
+    return epsilon_from_rdp(ORDERS, rdp_values(setting), delta)
+
+
+def _swept(*factors: object, tolerance: float = 1e-5) -> Curves:
+    found = sweep(compose(*factors), tolerance=tolerance)  # type: ignore[arg-type]
+    return Curves(found[Side.UPPER], found[Side.LOWER])
+
+
+@cache
+def laplace_curves() -> Curves:
+    """The Laplace mechanism with scale 1 (Figure 1, left)."""
+    return _swept(laplace(1.0), tolerance=1e-6)
+
+
+@cache
+def response_curves() -> Curves:
+    """Randomized response (Figure 5, right)."""
+    return _swept(randomized_response(published.RANDOMIZED_RESPONSE_EPSILON))
+
+
+@cache
+def topdown_curves(rho: float) -> Curves:
+    """The TopDown algorithm: ten discrete Gaussian queries on each of eight levels, rho = 1/(2 sigma^2) apiece."""
+    factors = []
+    for share in published.TOPDOWN_SHARES.values():
+        each = rho * share / 1000 / published.TOPDOWN_QUERIES
+        factors.append((DiscreteGaussian(math.sqrt(1.0 / (2.0 * each))), published.TOPDOWN_QUERIES))
+    return _swept(*factors)

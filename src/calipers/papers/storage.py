@@ -1,0 +1,150 @@
+"""Results on disk: every file appears whole or not at all, and the result file comes last.
+
+A file is written beside its place and then moved there, which file systems do in one step. The result
+(`NAME.json`) is written after all others, so that its presence means: this item is finished.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calipers._version import __version__
+from calipers.errors import InputError, MissingExtraError
+from calipers.papers.items import Item, Outcome, Picture, Published, Row
+
+ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished item as read back from its folder."""
+
+    item: str
+    version: str
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+def write_outcome(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
+    """Write CSV, pictures, and the result file last. Returns the files written, the result among them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {f"{item.name}.csv": csv_bytes(ROW_HEADER, map(_row_cells, outcome.rows))}
+    for table in outcome.data:
+        contents[f"{item.name}-{table.name}.csv"] = csv_bytes(table.header, table.rows)
+    if outcome.picture is not None:
+        for kind, picture in rendered(outcome.picture).items():
+            contents[f"{item.name}.{kind}"] = picture
+    files = [_write(folder / name, content) for name, content in contents.items()]
+    record = {
+        "item": item.name,
+        "version": __version__,
+        "title": item.title,
+        "rows": [_row_record(row) for row in outcome.rows],
+        "remarks": list(outcome.remarks),
+        "files": [path.name for path in files],
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    return [*files, _write(folder / f"{item.name}.json", text.encode())]
+
+
+def read_result(name: str, folder: Path) -> Result:
+    """The finished item, or `InputError` when its result file is absent, damaged or misses one of its files."""
+    path = folder / f"{name}.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        rows = tuple(_row_of(entry) for entry in record["rows"])
+        files = tuple(folder / file for file in record["files"])
+        result = Result(record["item"], record["version"], rows, tuple(record["remarks"]), (*files, path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} holds no result of {name!r}; compute it again.") from error
+    if result.item != name or not all(file.is_file() for file in result.files):
+        raise InputError(f"{path} is not a complete result of {name!r}; compute it again.")
+    return result
+
+
+def rendered(picture: Picture) -> dict[str, bytes]:
+    """The picture as {"png": ..., "svg": ...}, drawn without touching matplotlib's global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("Pictures need matplotlib; install it.") from error
+    figure = Figure(figsize=picture.size, layout="constrained")
+    picture.draw(figure)
+    files = {}
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+        files[kind] = buffer.getvalue()
+    return files
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Comma-separated text in UTF-8; numbers with all their digits."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def _write(path: Path, content: bytes) -> Path:
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files for their owner alone; a report is for everyone the folder is for.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _row_cells(row: Row) -> list[object]:
+    published = row.published.text if row.published is not None else ""
+    difference = "" if row.difference is None else row.difference
+    return [row.quantity, published, row.lower, row.upper, difference, row.verdict.value, row.basis, row.note]
+
+
+def _row_record(row: Row) -> dict[str, object]:
+    published: dict[str, object] | None = None
+    if row.published is not None:
+        low, high = _jsonable(row.published.low), _jsonable(row.published.high)
+        published = {"text": row.published.text, "low": low, "high": high, "value": row.published.value}
+    return {
+        "quantity": row.quantity,
+        "published": published,
+        "lower": _jsonable(row.lower),
+        "upper": _jsonable(row.upper),
+        "difference": row.difference,
+        "verdict": row.verdict.value,
+        "basis": row.basis,
+        "note": row.note,
+    }
+
+
+def _row_of(record: dict[str, object]) -> Row:
+    """The row of a record; the difference and the verdict follow from the rest."""
+    printed = record["published"]
+    published = None
+    if isinstance(printed, dict):
+        published = Published(printed["text"], float(printed["low"]), float(printed["high"]), printed["value"])
+    lower, upper = float(str(record["lower"])), float(str(record["upper"]))
+    return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))  # type: ignore[arg-type]
+
+
+def _jsonable(value: float) -> float | str:
+    """JSON has no infinities; their names read back as floats."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,300 @@
+"""Every error is charged: the profile nodes of a composed law and its tests, against exact convolution.
+
+The laws here sit on the lattice, so splitting and rounding change nothing and only the charges separate
+the jaws from the truth. To see the charges work, the window is made so small that a visible share of the mass
+leaves it and comes around the circle; a forgotten charge then shows at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import enumeration
+
+from calipers.bracket import Side
+from calipers.laws.convolve import LatticePlan, compose_lower, compose_upper
+from calipers.laws.lattice import LatticeMeasure
+from calipers.laws.law import Law
+from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+
+STEP = 2.0**-4
+SHAPES = {
+    "lopsided": {-3: 0.3, -1: 0.35, 0: 0.2, 2: 0.1, 9: 0.05},
+    "two points": {-2: 0.4, 3: 0.6},
+    "heavy": {-1: 0.97, 0: 0.02, 14: 0.008, 30: 0.002},
+}
+
+
+def law_on_lattice(shape: dict[int, float], side: Side) -> Law:
+    x = STEP * np.array(sorted(shape), dtype=float)
+    log_q = np.log(np.array([shape[i] for i in sorted(shape)]))
+    return Law(x, log_q + x, log_q, side)
+
+
+def exact_power(shape: dict[int, float], count: int) -> tuple[int, list[mp.mpf]]:
+    """First position and masses of the sum of `count` terms, by the recurrence for powers of a polynomial.
+
+    f = g^n satisfies f' g = n f g', so k g_0 f_k = sum over j of ((n + 1) j - k) g_j f_(k-j).
+    """
+    law = law_on_lattice(shape, Side.UPPER)
+    low = min(shape)
+    g = {round(float(x) / STEP) - low: mp.exp(mp.mpf(float(q))) for x, q in zip(law.log_ratio, law.log_q, strict=True)}
+    total = [g[0] ** count]
+    for k in range(1, count * max(g) + 1):
+        terms = (((count + 1) * j - k) * g[j] * total[k - j] for j in g if 0 < j <= k)
+        total.append(mp.fsum(terms) / (k * g[0]))
+    assert abs(mp.fsum(total) / mp.fsum(g.values()) ** count - 1) < mp.mpf(10) ** -60, "the recurrence lost its digits"
+    return count * low, total
+
+
+@functools.cache
+def exact_sum(name: str, count: int) -> Exact:
+    return Exact(SHAPES[name], count)
+
+
+class Exact:
+    """The profile, the power and the level of the count-fold sum, from exact masses."""
+
+    def __init__(self, shape: dict[int, float], count: int) -> None:
+        with mp.workdps(400):
+            self.low, masses = exact_power(shape, count)
+            x = [mp.mpf(STEP) * (self.low + i) for i in range(len(masses))]
+            self.q_above = [mp.mpf(0)] * (len(masses) + 1)
+            self.p_above = [mp.mpf(0)] * (len(masses) + 1)
+            for i in range(len(masses) - 1, -1, -1):
+                self.q_above[i] = self.q_above[i + 1] + masses[i]
+                self.p_above[i] = self.p_above[i + 1] + masses[i] * mp.exp(x[i])
+
+    def index(self, position: int) -> int:
+        return min(max(position - self.low + 1, 0), len(self.q_above) - 1)
+
+    def level(self, position: int) -> mp.mpf:
+        return self.q_above[self.index(position)]
+
+    def power(self, position: int) -> mp.mpf:
+        return self.p_above[self.index(position)]
+
+    def delta(self, position: int) -> mp.mpf:
+        with mp.workdps(60):
+            return self.power(position) - mp.exp(mp.mpf(STEP) * position) * self.level(position)
+
+
+CASES = [
+    (name, count, tilt, escape)
+    for name in SHAPES
+    for count in (2, 25, 200)
+    for tilt in (1.0, 1.4, 6.0)
+    for escape in (0.2, 1e-3, 1e-9)
+]
+
+
+@pytest.mark.parametrize(("name", "count", "tilt", "escape"), CASES)
+def test_upper_nodes_are_above_the_profile(name: str, count: int, tilt: float, escape: float) -> None:
+    """D <= delta_i at every node, even when a fifth of the tilted mass may leave the window."""
+    law = law_on_lattice(SHAPES[name], Side.UPPER)
+    plan = LatticePlan(STEP, STEP, tilt, math.log(escape))
+    tail = upper_tail(compose_upper([(law, count)], plan), STEP, tilt, Charges.of([(law, count)]), None)
+    exact = exact_sum(name, count)
+    for eps, log_delta in zip(tail.epsilon_nodes, tail.log_delta_nodes, strict=True):
+        truth = exact.delta(math.floor(eps / STEP + 0.5))
+        assert truth <= mp.exp(mp.mpf(float(log_delta))), eps
+
+
+@pytest.mark.parametrize(("name", "count", "tilt", "escape"), CASES)
+def test_lower_tests_have_their_power_and_their_level(name: str, count: int, tilt: float, escape: float) -> None:
+    """Each test {score > t} has at least the stated power under P and at most the stated level under Q."""
+    law = law_on_lattice(SHAPES[name], Side.LOWER)
+    plan = LatticePlan(STEP, STEP, tilt, math.log(escape))
+    tail = lower_tail(*compose_lower([(law, count)], plan), STEP, tilt, Charges.of([(law, count)]))
+    exact = exact_sum(name, count)
+    for threshold, log_power, log_alpha in zip(tail.thresholds, tail.log_power, tail.log_alpha, strict=True):
+        position = math.floor(threshold / STEP + 0.5)
+        assert mp.exp(mp.mpf(float(log_power))) <= exact.power(position), threshold
+        assert mp.exp(mp.mpf(float(log_alpha))) >= exact.level(position), threshold
+
+
+@pytest.mark.parametrize(("name", "count", "tilt"), [("lopsided", 200, 1.4), ("two points", 25, 6.0), ("heavy", 200, 1.4)])
+def test_a_wide_window_costs_nothing(name: str, count: int, tilt: float) -> None:
+    """With an escape of 1e-9 both jaws agree with the truth to six digits around the saddle."""
+    plan = LatticePlan(STEP, STEP, tilt, math.log(1e-9))
+    upper, lower = law_on_lattice(SHAPES[name], Side.UPPER), law_on_lattice(SHAPES[name], Side.LOWER)
+    measure = compose_upper([(upper, count)], plan)
+    nodes = upper_tail(measure, STEP, tilt, Charges.of([(upper, count)]), None)
+    tests = lower_tail(*compose_lower([(lower, count)], plan), STEP, tilt, Charges.of([(lower, count)]))
+    exact = exact_sum(name, count)
+    centre = int(measure.positions[int(np.argmax(measure.weights))])
+    for position in range(centre - 6, centre + 7, 3):
+        truth = exact.delta(position)
+        assert nodes.delta(position * STEP) <= truth * (1 + 1e-6)
+        assert tests.delta(position * STEP) >= truth * (1 - 1e-6)
+
+
+def test_fourier_errors_are_charged() -> None:
+    """Weights off by a known 2-norm, in the direction that flatters most: the bounds hold, because `error` says so."""
+    count, tilt = 60, 1.4
+    shape = SHAPES["lopsided"]
+    exact = exact_sum("lopsided", count)
+    plan = LatticePlan(STEP, STEP, tilt, math.log(1e-9))
+    upper, lower = law_on_lattice(shape, Side.UPPER), law_on_lattice(shape, Side.LOWER)
+    clean = compose_upper([(upper, count)], plan)
+    peak = int(np.argmax(clean.weights))
+    kernel = np.exp(-(tilt - 1.0) * STEP * np.abs(np.arange(len(clean.weights)) - peak))
+    kernel *= 1e-3 / np.linalg.norm(kernel)
+    low = replace(clean, weights=clean.weights - kernel, error=clean.error + 1e-3)
+    for eps, log_delta in zip(*_nodes(upper_tail(low, STEP, tilt, Charges.of([(upper, count)]), None)), strict=True):
+        assert exact.delta(math.floor(eps / STEP + 0.5)) <= mp.exp(mp.mpf(float(log_delta)))
+    under_p, under_q = compose_lower([(lower, count)], plan)
+    many_p = replace(under_p, weights=under_p.weights + kernel[: len(under_p.weights)], error=under_p.error + 1e-3)
+    few_q = replace(under_q, weights=under_q.weights - kernel[: len(under_q.weights)], error=under_q.error + 1e-3)
+    tests = lower_tail(many_p, few_q, STEP, tilt, Charges.of([(lower, count)]))
+    for threshold, log_power, log_alpha in zip(tests.thresholds, tests.log_power, tests.log_alpha, strict=True):
+        position = math.floor(threshold / STEP + 0.5)
+        assert mp.exp(mp.mpf(float(log_power))) <= exact.power(position)
+        assert mp.exp(mp.mpf(float(log_alpha))) >= exact.level(position)
+
+
+def _nodes(tail: UpperTail) -> tuple[np.ndarray, np.ndarray]:
+    return tail.epsilon_nodes, tail.log_delta_nodes
+
+
+def test_mass_errors_shifts_and_infinities_are_charged_once_per_factor() -> None:
+    """A law whose masses may be 1 % off and whose ratios may be off by 0.01, three times over."""
+    law = replace(law_on_lattice(SHAPES["two points"], Side.UPPER), mass_error=0.01, shift_error=0.01, p_inf=0.1)
+    charges = Charges.of([(law, 2), (law, 1)])
+    assert charges.log_mass >= 3 * -math.log1p(-0.01)
+    assert charges.shift == pytest.approx(0.03)
+    exact = 1 - 0.9**3
+    assert charges.infinite_lower <= exact <= charges.infinite_upper
+    assert charges.infinite_upper - charges.infinite_lower < 1e-11
+
+
+@pytest.mark.parametrize("direction", [-1.0, 1.0])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_law_with_wrong_masses_and_ratios_still_dominates(direction: float, count: int) -> None:
+    """Truth: q (1 +- e), log L + s. An UPPER law that declares e and s stays above it, a LOWER one that declares e below."""
+    e, s = 2e-4, 3e-4
+    shape = SHAPES["lopsided"]
+    exact = exact_sum("lopsided", count)
+    wrong_q = math.log1p(-e) if direction > 0 else math.log1p(e)
+    clean = law_on_lattice(shape, Side.UPPER)
+    x, log_q = clean.log_ratio - direction * s, clean.log_q + wrong_q
+    upper = Law(x, log_q + x, log_q, Side.UPPER, mass_error=1.01 * e, shift_error=s)
+    plan = LatticePlan(STEP / 4, STEP / 4, 1.5, math.log(1e-12))
+    if count == 1:
+        tail = single_tail(upper)
+        assert isinstance(tail, UpperTail)
+    else:
+        tail = upper_tail(compose_upper([(upper, count)], plan), plan.step, plan.tilt, Charges.of([(upper, count)]), None)
+    first = math.ceil(float(tail.epsilon_nodes[0]) / STEP)
+    for position in range(first, int(count * 9 * 0.9)):
+        assert exact.delta(position) <= tail.delta(position * STEP), position
+
+
+def test_chords_between_nodes() -> None:
+    """Between two nodes the bound is linear in k = e^eps, never below a convex profile, and eps(delta) is its inverse."""
+    mu = 1.3
+    nodes = np.linspace(-1.0, 6.0, 15)
+    with mp.workdps(30):
+        log_delta = np.array([float(mp.log(enumeration.gaussian(mu, float(e)))) for e in nodes]) + 1e-15
+    tail = UpperTail(nodes, log_delta)
+    for eps in np.linspace(-1.0, 6.0, 101):
+        assert enumeration.gaussian(mu, float(eps)) <= tail.delta(float(eps)) * (1 + 1e-14)
+    k = 0.5 * (math.exp(nodes[8]) + math.exp(nodes[9]))
+    assert tail.delta(math.log(k)) == pytest.approx(0.5 * (math.exp(log_delta[8]) + math.exp(log_delta[9])), rel=1e-12)
+    for delta in (0.3, 0.1, 1e-3, 1e-5):
+        eps = tail.epsilon(delta)
+        assert enumeration.gaussian(mu, eps) <= delta
+        assert tail.delta(eps) <= delta * (1 + 1e-12)
+        assert tail.delta(eps - 1e-6) > delta or eps == 0.0
+
+
+def test_outside_the_nodes_nothing_is_promised() -> None:
+    """Left of the first node only 1 is known; right of the last its own value; below all of them no epsilon."""
+    tail = UpperTail(np.array([0.5, 1.0]), np.log([0.1, 0.01]))
+    assert tail.delta(0.4) == 1.0
+    assert tail.delta(9.0) == pytest.approx(0.01)
+    assert tail.epsilon(0.001) == math.inf
+    assert tail.epsilon(0.5) == 0.5, "below the first node the profile is unknown"
+
+
+def test_lower_tail_reads_the_best_test() -> None:
+    """Three tests by hand: power - k level, and the eps at which the best of them still shows delta."""
+    power, level = np.array([0.9, 0.5, 0.1]), np.array([0.4, 0.05, 0.001])
+    tail = LowerTail(np.array([-1.0, 0.0, 1.0]), np.log(power), np.log(level))
+    for eps, best in ((0.0, 0), (1.0, 1), (4.0, 2)):
+        value, threshold = tail.best_test(eps)
+        assert value == pytest.approx(float(power[best] - math.exp(eps) * level[best]), rel=1e-13)
+        assert value <= power[best] - math.exp(eps) * level[best]
+        assert threshold == best - 1.0
+    assert tail.epsilon(0.09) == pytest.approx(max(np.log((power - 0.09) / level)), rel=1e-13)
+    assert tail.epsilon(0.95) == 0.0
+    assert tail.delta(9.0) == 0.0
+    assert LowerTail(np.array([]), np.array([]), np.array([])).best_test(1.0) == (0.0, math.inf)
+
+
+def gaussian_law(mu: float, side: Side, log_tail: float) -> Law:
+    return Pair("gaussian", (gaussian_mixture_part([1.0], [mu], [1.0], [0.0]),)).law(side, 0.1, log_tail)
+
+
+@pytest.mark.parametrize(
+    ("mu", "log_tail", "eps"),
+    [
+        (1.0, -60.0, 0.0),
+        (1.0, -60.0, 6.0),
+        # Q-masses below the smallest float, where P still has its mass:
+        (40.0, -60.0, 600.0),
+        (50.0, -60.0, 100.0),
+        (50.0, -60.0, 1300.0),
+        (10.0, -750.0, 380.0),
+    ],
+)
+def test_one_law_by_itself(mu: float, log_tail: float, eps: float) -> None:
+    """One Gaussian needs no convolution; its nodes and its tests bracket the closed form however small Q's masses are."""
+    truth = enumeration.gaussian(mu, eps)
+    upper, lower = single_tail(gaussian_law(mu, Side.UPPER, log_tail)), single_tail(gaussian_law(mu, Side.LOWER, log_tail))
+    assert lower.delta(eps) <= truth <= upper.delta(eps)
+    assert upper.delta(eps) <= 1.05 * lower.delta(eps)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=2, max_size=6),
+    st.floats(-2.0, 4.0),
+)
+def test_single_tail_equals_the_law_it_came_from(weights: list[tuple[int, int]], eps: float) -> None:
+    """At every eps the nodes' chords are above the sum over atoms and the best test below it, 1e-12 apart at the atoms."""
+    p, q = (np.array(column, dtype=float) / sum(column) for column in zip(*weights, strict=True))
+    upper, lower = (single_tail(Law.from_masses(p, q, side)) for side in (Side.UPPER, Side.LOWER))
+    for at in (eps, *np.log(p / q)):
+        truth = mp.fsum(max(mp.mpf(0), mp.mpf(a) - mp.exp(mp.mpf(float(at))) * mp.mpf(b)) for a, b in zip(p, q, strict=True))
+        # At an atom the test may reject it or not, and 15 digits cannot tell which is better.
+        assert lower.delta(float(at)) <= truth + mp.mpf(1e-15)
+        if at >= upper.epsilon_nodes[0]:
+            assert truth <= upper.delta(float(at)) + mp.mpf(1e-15)
+            assert upper.delta(float(at)) - lower.delta(float(at)) < 1e-12 + (0 if at in np.log(p / q) else 1.0)
+
+
+def test_returned_mass_is_not_counted_as_power() -> None:
+    """All P-mass sits just below the window, so what the circle shows at the top came from below and proves nothing."""
+    law = Law(np.array([-40 * STEP, 0.0]), np.log([1e-3, 0.999]), np.log([1e-3, 0.999]), Side.LOWER)
+    plan = LatticePlan(STEP, STEP, 1.0, math.log(0.3))
+    under_p, under_q = compose_lower([(law, 2)], plan)
+    assert len(under_p.weights) < 40, "the window is too small for the atom at -40: it wraps"
+    tail = lower_tail(under_p, under_q, STEP, 1.0, Charges.of([(law, 2)]))
+    for threshold, log_power in zip(tail.thresholds, tail.log_power, strict=True):
+        truth = 0.0 if threshold >= 0 else 0.999**2
+        assert math.exp(log_power) <= truth
+
+
+def test_measures_know_nothing_of_windows_are_charged_in_full() -> None:
+    """Without a window `escape` alone is what may be misplaced, at every node."""
+    measure = LatticeMeasure(np.arange(4), np.array([0.1, 0.4, 0.4, 0.1]), 0.0, escape=0.05)
+    tail = upper_tail(measure, 1.0, 1.0, Charges(0.0, 0.0, 0.0, 0.0), None)
+    assert np.all(np.exp(tail.log_delta_nodes) >= 0.05)
