@@ -35,6 +35,18 @@ Direction = Literal["PQ", "QP", "max"]
 
 _NODES, _WEIGHTS = leggauss(16)
 _SETTLED = 3e-12
+_CANCELLATION = 1e-4
+
+
+class Cancellation(ArithmeticError):
+    """The answer is so far below the integrand that doubles cannot hold 1e-10 of it: rare big jumps.
+
+    ``log_delta`` is known to lie below ``bound``.
+    """
+
+    def __init__(self, bound: float) -> None:
+        super().__init__(f"log delta < {bound}, lost to cancellation")
+        self.bound = bound
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,8 @@ def _integrate(phi: _Exponent) -> tuple[float, float]:
         total = (weight * f.real * cut).sum() / pi
         slope = -(weight * ((theta - 1 + 1j * y) * f).real * cut).sum() / pi
         if negligible or (previous is not None and abs(total - previous) <= _SETTLED * abs(total)):
+            if total < _CANCELLATION * width:
+                raise Cancellation(peak + log(_CANCELLATION * width))
             return peak + log(total), slope / total
         previous = total
     raise ArithmeticError(f"no decay along the contour for {phi}")
@@ -212,12 +226,18 @@ def _root(pair: Pair, steps: int, reverse: bool, target: float, start: float) ->
     """Newton's method in ``log delta``, from above, kept inside its bracket."""
     low, high, eps = 0.0, start, start
     for _ in range(100):
-        value, slope = _integrate(_Exponent(pair, steps, reverse, eps))
+        try:
+            value, slope = _integrate(_Exponent(pair, steps, reverse, eps))
+        except Cancellation as lost:
+            if lost.bound > target:
+                raise
+            high, eps = eps, 0.5 * (low + eps)
+            continue
         low, high = (eps, high) if value > target else (low, eps)
         following = eps - (value - target) / slope
         if abs(following - eps) <= 1e-12 * eps:
             return float(following)
-        if following <= low == 0.0 and _integrate(_Exponent(pair, steps, reverse, 0.0))[0] <= target:
+        if following <= low == 0.0 and high < 0.1 * start and _integrate(_Exponent(pair, steps, reverse, 0.0))[0] <= target:
             return 0.0
         eps = following if low <= following <= high else 0.5 * (low + high)
     raise ArithmeticError("no root")

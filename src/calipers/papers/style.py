@@ -38,5 +38,6 @@ def tinted(color: str, strength: float) -> tuple[float, float, float]:
 def tradeoff_axes(ax: Axes, title: str = "") -> Axes:
     """The unit square of a trade-off curve, with the line of perfect privacy."""
     ax.plot([0, 1], [1, 0], color=GRAY, linestyle=":", linewidth=1, label="perfect privacy")
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    # A little room around the square, so that a curve along its edges can be seen.
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     return tidy(ax, xlabel="false positive rate α", ylabel="false negative rate β", title=title)

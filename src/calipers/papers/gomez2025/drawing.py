@@ -61,7 +61,7 @@ def draw_shift(ax: Axes, true: TradeoffCurve, reported: TradeoffCurve, kappa: fl
     ax.plot(ALPHA, reported(ALPHA), color=GREEN, linestyle="-.", linewidth=1.8, label="f̃, the report")
     moved = ALPHA[ALPHA + kappa <= 1.0]
     ax.plot(moved, true(moved + kappa) - kappa, color=RED, linestyle="--", linewidth=1.6, label="f(α + Δ) − Δ")
-    start = 0.25
+    start = 0.15
     ax.annotate(
         "",
         xy=(start, float(true(start + kappa)) - kappa),
@@ -122,13 +122,14 @@ def draw_family(ax: Axes, curves: Sequence[TradeoffCurve], mus: Sequence[float],
     return ax
 
 
-def draw_gaps(ax: Axes, gaps: Sequence[FloatArray], labels: Sequence[str]) -> Axes:
-    """Figures 7 and 8, right: how far the GDP guarantee lies below the curve, logarithmic alpha."""
+def draw_gaps(ax: Axes, gaps: Sequence[tuple[FloatArray, FloatArray]], labels: Sequence[str]) -> Axes:
+    """Figures 7 and 8, right: how far the GDP guarantee lies below the curve, as a band between both bounds."""
     inside = (ALPHA > 0.0) & (ALPHA < 1.0)
-    for color, gap, label in zip(CYCLE, gaps, labels, strict=False):
-        ax.plot(ALPHA[inside], gap[inside], color=color, linewidth=1.8, label=label)
+    for color, (low, high), label in zip(CYCLE, gaps, labels, strict=False):
+        ax.fill_between(ALPHA[inside], low[inside], high[inside], color=color, alpha=0.45, linewidth=0)
+        ax.plot(ALPHA[inside], 0.5 * (low + high)[inside], color=color, linewidth=1.2, label=label)
     ax.set_xscale("log")
-    tidy(ax, xlabel="false positive rate α", ylabel="curve − μ-GDP")
+    tidy(ax, xlabel="false positive rate α", ylabel="curve − μ-GDP (band: both bounds)")
     ax.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
     ax.legend(frameon=False, fontsize="small", loc="upper left")
     return ax
