@@ -1,7 +1,7 @@
 """One function per accountant: Poisson-subsampled Gaussian, add/remove one record, epsilon at delta.
 
-Every call builds its objects anew, so nothing is carried from one call to the next. Libraries are imported when a peer is
-loaded, outside the timed part. What each library says about its own number is kept beside the number, in its terms:
+Every call builds its objects anew, so nothing is carried from one call to the next. Libraries are imported when a peer
+is loaded, outside the timed part. What each library says about its own number is kept beside the number, in its terms:
 an "upper bound" of a peer is the peer's claim, not something this benchmark vouches for.
 """
 
@@ -51,15 +51,17 @@ class Peer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 importlib.import_module(self.module)
-            version(self.distribution)
-        except (ImportError, PackageNotFoundError) as problem:
+        except ImportError as problem:
             return f"{self.name}: skipped, {self.distribution} cannot be imported ({problem})"
         return None
 
     @property
     def label(self) -> str:
         """Name with the installed version."""
-        return f"{self.name} {version(self.distribution)}"
+        try:
+            return f"{self.name}, {version(self.distribution)}"
+        except PackageNotFoundError:
+            return f"{self.name}, source tree"
 
 
 def calipers_epsilon(setting: Setting, delta: float) -> Answer:
@@ -198,20 +200,29 @@ def gdpnum_mu(setting: Setting, cut: float) -> float:
     return float(mu)
 
 
-OURS = Peer(
-    "Calipers", "calipers", "calipers.measure", "certified, both sides", calipers_epsilon, calipers_calibrate
-)
+OURS = Peer("Calipers", "calipers", "calipers.measure", "certified, both sides", calipers_epsilon, calipers_calibrate)
 
 PEERS = [
-    Peer("dp_accounting PLD 1e-4", "dp-accounting", "dp_accounting", "upper bound (round-off aside)", *_google_pld(1e-4)),
-    Peer("dp_accounting PLD 1e-3", "dp-accounting", "dp_accounting", "upper bound (round-off aside)", *_google_pld(1e-3)),
+    Peer(
+        "dp_accounting PLD 1e-4", "dp-accounting", "dp_accounting", "upper bound (round-off aside)", *_google_pld(1e-4)
+    ),
+    Peer(
+        "dp_accounting PLD 1e-3", "dp-accounting", "dp_accounting", "upper bound (round-off aside)", *_google_pld(1e-3)
+    ),
     Peer("dp_accounting RDP", "dp-accounting", "dp_accounting", "upper bound, not tight", _google_rdp),
-    Peer("prv-accountant", "prv-accountant", "prv_accountant.dpsgd", "both sides, eps_error 0.01", _prv, _prv_calibrate),
+    Peer(
+        "prv-accountant", "prv-accountant", "prv_accountant.dpsgd", "both sides, eps_error 0.01", _prv, _prv_calibrate
+    ),
     Peer("opacus PRV", "opacus", "opacus.accountants", "upper bound, eps_error 0.01", *_opacus("prv")),
     Peer("opacus RDP", "opacus", "opacus.accountants", "upper bound, not tight", *_opacus("rdp")),
     Peer("opacus GDP", "opacus", "opacus.accountants", "central limit estimate", *_opacus("gdp")),
     Peer("gdpnum (PLD 1e-4)", "gdpnum", "gdpnum", "dp_accounting inside", _connect_the_dots("gdpnum")),
     Peer(
-        "riskcal (PLD 1e-4)", "riskcal", "riskcal", "dp_accounting inside", _connect_the_dots("riskcal"), _riskcal_calibrate
+        "riskcal (PLD 1e-4)",
+        "riskcal",
+        "riskcal",
+        "dp_accounting inside",
+        _connect_the_dots("riskcal"),
+        _riskcal_calibrate,
     ),
 ]

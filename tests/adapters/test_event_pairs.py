@@ -100,8 +100,8 @@ def test_buckets_are_the_sum_over_all_answers(adjacency: str, noise: float, buck
     assert_holds(bucket_response(noise, buckets, adjacency), count, epsilon, truth)
 
 
-def sampled_laplace_delta(scale: float, rate: float, epsilon: float) -> float:
-    """The larger direction, from D_k = 1 - sqrt(k) e^(-1/(2 scale)) of the unsampled pair.
+def sampled_laplace_directions(scale: float, rate: float, epsilon: float) -> tuple[float, float]:
+    """D(P||Q) and D(Q||P), from D_k = 1 - sqrt(k) e^(-1/(2 scale)) of the unsampled pair.
 
     (1 - r + r L - k)+ = r (L - k')+ with k' = 1 + (k - 1)/r, and (1 - k (1 - r + r L))+ = c (1 - (k r/c) L)+
     with c = 1 - k (1 - r).
@@ -113,7 +113,7 @@ def sampled_laplace_delta(scale: float, rate: float, epsilon: float) -> float:
     k, r = mpmath.exp(epsilon), mpmath.mpf(rate)
     c = 1 - k * (1 - r)
     backward = c * plain(k * r / c) if c > 0 else mpmath.mpf(0)
-    return float(max(r * plain(1 + (k - 1) / r), backward))
+    return float(r * plain(1 + (k - 1) / r)), float(backward)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,21 @@ def sampled_laplace_delta(scale: float, rate: float, epsilon: float) -> float:
 def test_sampled_laplace_has_a_closed_form(scale: float, rate: float, share: float) -> None:
     """One Poisson-sampled release, epsilon at a share of the largest possible log ratio."""
     epsilon = share * math.log1p(rate * math.expm1(1.0 / scale))
-    assert_holds(Subsampled(laplace(scale), rate), 1, epsilon, sampled_laplace_delta(scale, rate, epsilon))
+    assert_holds(Subsampled(laplace(scale), rate), 1, epsilon, max(sampled_laplace_directions(scale, rate, epsilon)))
+
+
+@pytest.mark.parametrize(("scale", "rate", "epsilon"), [(1.0, 0.3, 0.1), (0.5, 0.6, 0.3)])
+def test_a_sampled_pair_has_two_directions(scale: float, rate: float, epsilon: float) -> None:
+    """Removing a record leaks less than adding it at this epsilon; either direction is the closed form."""
+    source = Subsampled(laplace(scale), rate)
+    assert not source.symmetric
+    forward, backward = sampled_laplace_directions(scale, rate, epsilon)
+    assert backward < 0.95 * forward
+    for truth, turned in ((forward, False), (backward, True)):
+        laws = {side: source.law(side, 0.01) for side in Side}
+        value = {side: (law.reverse() if turned else law).delta(epsilon) for side, law in laws.items()}
+        assert value[Side.LOWER] <= truth <= value[Side.UPPER]
+        assert value[Side.UPPER] - value[Side.LOWER] < 1e-3 * truth
 
 
 def test_sampled_atoms_are_the_sum_over_all_integers() -> None:

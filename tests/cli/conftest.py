@@ -96,7 +96,7 @@ def calibrated_with(monkeypatch):
     """What the fake `solve` was called with, once it stands in for the real one."""
     calls: list[tuple[object, dict[str, float]]] = []
 
-    def solve(run, *, tolerance=1e-4, **target):
+    def solve(run, *, tolerance=1e-4, progress=None, **target):
         calls.append((run, target))
         solved = run.replace(noise_multiplier=0.123456789012)
         achieved = Bracket(0.98765432, 0.99876543, ATTACK, PROOF)

@@ -222,6 +222,11 @@ def _above(pair: Pair, steps: int, reverse: bool, target: float) -> float:
     return value
 
 
+def log_delta_at_zero(pair: Pair, steps: int, reverse: bool) -> float:
+    """``log`` of the total variation distance."""
+    return _integrate(_Exponent(pair, steps, reverse, 0.0))[0]
+
+
 def _root(pair: Pair, steps: int, reverse: bool, target: float, start: float) -> float:
     """Newton's method in ``log delta``, from above, kept inside its bracket."""
     low, high, eps = 0.0, start, start
@@ -237,7 +242,7 @@ def _root(pair: Pair, steps: int, reverse: bool, target: float, start: float) ->
         following = eps - (value - target) / slope
         if abs(following - eps) <= 1e-12 * eps:
             return float(following)
-        if following <= low == 0.0 and high < 0.1 * start and _integrate(_Exponent(pair, steps, reverse, 0.0))[0] <= target:
+        if following <= low == 0.0 and high < 0.1 * start and log_delta_at_zero(pair, steps, reverse) <= target:
             return 0.0
         eps = following if low <= following <= high else 0.5 * (low + high)
     raise ArithmeticError("no root")

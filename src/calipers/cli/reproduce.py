@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from calipers.errors import InputError
+from calipers.errors import CalipersError, CertificationError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from calipers.papers.items import Item, Row
+    from calipers.papers.storage import Result
 
 
 @click.command("reproduce", short_help="Compute published tables and figures again.")
@@ -14,26 +26,122 @@ from calipers.errors import InputError
 @click.option("--list", "list_items", is_flag=True, help="List the items.")
 @click.option("--all", "everything", is_flag=True, help="Reproduce every item.")
 @click.option("--output", default="reproduced", show_default=True, metavar="DIR", help="Folder to write to.")
-def reproduce_command(items: tuple[str, ...], list_items: bool, everything: bool, output: str) -> None:
+@click.option("--resume", is_flag=True, help="Keep what is already finished in the folder.")
+def reproduce_command(items: tuple[str, ...], list_items: bool, everything: bool, output: str, resume: bool) -> None:
     """Compute published tables and figures again, beside the published numbers.
+
+    Each item prints a table: what the paper prints, the bracket Calipers computes, their
+    difference, and whether they agree at the printed digits. Tables go to CSV, figures to PNG and
+    SVG, each with its data as CSV. Every file appears whole or not at all, and an item's JSON file
+    comes last: with --resume, items that have one are read instead of computed.
 
     \b
     Examples:
       calipers reproduce --list
-      calipers reproduce --all --output reproduced
+      calipers reproduce gomez2025-table-3 gomez2025-headline
+      calipers reproduce --all --output reproduced --resume
     """
     if bool(items) + list_items + everything != 1:
         raise InputError("Give exactly one of: names of items, --list, --all.")
+    if list_items and resume:
+        raise InputError("--resume is about computing; leave it out with --list.")
     from calipers.papers import registry
 
-    known = {item.name: item for item in registry.list_items()}
     if list_items:
-        for item in known.values():
-            click.echo(f"{item.name}  {item.title}")
+        click.echo(listing(registry.list_items()), nl=False)
         return
-    unknown = [name for name in items if name not in known]
-    if unknown:
-        raise InputError(f"No item is called {unknown[0]!r}; `calipers reproduce --list` shows the names.")
-    for name in known if everything else items:
-        for path in registry.reproduce(name, Path(output), lambda message: click.echo(message, err=True)):
-            click.echo(path)
+    wanted = list(registry.list_items()) if everything else [registry.find_item(name) for name in dict.fromkeys(items)]
+    failures = []
+    for number, item in enumerate(wanted, start=1):
+        try:
+            _one(item, Path(output), resume, f"{number}/{len(wanted)}")
+        except CalipersError as error:
+            # The other items do not depend on this one; the exit status remembers it.
+            failures.append(item.name)
+            click.echo(f"{item.name} failed: {error}", err=True)
+        except KeyboardInterrupt:
+            click.echo(f"Stopped in {item.name}. What is finished stays in {output}; go on with --resume.", err=True)
+            raise
+    if failures:
+        raise CertificationError(f"Not reproduced: {', '.join(failures)} ({len(failures)} of {len(wanted)}).")
+
+
+def _one(item: Item, folder: Path, resume: bool, place: str) -> None:
+    """Compute (or read) one item and print its table."""
+    from calipers.papers import registry
+
+    if resume and registry.finished(item.name, folder):
+        click.echo(f"[{place}] {item.name}: already finished", err=True)
+    else:
+        with _progress(f"[{place}] {item.name}") as report:
+            registry.reproduce(item.name, folder, report)
+    from calipers.reports.table import to_text
+
+    result = registry.load(item.name, folder)
+    click.echo(to_text(item_report(item, result), terminal=sys.stdout.isatty()))
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; elsewhere one line per item. Both on standard error."""
+    if not sys.stderr.isatty():
+        click.echo(label, err=True)
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def listing(items: tuple[Item, ...]) -> str:
+    """One line per item: name, place in the paper, cost, title."""
+    width = max(len(item.name) for item in items)
+    return "".join(f"{item.name:<{width}}  {item.cost}  {item.place}: {item.title}\n" for item in items)
+
+
+def item_report(item: Item, result: Result) -> RenderableType:
+    """Title, comparison table, remarks, files."""
+    from rich import box
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from calipers.citations import SOURCES
+
+    source = SOURCES[item.source]
+    title = Text(f"{item.place} of {source.authors} ({source.year}): {item.title}", style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("quantity", "published", "ours", "difference", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("quantity", "verdict") else "right", overflow="fold")
+    for row in result.rows:
+        published = row.published.text if row.published is not None else ""
+        verdict = Text(row.verdict.value, style="bold red" if row.verdict.value == "differs" else "")
+        table.add_row(row.quantity, published, ours(row), difference(row), verdict)
+    below = [*result.remarks, "Files: " + ", ".join(str(path) for path in result.files)]
+    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in below))
+
+
+def ours(row: Row) -> str:
+    """The bracket with its ends rounded outward; "≈" before an estimate; one number where both ends print alike."""
+    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+
+    if row.lower == row.upper or row.basis == "closed form":
+        text = nearest_digits(row.upper)
+    else:
+        text = f"{floor_digits(row.lower)} to {ceil_digits(row.upper)}"
+    return f"≈ {text}" if row.basis == "estimate" else text
+
+
+def difference(row: Row) -> str:
+    """The signed difference to two digits, or nothing where there is none."""
+    return "" if row.difference is None else f"{row.difference:+.2g}"

@@ -41,12 +41,16 @@ _JUMPS_PER_BLOCK = 0.06
 
 @dataclass(frozen=True)
 class LatticePlan:
-    """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window."""
+    """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window.
+
+    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do.
+    """
 
     step: float
     fine_step: float
     tilt: float
     log_escape: float
+    bell_shaped: bool = False
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""
@@ -130,6 +134,40 @@ def _window(factors: Sequence[Factor], log_escape: float) -> Window:
     above = np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0)
     below = np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0)
     return _chernoff(center, rates, below, above, log_escape, loose)
+
+
+def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) -> Window:
+    """A shorter window for an UPPER measure whose tail sums have weights e^(-decay distance).
+
+    Mass that goes around the circle only adds to an upper jaw, so nothing is charged for it; the circle
+    is just made long enough that it adds little. Mass beyond the right end is charged, but with the
+    weight it has there. We look from a point `ahead` of the center, where the answer may lie:
+
+    - beyond the right end at distance d: P(S > d) e^(-decay (d - ahead)) <= e^log_escape;
+    - from below, a circle of n points lets in e^(-decay n) E[e^(-decay (S - ahead))];
+    - from above, at most P(S > n).
+    """
+    plain = _window(factors, log_escape)
+    variance = math.fsum(f.count * f.variance for f in factors)
+    if decay <= 0.0 or decay * decay * variance > 400.0:
+        return plain
+    spread = math.sqrt(variance)
+    ahead = 1.2 * spread
+    center = math.fsum(f.count * f.mean for f in factors)
+    rates = _rates(variance)
+    above = np.sum([f.count * f.log_mgf(rates) for f in factors], axis=0)
+    below = math.fsum(f.count * float(f.log_mgf(np.array([-decay]))[0]) for f in factors)
+    distances = (above - log_escape + decay * ahead) / (rates + decay)
+    j = int(np.argmin(distances))
+    distance = max(float(distances[j]), 2.5 * spread)
+    length = max((below + decay * ahead - log_escape) / decay, plain.high - center) + ahead
+    low, high = math.floor(center + distance - length), math.ceil(center + distance) + 1
+    low = max(plain.low, min(low, math.floor(center - 2.0 * spread)))
+    if high >= plain.high:
+        return plain
+    # P(S > high + m) <= e^(above - rate (high - center + m)).
+    beyond = float(above[j]) - float(rates[j]) * (high - center)
+    return Window(low, high, beyond, plain.rate_below, float(rates[j]), 0.0)
 
 
 def _rates(variance: float) -> FloatArray:
@@ -268,7 +306,9 @@ def compose_upper(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> Latt
             listed.append(_block(fine, plan.tilt, size, times, plan, resplit))
         if rest:
             listed.append(Factor.plain(split_law(law, plan.step, plan.tilt), rest))
-    return _convolve(listed, _window(listed, plan.log_escape))
+    if not plan.bell_shaped:
+        return _convolve(listed, _window(listed, plan.log_escape))
+    return _convolve(listed, _upper_window(listed, plan.log_escape - 2.0, (plan.tilt - 1.0) * plan.step))
 
 
 def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tuple[LatticeMeasure, LatticeMeasure]:

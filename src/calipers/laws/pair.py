@@ -241,8 +241,11 @@ def _split(part: SmoothPart, cells: _Cells) -> Law:
     peak = log_mass.max(axis=1)
     mass = np.exp(log_mass - peak[:, None])
     width = -np.expm1(a - b)
-    share_up = np.exp(ratio - b) * -np.expm1(a - ratio) / width  # (e^x - e^a) / (e^b - e^a)
-    share_down = -np.expm1(ratio - b) / width  # (e^b - e^x) / (e^b - e^a)
+    short = -np.expm1(ratio - b)  # (e^b - e^x) / e^b
+    share_down = short / width
+    # (e^x - e^a) / (e^b - e^a), where e^(x - b) = 1 - short keeps its digits unless the cell is very wide
+    relative = 1.0 - short if float(np.max(b - a)) < 1.0 else np.exp(ratio - b)
+    share_up = relative * -np.expm1(a - ratio) / width
     up, down = (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
     # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
     group_peak = np.maximum.reduceat(peak, keep[:-1])
@@ -357,14 +360,20 @@ def _accurate_log_ratio(
         weights[m] = weights.get(m, 0.0) - w
     shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
 
+    standard = list(means_q) == [0.0]  # then q is the reference density itself
+
     def log_ratio(z: FloatArray) -> FloatArray:
-        plain = rel_p(z) - rel_q(z)
         # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
         with np.errstate(over="ignore", invalid="ignore"):
             change = np.zeros_like(z)
             for w, m in shifted:
                 change = change + w * np.expm1(m * (z - 0.5 * m))
-            near = np.log1p(change * np.exp(-rel_q(z)))
-        return np.where(np.abs(plain) < 0.5, near, plain)
+            if not standard:
+                change = change * np.exp(-rel_q(z))
+            ratio = np.log1p(change)
+        far = ~(np.abs(change) < 0.5) if not standard else ~((change > -0.5) & (change < 1e300))
+        if np.any(far):
+            ratio = np.where(far, rel_p(z) - rel_q(z), ratio)
+        return np.asarray(ratio)
 
     return log_ratio

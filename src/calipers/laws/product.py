@@ -37,7 +37,7 @@ _COARSEST, _FINEST = 0.25, 1e-4
 _PILOT = 0.2
 _ROUNDS = 6
 _LONGEST_SINGLE_STAGE = 250_000.0
-_SIGNED_STEP, _SIGNED_LENGTH, _SIGNED_CELLS = 0.95e-4, 60_000.0, 0.35
+_SIGNED_STEP, _SIGNED_LENGTH, _SIGNED_CELLS = 0.95e-4, 60_000.0, 0.45
 """The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it.
 
 Cells are cheaper than lattice points, so they are this much finer than the lattice.
@@ -121,14 +121,16 @@ class Direction:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
         steps = self.steps()
         longest = max(count for _, count in self.factors)
-        if longest < TWO_STAGE_COUNT or 13.0 * math.sqrt(steps) / eta < _LONGEST_SINGLE_STAGE:
+        length = 13.0 * math.sqrt(steps) / eta
+        if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 step = self.span  # every log ratio lies on this lattice already: nothing is rounded
-            return LatticePlan(step, step, saddle.tilt, log_escape)
+            return LatticePlan(step, step, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
         final = sum(_roundings(count) for _, count in self.factors)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
-        return LatticePlan(eta * math.sqrt(0.5 * saddle.variance / final), fine, saddle.tilt, log_escape)
+        coarse = eta * math.sqrt(0.5 * saddle.variance / final)
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
@@ -273,7 +275,7 @@ def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
     if steps == 1:
         return eta
     # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
-    caution = 0.6 if saddle.deviation > saddle.mean else 1.0
+    caution = 0.55 if saddle.deviation > saddle.mean else 1.0
     wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + _SIGNED_CELLS**2)) / saddle.deviation
     affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / _SIGNED_LENGTH
     return min(eta, max(affordable, wanted))

@@ -89,15 +89,21 @@ def fft_relative_error(n: int) -> float:
 
 
 def _power(base: np.ndarray, exponent: int) -> np.ndarray:
-    """base**exponent by binary powering (relative error below sqrt(5) u exponent)."""
+    """base**exponent by binary powering (relative error below sqrt(5) u exponent); works in place on copies."""
+    if exponent == 1:
+        return base
+    square = base.copy()
     result: np.ndarray | None = None
-    square = base
-    while exponent:
+    while True:
         if exponent & 1:
-            result = square if result is None else result * square
+            if result is None:
+                result = square.copy() if exponent > 1 else square
+            else:
+                np.multiply(result, square, out=result)
         exponent >>= 1
-        if exponent:
-            square = square * square
+        if not exponent:
+            break
+        np.multiply(square, square, out=square)
     assert result is not None
     return result
 

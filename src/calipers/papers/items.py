@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
@@ -117,7 +117,7 @@ class Data:
     rows: Sequence[Sequence[Cell]]
 
     @classmethod
-    def of_columns(cls, name: str, columns: dict[str, Sequence[Cell]]) -> Data:
+    def of_columns(cls, name: str, columns: Mapping[str, Sequence[Cell]]) -> Data:
         """Columns of equal length, by name."""
         return cls(name, tuple(columns), list(zip(*columns.values(), strict=True)))
 

@@ -49,8 +49,9 @@ def headline(progress: Progress) -> Outcome:
     ]
     remarks = (
         "μ depends on how deep the tail is followed. Equation (5) asks for every α, and then μ = √T/σ = "
-        f"{everywhere:.4g}: the record may enter every batch, and far enough out nothing else matters. The printed 1.57 "
-        "is μ up to a δ0 that the paper does not state; of those above, 1e-10 and 1e-15 print as 1.57 with regret 0.001.",
+        f"{everywhere:.4g}: the record may enter every batch, and far enough out nothing else matters. The printed "
+        "1.57 is μ up to a δ0 that the paper does not state; of those above, 1e-10 and 1e-15 print as 1.57 with regret "
+        "0.001.",
     )
     header = ("delta0", "mu_lower", "mu_upper", "regret_lower", "regret_upper")
     return Outcome(tuple(rows), remarks, (Data("depth", header, values),))
@@ -64,11 +65,12 @@ def quoted_tpr(progress: Progress) -> Outcome:
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
     curves = dpsgd_curves(setting)
     fpr = published.QUOTED_FPR
-    run = [100.0 * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee)]
-    pair = [100.0 * float(tpr(curve, fpr)) for curve in reported]
+    low, high, pair_low, pair_high = (
+        100.0 * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported)
+    )
     rows = (
-        Row("TPR at FPR 10 %, the run (%)", printed(published.QUOTED_TPR_CURVE), *run),
-        Row("TPR at FPR 10 %, (ε, 1e-5) alone (%)", printed(published.QUOTED_TPR_EPSILON_DELTA), *pair),
+        Row("TPR at FPR 10 %, the run (%)", printed(published.QUOTED_TPR_CURVE), low, high),
+        Row("TPR at FPR 10 %, (ε, 1e-5) alone (%)", printed(published.QUOTED_TPR_EPSILON_DELTA), pair_low, pair_high),
     )
     values = [
         [rate, *(float(tpr(curve, rate)) for curve in (curves.attack, curves.guarantee, *reported))] for rate in _FPR

@@ -114,7 +114,7 @@ def table_1(progress: Progress) -> Outcome:
         "Pure DP has no finite ε on these runs, so its curve is zero and its regret is (1 − advantage)/2.",
         "ρ is the largest D_t/t over orders up to 64. A true ρ-zCDP guarantee needs every order, and then ρ = T/(2σ²), "
         "as if there were no subsampling; its regret is larger still (column zcdp_all_orders).",
-        "Appendix A.6 takes the minimum over orders of β. All orders hold at once, so the implied curve is the maximum; "
-        "the RDP numbers here use it.",
+        "Appendix A.6 takes the minimum over orders of β. All orders hold at once, so the implied curve is the "
+        "maximum; the RDP numbers here use it.",
     )
     return Outcome(tuple(rows), remarks, (Data("regrets", header, values),))

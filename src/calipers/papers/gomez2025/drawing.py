@@ -35,6 +35,7 @@ def draw_dpsgd(ax: Axes, true: TradeoffCurve, mu: float, pair: TradeoffCurve, la
     ax.plot(ALPHA, gaussian_tradeoff(mu, ALPHA), color=RED, linestyle="--", linewidth=1.4, label=f"{mu:.3f}-GDP")
     ax.plot(ALPHA, pair(ALPHA), color=GREEN, linestyle="-.", linewidth=1.6, label=label)
     ax.axvline(0.1, color=GRAY, linewidth=0.8)
+    ax.text(0.11, 0.62, "FPR 10 %", color=GRAY, fontsize="small")
     ax.legend(frameon=False, fontsize="small", loc="upper right")
     return ax
 
@@ -98,11 +99,11 @@ def draw_attack_bounds(ax: Axes, mu: float, pairs: Sequence[tuple[float, float]]
     """Figure 6, bottom: the largest true positive rate each pair allows, and all of them together."""
     for number, (epsilon, delta) in enumerate(pairs):
         bound = np.minimum(np.minimum(delta + np.exp(epsilon) * fpr, 1.0 - np.exp(-epsilon) * (1.0 - delta - fpr)), 1.0)
-        style = (
-            {"color": BLUE, "linewidth": 1.2} if number == 0 else {"color": ORANGE, "linewidth": 1.0, "linestyle": "--"}
-        )
-        label = (f"ε = {epsilon:g}, δ = {delta:g} alone", "one other (ε, δ) each")[min(number, 1)]
-        ax.plot(fpr, bound, label=label if number < 2 else None, **style)
+        if number == 0:
+            ax.plot(fpr, bound, color=BLUE, linewidth=1.2, label=f"ε = {epsilon:g}, δ = {delta:g} alone")
+        else:
+            label = "one other (ε, δ) each" if number == 1 else None
+            ax.plot(fpr, bound, color=ORANGE, linewidth=1.0, linestyle="--", label=label)
     ax.plot(fpr, gaussian_power(mu, fpr), color=BLUE, linewidth=3, label="all of them: the GDP curve")
     ax.plot(fpr, fpr, color=GRAY, linestyle=":", linewidth=1, label="guessing")
     ax.set(xscale="log", yscale="log", xlim=(float(fpr[0]), 1.0), ylim=(float(fpr[0]), 1.4))

@@ -73,7 +73,8 @@ def figure_1(progress: Progress) -> Outcome:
         for label, value in _bars(regrets).items():
             quantity = f"{name}: regret of {label}".replace("\n", " ")
             rows.append(Row(quantity, None, value, value, "estimate", note))
-        rows.append(Row(f"{name}: zCDP, orders up to 64 only", None, *[regrets.zcdp_on_grid] * 2, "estimate", note))
+        on_grid = regrets.zcdp_on_grid
+        rows.append(Row(f"{name}: zCDP, orders up to 64 only", None, on_grid, on_grid, "estimate", note))
     remarks = (
         "The order of the bars is the paper's: GDP is the most accurate report for DP-SGD, and not for Laplace. Its "
         "bars carry no numbers.",
@@ -154,10 +155,10 @@ def figure_6(progress: Progress) -> Outcome:
     pairs = [budget, *((gaussian_epsilon(mu, delta), delta) for delta in (1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3))]
     epsilon, fpr = np.linspace(0.0, 10.0, 201), np.geomspace(1e-7, 1.0, 281)
     progress(1, 1)
-    rows = tuple(
-        Row(f"largest TPR at FPR = {rate:g}, all (ε, δ)", None, *[float(gaussian_power(mu, rate))] * 2, "closed form")
-        for rate in (1e-5, 1e-3, 1e-1)
-    )
+    rows = []
+    for rate in (1e-5, 1e-3, 1e-1):
+        power = float(gaussian_power(mu, rate))
+        rows.append(Row(f"largest TPR at FPR = {rate:g}, all (ε, δ)", None, power, power, "closed form"))
 
     def draw(figure: Figure) -> None:
         top, bottom = figure.subplots(2, 1)
@@ -170,7 +171,7 @@ def figure_6(progress: Progress) -> Outcome:
         Data("pairs", ("epsilon", "delta"), pairs),
     )
     remark = f"Calibrated to ε = {budget[0]:g}, δ = {budget[1]:g}: μ = {mu:.5f}. The paper's figure prints no numbers."
-    return Outcome(rows, (remark,), data, Picture(draw, (6.4, 8.4)))
+    return Outcome(tuple(rows), (remark,), data, Picture(draw, (6.4, 8.4)))
 
 
 def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress, *, claimed: bool) -> Outcome:
@@ -215,8 +216,8 @@ def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress,
         drawing.draw_gaps(right, gaps, labels)
 
     remark = (
-        "Appendix F says of Figure 7 that the gap is at most twice the regret except at σ = 9.4. Nothing bounds it so in "
-        "general, and with μ up to δ0 = 1e-10 other runs exceed it too, by a few percent."
+        "Appendix F says of Figure 7 that the gap is at most twice the regret except at σ = 9.4. Nothing bounds it so "
+        "in general, and with μ up to δ0 = 1e-10 other runs exceed it too, by a few percent."
     )
     return Outcome(tuple(rows), (remark,), (Data.of_columns("curves", table),), Picture(draw, (11.0, 5.0)))
 

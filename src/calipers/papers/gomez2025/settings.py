@@ -10,8 +10,8 @@ and because a larger mu and a higher f both enlarge the regret of reporting mu,
     regret(guarantee, lower mu) <= regret <= regret(attack, upper mu).
 
 **A nearly lost case.** Delta(f, g) is a difference of Bayes errors, hence at most the largest Bayes error of f. For a
-symmetric f that is attained at prior 1/2 and equals (1 - advantage)/2. When this is already below `NEGLIGIBLE`, no mu is
-fitted: an attacker wins almost surely and every summary says so.
+symmetric f that is attained at prior 1/2 and equals (1 - advantage)/2. When this is already below `NEGLIGIBLE`, no mu
+is fitted: an attacker wins almost surely and every summary says so.
 """
 
 from __future__ import annotations
