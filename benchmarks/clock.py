@@ -59,7 +59,7 @@ def empty_caches() -> None:
     """Clear every ``functools`` cache that belongs to a measured library."""
     gc.collect()
     for thing in gc.get_objects():
-        if isinstance(thing, _CACHED) and (thing.__module__ or "").split(".")[0] in _MEASURED:
+        if type(thing) is _CACHED and (thing.__module__ or "").split(".")[0] in _MEASURED:
             thing.cache_clear()
 
 
@@ -90,14 +90,17 @@ _CHILD = """
 import json, resource, sys, warnings
 warnings.simplefilter("ignore")
 from benchmarks import peers
+def peak():
+    # Not getrusage: its ru_maxrss still holds the size of the process that started this one.
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 name, q, sigma, steps, delta, cap = json.loads(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
 peer = next(p for p in [peers.OURS, *peers.PEERS] if p.name == name)
 assert peer.load() is None
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 answer = peer.epsilon(peers.Setting(q, sigma, steps), delta)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([before, after, answer.lower, answer.value]))
+print(json.dumps([before, peak(), answer.lower, answer.value]))
 """
 
 
@@ -114,5 +117,5 @@ def peak_memory(
         lines = done.stderr.strip().splitlines()
         return (lines[-1] if lines else f"ended with status {done.returncode}")[:90]
     before, after, lower, value = json.loads(done.stdout.strip().splitlines()[-1])
-    # Linux counts ru_maxrss in KiB.
+    # Linux counts in KiB.
     return before / 1024, after / 1024, lower, value

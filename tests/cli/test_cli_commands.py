@@ -190,29 +190,3 @@ def test_compare_refuses(refused, measured_with, run_files):
 
 
 # reproduce
-
-
-@pytest.fixture
-def papers(monkeypatch):
-    registry = ModuleType("calipers.papers.registry")
-    registry.list_items = lambda: [SimpleNamespace(name="chua-figure-1", title="Gap of the samplers")]
-
-    def reproduce(name, out_dir, progress):
-        progress(f"working on {name}")
-        return [out_dir / f"{name}.csv"]
-
-    registry.reproduce = reproduce
-    package = ModuleType("calipers.papers")
-    package.registry = registry
-    monkeypatch.setitem(sys.modules, "calipers.papers", package)
-    monkeypatch.setitem(sys.modules, "calipers.papers.registry", registry)
-
-
-def test_reproduce_lists_runs_and_refuses(calipers, refused, papers):
-    assert calipers("reproduce", "--list").stdout == "chua-figure-1  Gap of the samplers\n"
-    for choice in (("--all",), ("chua-figure-1",)):
-        result = calipers("reproduce", *choice, "--output", "out")
-        assert (result.stdout, result.stderr) == ("out/chua-figure-1.csv\n", "working on chua-figure-1\n")
-    assert "No item is called 'banana'" in refused("reproduce", "banana")
-    for choice in ((), ("--all", "--list"), ("--all", "x")):
-        assert "exactly one of" in refused("reproduce", *choice)

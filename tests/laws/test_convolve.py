@@ -1,4 +1,4 @@
-"""Composition in one stage and in blocks: windows hold what they say, blocks are laws of the same steps, P and Q agree."""
+"""Composition in one stage and in blocks: windows hold what they say, and blocks are laws of the same steps."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_block_sizes(count: int) -> None:
 
 
 def binary_law(side: Side, q_up: float = 0.3, x_up: float = 0.21) -> Law:
-    """Two outcomes: log L is x_up with probability q_up under Q, else what makes P a distribution. Sums are binomial."""
+    """Two outcomes: log L is x_up with probability q_up under Q, else what makes P sum to 1. Sums are binomial."""
     x = np.array([math.log1p(-q_up * math.exp(x_up)) - math.log1p(-q_up), x_up])
     log_q = np.log([1.0 - q_up, q_up])
     return Law(x, log_q + x, log_q, side)
@@ -183,7 +183,8 @@ def test_rare_jumps_are_expanded_and_the_rest_is_charged(
     count, x_jump = 900, 2.5
     plan = LatticePlan(0.05, 0.004, 1.3, math.log(escape))
     laws = {side: binary_law(side, q_jump, x_jump) for side in Side}
-    small, jump = convolve._separate(split_law(laws[Side.UPPER], plan.fine_step, plan.tilt), block_size(count))
+    fine = split_law(laws[Side.UPPER], plan.fine_step, plan.tilt)
+    small, jump = convolve._separate(fine, convolve._small_steps(fine, block_size(count)))
     assert (jump is not None) == (q_jump < 1e-4), "the rare ones are jumps, the frequent ones are not"
     assert small.weights.sum() > 0.9
     nodes, tests = upper([(laws[Side.UPPER], count)], plan), lower([(laws[Side.LOWER], count)], plan)
@@ -209,8 +210,8 @@ def three_point_profile(p: np.ndarray, q: np.ndarray, count: int, epsilon: float
 def test_p_and_q_are_scored_by_the_same_rule(monkeypatch: pytest.MonkeyPatch, expected_jumps: float) -> None:
     """A test is one function of what is seen. What counts as a jump may not depend on the hypothesis.
 
-    The third outcome is just rare enough to be a jump under P and not quite under Q, and it is placed so that rounding it
-    alone or together with the small steps of its block gives different scores.
+    The third outcome is just rare enough to be a jump under P and not quite under Q, and it is placed so that
+    rounding it alone or together with the small steps of its block gives different scores.
     """
     monkeypatch.setattr(convolve, "TWO_STAGE_COUNT", 300)
     monkeypatch.setattr(convolve, "_JUMPS_PER_BLOCK", 0.06)

@@ -44,7 +44,10 @@ def profile(p: Masses, q: Masses, eps: float) -> mp.mpf:
     """D_{e^eps}(P||Q) to 40 digits."""
     with mp.workdps(40):
         k = mp.exp(mp.mpf(eps))
-        gains = (mp.mpf(a.numerator) / a.denominator - k * mp.mpf(b.numerator) / b.denominator for a, b in zip(p, q, strict=True))
+        gains = (
+            mp.mpf(a.numerator) / a.denominator - k * mp.mpf(b.numerator) / b.denominator
+            for a, b in zip(p, q, strict=True)
+        )
         return mp.fsum(g for g in gains if g > 0)
 
 
@@ -87,14 +90,14 @@ def test_mixture_reveals_the_index(parts: list[tuple[Masses, Masses]], eps: floa
     weights = dyadic(shares[: len(parts)])
     p = [w * a for w, (ps, _) in zip(weights, parts, strict=True) for a in ps]
     q = [w * b for w, (_, qs) in zip(weights, parts, strict=True) for b in qs]
-    made = {
-        side: Law.mixture([law_of(*part, side) for part in parts], [float(w) for w in weights]) for side in Side
-    }
+    made = {side: Law.mixture([law_of(*part, side) for part in parts], [float(w) for w in weights]) for side in Side}
     assert_jaws(made[Side.UPPER], made[Side.LOWER], p, q, eps)
 
 
 @given(pairs(), st.floats(0.01, 1.0), st.floats(0.01, 1.0), epsilons)
-def test_subsampling_twice_multiplies_the_rates(pair: tuple[Masses, Masses], one: float, two: float, eps: float) -> None:
+def test_subsampling_twice_multiplies_the_rates(
+    pair: tuple[Masses, Masses], one: float, two: float, eps: float
+) -> None:
     p, q = pair
     r = Fraction(one) * Fraction(two)
     mixed = [(1 - r) * b + r * a for a, b in zip(p, q, strict=True)]

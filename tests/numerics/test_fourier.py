@@ -89,7 +89,7 @@ def test_the_error_of_a_power_is_bounded(shape: str, n: int, power: int) -> None
 @pytest.mark.parametrize("n", [64, 1024])
 @pytest.mark.parametrize("power", [1, 30, 10**4])
 def test_the_bound_is_not_vacuous(n: int, power: int) -> None:
-    """e stays within c u (log2 n + T) of the result's norm: relative accuracy near round-off, however often we convolve."""
+    """e stays within a few u log2(n) T of the norms: relative accuracy near round-off, however often we convolve."""
     values, error = cyclic_product([CyclicFactor((bell(n, 3.0),), power)])
     scale = (10.0 * math.log2(n) + 5.0) * (power + 4)
     assert 0 < error <= scale * UNIT_ROUNDOFF * (two_norm(values) + two_norm(bell(n, 3.0)))

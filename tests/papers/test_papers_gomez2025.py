@@ -53,7 +53,7 @@ def test_table_3_to_its_printed_digits(rows_of):
 def headline_profile():
     """The exact profile of sigma = 9.4, q = 16384/50000, T = 2000, by contour integration, both directions."""
     pair = oracle_pairs.poisson_gaussian(16384 / 50000, 9.4)
-    epsilons = np.concatenate((np.linspace(0.0, 3.0, 7), np.linspace(11.0, 17.0, 13)))
+    epsilons = np.concatenate((np.linspace(0.0, 3.0, 7), np.linspace(8.8, 9.8, 11)))
     deltas = [max(contour.delta(pair, 2000, e, "PQ"), contour.delta(pair, 2000, e, "QP")) for e in epsilons]
     return epsilons, np.array(deltas)
 

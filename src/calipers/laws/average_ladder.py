@@ -5,8 +5,8 @@ one term, a range wide enough for a heavy tail, and relative accuracy far out. A
 has only absolute accuracy; here every number is a sum of products of non-negative numbers, so each
 mass is accurate relative to itself, at any depth, with no tilting.
 
-Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the centre live on the
-lowest rung; a point at distance d from the centre lives where the spacing is about `grain` times d.
+Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the center live on the
+lowest rung; a point at distance d from the center lives where the spacing is about `grain` times d.
 So a tail of any length costs a fixed number of points an octave. Because lattices are nested,
 moving up a rung is one operation: points at odd places go to their two neighbours, half each.
 
@@ -48,7 +48,7 @@ from calipers.numerics.types import FloatArray, IntArray
 
 _SHORT_SUM = 48
 """Longest plain sum where rounding errors are going to be doubled many times."""
-_ACCURATE_ABOVE = 3e-8
+_ACCURATE_ABOVE = 3e-6
 """Relative error beyond which sums run over short blocks."""
 UNDERFLOW = 1e-280
 """More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
@@ -115,16 +115,16 @@ def _longest_sum(length: int, accurate: bool) -> int:
 
 @dataclass(frozen=True)
 class LadderPlan:
-    """How fine a sum of `terms` terms is kept: centre, lowest rung, points per octave, mass that may go."""
+    """How fine a sum of `terms` terms is kept: center, lowest rung, points per octave, mass that may go."""
 
     step: float
     grain: float
-    centre: float
+    center: float
     lowest: int
     log_loss: float
 
     def radius(self, exponent: int) -> float:
-        """Points nearer to the centre than this may stay on the rung."""
+        """Points nearer to the center than this may stay on the rung."""
         return math.ldexp(2.0 * self.step / self.grain, exponent)
 
 
@@ -229,7 +229,7 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
 def regrouped(
     products: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
 ) -> tuple[dict[int, Strip], float, float]:
-    """Strips on any rungs, each moved up until its spacing suits its distance from the centre, and trimmed.
+    """Strips on any rungs, each moved up until its spacing suits its distance from the center, and trimmed.
 
     Returns the rungs and what trimming lost: mass, and mass times the absolute mean of its terms.
     """
@@ -257,8 +257,8 @@ def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None
     unit = math.ldexp(plan.step, exponent)
     radius = plan.radius(exponent)
     size = strip.rows.shape[1]
-    first = min(max(math.ceil((plan.centre - radius) / unit) - strip.low, 0), size)
-    last = min(max(math.floor((plan.centre + radius) / unit) - strip.low + 1, first), size)
+    first = min(max(math.ceil((plan.center - radius) / unit) - strip.low, 0), size)
+    last = min(max(math.floor((plan.center + radius) / unit) - strip.low + 1, first), size)
     if first == 0 and last == size:
         return None, strip
     outside = strip.rows.copy()
@@ -312,7 +312,7 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
 
     The split is exact for a value within a relative 4 u of the given one.
     """
-    distance = np.abs(values - plan.centre)
+    distance = np.abs(values - plan.center)
     nearest = plan.radius(plan.lowest)
     with np.errstate(divide="ignore"):
         up = np.ceil(np.log2(distance / nearest))
@@ -366,7 +366,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
 
 
 def _between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
-    """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its centre."""
+    """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its center."""
     plan = plans[terms.bit_length() - 1]
-    centre = plan.centre * (terms / (1 << (terms.bit_length() - 1)))
-    return LadderPlan(plan.step, plan.grain, centre, plan.lowest, plan.log_loss)
+    center = plan.center * (terms / (1 << (terms.bit_length() - 1)))
+    return LadderPlan(plan.step, plan.grain, center, plan.lowest, plan.log_loss)

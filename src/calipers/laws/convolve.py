@@ -234,15 +234,21 @@ def block_size(count: int) -> int:
 Coarsen = Callable[[LatticeMeasure, float, float, float], LatticeMeasure]
 
 
-def _separate(measure: LatticeMeasure, size: int) -> tuple[LatticeMeasure, LatticeMeasure | None]:
-    """Small steps and jumps: a block expects few jumps, and none that its small steps would reach anyway."""
+def _small_steps(measure: LatticeMeasure, size: int) -> tuple[int, int]:
+    """Positions of small steps: beyond them a block expects few jumps, and its small steps reach no further anyway."""
     mean, _ = measure.moments()
     distance = np.abs(measure.positions - mean)
     order = np.argsort(-distance)
     expected = size * np.cumsum(measure.weights[order])
     rare = float(distance[order[min(int(np.searchsorted(expected, _JUMPS_PER_BLOCK)), len(order) - 1)]])
     _, variance = measure.restricted(distance <= rare).moments()
-    inside = distance <= max(rare, 4.0 * math.sqrt(size * variance))
+    radius = max(rare, 4.0 * math.sqrt(size * variance))
+    return math.floor(mean - radius), math.ceil(mean + radius)
+
+
+def _separate(measure: LatticeMeasure, small: tuple[int, int]) -> tuple[LatticeMeasure, LatticeMeasure | None]:
+    """The parts of a measure on small steps and on jumps."""
+    inside = (measure.positions >= small[0]) & (measure.positions <= small[1])
     return measure.restricted(inside), None if bool(inside.all()) else measure.restricted(~inside)
 
 
@@ -256,9 +262,17 @@ def _terms_needed(expected: float, log_escape: float, size: int) -> int:
     return number
 
 
-def _block(measure: LatticeMeasure, tilt: float, size: int, times: int, plan: LatticePlan, coarsen: Coarsen) -> Factor:
+def _block(
+    measure: LatticeMeasure,
+    small_steps: tuple[int, int],
+    tilt: float,
+    size: int,
+    times: int,
+    plan: LatticePlan,
+    coarsen: Coarsen,
+) -> Factor:
     """`times` blocks of `size` steps each of a normalized one-step measure on the fine lattice."""
-    small, jump = _separate(measure, size)
+    small, jump = _separate(measure, small_steps)
     log_escape = plan.log_escape - math.log(times) - 7.0
     expected = 0.0 if jump is None else size * float(jump.weights.sum())
     number = _terms_needed(expected, log_escape, size)
@@ -303,7 +317,7 @@ def compose_upper(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> Latt
             size = block_size(count)
             times, rest = divmod(count, size)
             fine = split_law(law, plan.fine_step, plan.tilt)
-            listed.append(_block(fine, plan.tilt, size, times, plan, resplit))
+            listed.append(_block(fine, _small_steps(fine, size), plan.tilt, size, times, plan, resplit))
         if rest:
             listed.append(Factor.plain(split_law(law, plan.step, plan.tilt), rest))
     if not plan.bell_shaped:
@@ -320,8 +334,12 @@ def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tupl
         if plan.in_blocks(count):
             size = block_size(count)
             times, rest = divmod(count, size)
-            for listed, fine, tilt in zip(sides, score_law(law, plan.fine_step, plan.tilt), tilts, strict=True):
-                listed.append(_block(fine, tilt, size, times, plan, rescore))
+            scored = score_law(law, plan.fine_step, plan.tilt)
+            # The statistic must be one and the same under P and under Q, so both call the same steps small.
+            ranges = [_small_steps(fine, size) for fine in scored]
+            small_steps = min(low for low, _ in ranges), max(high for _, high in ranges)
+            for listed, fine, tilt in zip(sides, scored, tilts, strict=True):
+                listed.append(_block(fine, small_steps, tilt, size, times, plan, rescore))
         if rest:
             for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt), strict=True):
                 listed.append(Factor.plain(measure, rest))

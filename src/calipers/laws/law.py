@@ -91,6 +91,12 @@ class Law:
         )
 
     @property
+    def rounding(self) -> float:
+        """At least the relative error of exp(log mass): that of the mass, and what the exponential loses."""
+        largest = max(float(np.max(np.abs(self.log_p), initial=0.0)), float(np.max(np.abs(self.log_q), initial=0.0)))
+        return self.mass_error + 3e-16 * largest
+
+    @property
     def size(self) -> int:
         """Number of atoms with a finite, positive ratio."""
         return len(self.log_ratio)
@@ -184,7 +190,9 @@ class Law:
         above = self.log_ratio > epsilon
         p, q = np.exp(self.log_p[above]), np.exp(epsilon + self.log_q[above])
         gain = float(np.sum(p - q))
-        blur = 4e-16 * (len(p) + 4) * float(np.sum(p)) + self.mass_error * float(np.sum(p + q))
-        value = gain + sign * blur + self.p_inf * (1.0 + sign * self.mass_error)
+        blur = 4e-16 * (len(p) + 4) * float(np.sum(p)) + self.rounding * float(np.sum(p + q))
+        # If log L is low by s, D(eps) = E[(L - k)+] <= e^s D'(eps - s).
+        stretch = math.exp(self.shift_error) if self.side is Side.UPPER else 1.0
+        value = (gain + sign * blur) * stretch + self.p_inf * (1.0 + sign * self.rounding)
         # The truth lies in [0, 1], so these two bounds are free of charge.
         return max(0.0, value) if self.side is Side.LOWER else min(1.0, value)

@@ -45,7 +45,7 @@ Density = Callable[[FloatArray], FloatArray]
 _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
-_MOST_CELLS = 400_000
+_MOST_CELLS = 60_000
 _CELL_ERROR = 1e-13
 """Relative error of a cell mass: exponentials of log densities up to 1e3 in size, plus quadrature."""
 
@@ -116,6 +116,7 @@ class Pair:
         merged = np.concatenate(ratio)
         order = np.argsort(merged, kind="stable")
         biggest = float(np.max(np.abs(merged), initial=0.0))
+        deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
         return Law(
             merged[order],
             np.concatenate(log_p)[order],
@@ -123,7 +124,8 @@ class Pair:
             side,
             p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]),
+            # A log mass of size m is itself rounded to 1e-16 m.
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 3e-16 * deepest,
             shift_error=8e-16 * (1.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
         )
 
@@ -202,8 +204,11 @@ def _placed_ends(
     density = np.maximum(amount * shape, 1.0 / widest)
     total = np.concatenate(([0.0], np.cumsum(density) * spacing))
     count = math.ceil(total[-1])
-    if count > _MOST_CELLS:
-        raise CertificationError(f"A resolution of {resolution:.2g} would need {count} cells; ask for less.")
+    if count > _MOST_CELLS:  # fewer cells are wider ones: still a bound, only less tight
+        share = max(0.0, _MOST_CELLS - (high - low) / widest) / count
+        density = np.maximum(share * amount * shape, 1.0 / widest)
+        total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+        count = math.ceil(total[-1])
     ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
     ends[0], ends[-1] = low, high
     return ends
@@ -219,6 +224,8 @@ def _row_logsumexp(rows: FloatArray) -> FloatArray:
 def _distinct(values: FloatArray) -> IntArray:
     """Indices of values that differ visibly: where log L saturates, neighbours merge into one node."""
     spread = float(values[-1] - values[0])
+    if not spread > 0.0:
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")
     smallest = 1e-9 * spread + 1e-13 * float(np.max(np.abs(values)))
     keep = np.flatnonzero(np.diff(np.floor((values - values[0]) / smallest), prepend=-1.0) > 0)
     if keep[-1] != len(values) - 1:
@@ -364,7 +371,7 @@ def _accurate_log_ratio(
 
     def log_ratio(z: FloatArray) -> FloatArray:
         # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             change = np.zeros_like(z)
             for w, m in shifted:
                 change = change + w * np.expm1(m * (z - 0.5 * m))

@@ -35,6 +35,8 @@ from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, singl
 
 _COARSEST, _FINEST = 0.25, 1e-4
 _PILOT = 0.2
+_DEEPEST_LOG_DELTA = -640.0
+"""Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
 _ROUNDS = 6
 _LONGEST_SINGLE_STAGE = 250_000.0
 _SIGNED_STEP, _SIGNED_LENGTH, _SIGNED_CELLS = 0.95e-4, 60_000.0, 0.45
@@ -144,13 +146,14 @@ class Direction:
         leak = charges.infinite_upper
         return far + charges.shift + 1e-12 * abs(far), math.log(leak) if leak > 0 else -math.inf
 
-    def exceeds(self, epsilon: float, delta: float, saddle: Saddle, log_tail: float) -> bool:
-        """False only if a moment bound proves D <= delta at epsilon: (L - k)+ <= peak L^t / k^(t-1)."""
+    def moment_bound(self, epsilon: float, saddle: Saddle, log_tail: float) -> float:
+        """At least D at epsilon, from one moment: (L - k)+ <= L^t / k^(t-1)."""
         laws = self.pilot(log_tail)
         charges = Charges.of(laws)
         moment = math.fsum(count * law.cumulants(saddle.tilt)[0] for law, count in laws)
-        exponent = moment - (saddle.tilt - 1.0) * (epsilon - charges.shift) + charges.log_mass + 1e-9 * abs(moment)
-        return math.exp(min(0.0, exponent)) + charges.infinite_upper > delta
+        exponent = moment - (saddle.tilt - 1.0) * epsilon + saddle.tilt * charges.shift + charges.log_mass
+        exponent += 1e-9 * (1.0 + abs(moment))
+        return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
 
     def upper(
         self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: float | None = None
@@ -186,10 +189,15 @@ def _roundings(count: int) -> int:
 
 
 def log_escape_for(saddle: Saddle, relative: float) -> float:
-    """Mass that may leave the window so that delta moves by at most the share `relative`."""
-    # The tail sum is about 1/((tilt - 1) deviation) of the largest weight.
-    share = min(1.0, 1.0 / (1.0 + (saddle.tilt - 1.0) * saddle.deviation))
-    return max(-30.0, math.log(relative * share) - 2.5)
+    """Log of the mass that may leave the window so that delta moves by at most the share `relative`.
+
+    The tail sum that is delta, in units of the largest weight, is E[g(Y)] for a bell-shaped Y of the
+    given deviation: about 0.4 deviations when those are short, 1/(tilt (tilt - 1) 2.5 deviations) when
+    the weights fall off first.
+    """
+    short = 0.4 * saddle.deviation
+    steep = 1.0 / (2.5 * saddle.tilt * max(saddle.tilt - 1.0, 1e-9) * saddle.deviation)
+    return max(-34.0, math.log(relative * min(0.5, short, steep)) - 1.5)
 
 
 class Product:
@@ -202,6 +210,7 @@ class Product:
         self.factors = list(factors)
         self.symmetric = all(source.symmetric for source, _ in self.factors)
         shelf = Shelf(self.factors)
+        self.bounded = all(_is_bounded(source) for source, _ in self.factors)
         self.directions = [Direction(shelf, False)]
         if not self.symmetric:
             self.directions.append(Direction(shelf, True))
@@ -220,7 +229,7 @@ class Product:
         best = _solve_epsilon(ordered[0][1], ordered[0][0], delta, log_tail, tolerance)
         for saddle, direction in ordered[1:]:
             # A cheap or a rough proof that the other direction needs no more settles the matter.
-            if not direction.exceeds(best.lower, delta, saddle, log_tail):
+            if direction.moment_bound(best.lower, saddle, log_tail) <= delta:
                 continue
             rough = direction.upper(
                 saddle, _within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2)
@@ -244,7 +253,17 @@ class Product:
         best: Jaws | None = None
         for direction in self.directions:
             log_tail = -40.0
+            far, log_leak = direction.end(log_tail)
+            if epsilon >= far and self.bounded:
+                leak = self.certain_leak()
+                found = Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
+                best = found if best is None else _larger(best, found)
+                continue
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            if saddle.log_delta < _DEEPEST_LOG_DELTA:
+                found = Jaws(0.0, direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0), math.inf, direction.reverse)
+                best = found if best is None else _larger(best, found)
+                continue
             if saddle.log_delta < -15.0:
                 log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
@@ -252,6 +271,13 @@ class Product:
             best = found if best is None else _larger(best, found)
         assert best is not None
         return best
+
+
+def _is_bounded(source: LawSource) -> bool:
+    """Whether the law's last atom is its true end, so that nothing but mass at infinity lies beyond it."""
+    if not isinstance(source, Pair):
+        return False
+    return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in source.smooth)
 
 
 def _larger(first: Jaws, second: Jaws) -> Jaws:
@@ -270,21 +296,27 @@ def _within(eta: float) -> float:
     return min(_COARSEST, max(_FINEST, eta))
 
 
+def _finest_eta(steps: int) -> float:
+    """The finest eta whose lattice stays within a few hundred thousand points, in one stage or two."""
+    return max(_FINEST, 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / 4e5)
+
+
 def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
     """The finer eta of the upper jaw: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
     if steps == 1:
-        return eta
+        return min(eta, max(0.1 * eta, 2e-3))
     # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
     caution = 0.55 if saddle.deviation > saddle.mean else 1.0
     wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + _SIGNED_CELLS**2)) / saddle.deviation
     affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / _SIGNED_LENGTH
-    return min(eta, max(affordable, wanted))
+    return float(min(eta, max(affordable, wanted)))
 
 
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
     # The upper jaw is computed finer anyway, so nearly the whole tolerance is the lower jaw's: V theta eta^2 / 12.
-    eta = _within(1.7 * eta_for(saddle, tolerance))
+    finest = _finest_eta(direction.steps())
+    eta = max(finest, _within(1.7 * eta_for(saddle, tolerance)))
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
     rough = True
     for _ in range(_ROUNDS):
@@ -305,14 +337,14 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
         if upper < best.upper:
             best = Jaws(best.lower, upper, best.threshold, best.reversed)
         width = best.upper - best.lower
-        if width <= tolerance * best.upper or eta <= _FINEST:
+        if width <= tolerance * best.upper or eta <= finest:
             return best
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
         if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
             saddle = _recentred(direction, log_tail, saddle, center, math.isinf(best.upper))
         else:
             ratio = width / (tolerance * best.upper)
-            eta = _within(eta * max(0.2, 0.85 / math.sqrt(ratio)))
+            eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(ratio)))
     return best
 
 
@@ -334,8 +366,10 @@ def _recentred(direction: Direction, log_tail: float, saddle: Saddle, center: fl
 
 def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
-    curvature = saddle.variance * saddle.tilt * max(saddle.tilt - 1.0, 0.05)
-    eta = _within(math.sqrt(4.0 * 0.6 * tolerance / curvature))
+    # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
+    curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
+    finest = _finest_eta(direction.steps())
+    eta = max(finest, _within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
@@ -345,9 +379,9 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
             best = Jaws(lower, best.upper, threshold, direction.reverse)
         best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)
         width = best.upper - best.lower
-        if width <= tolerance * best.upper or eta <= _FINEST:
+        if width <= tolerance * best.upper or eta <= finest:
             break
-        eta = _within(eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
+        eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
     if best.lower > best.upper:
         raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
     return best

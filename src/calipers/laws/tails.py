@@ -41,10 +41,11 @@ class UpperTail:
             return np.where(epsilon < nodes[0], 1.0, values[0])
         j = np.clip(np.searchsorted(nodes, epsilon, side="right") - 1, 0, len(nodes) - 2)
         gap = nodes[j + 1] - nodes[j]
-        with np.errstate(over="ignore", invalid="ignore"):
-            # (e^eps - e^a) / (e^b - e^a), written so that wide gaps do not overflow
-            share = np.exp(epsilon - nodes[j + 1]) * -np.expm1(nodes[j] - epsilon) / -np.expm1(-gap)
-        chord = (values[j] + share * (values[j + 1] - values[j])) * (1.0 + 1e-14)
+        # (e^eps - e^a) / (e^b - e^a) for eps in [a, b], written so that wide gaps do not overflow
+        within = np.clip(epsilon, nodes[j], nodes[j + 1])
+        part = np.exp(within - nodes[j + 1]) * -np.expm1(nodes[j] - within)
+        share = np.divide(part, -np.expm1(-gap), out=np.zeros_like(part), where=gap > 0)
+        chord = np.minimum(1.0, (values[j] + share * (values[j + 1] - values[j])) * (1.0 + 1e-14))
         inside = np.where(epsilon >= nodes[-1], values[-1], chord)
         return np.where(epsilon < nodes[0], 1.0, inside)
 
@@ -122,7 +123,7 @@ class Charges:
         log_none = math.fsum(count * math.log1p(-law.p_inf) for law, count in factors if law.p_inf < 1)
         anywhere = 1.0 if any(law.p_inf >= 1 for law, _ in factors) else -math.expm1(log_none)
         return cls(
-            math.fsum(count * law.mass_error for law, count in factors) * 1.01,
+            math.fsum(count * law.rounding for law, count in factors) * 1.01,
             math.fsum(count * law.shift_error for law, count in factors),
             anywhere * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),
@@ -159,7 +160,7 @@ def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatA
     if window is None:
         return np.full(len(index), measure.escape)
     ahead = len(measure.positions) - 1 - index
-    from_above = np.exp(-window.rate_above * index)
+    from_above = np.exp(-window.rate_above * np.maximum(index, 0.0))
     from_below = np.exp(-min(rate, window.rate_below) * ahead) * (1.0 + rate * ahead)
     returned: FloatArray = measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
     return returned
@@ -178,13 +179,15 @@ def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charg
     stride = max(1, n // _NODES)
     rates = (tilt - 1.0) * step, tilt * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
+    peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
     spread = min(_decay_norm(rates[0], n), peak * math.sqrt(n))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, call: FloatArray, put: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
         charged = call - put + rounding + spread * measure.error + _missed(measure, rates[0], index)
         x = (measure.positions[0] + index) * step
-        log_delta = np.log(charged) + (measure.log_norm + charges.log_mass - (tilt - 1.0) * x)
+        # If log L is low by s, D(eps) = E[(L - k)+] <= e^s D'(eps - s).
+        log_delta = np.log(charged) + (measure.log_norm + charges.log_mass + charges.shift - (tilt - 1.0) * x)
         if charges.infinite_upper > 0:
             log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
         return x + charges.shift, log_delta + 1e-13
@@ -233,20 +236,29 @@ def lower_tail(
     return LowerTail(x[kept], log_power - 1e-13, log_alpha + 1e-13)
 
 
+def _log_after(log_masses: FloatArray) -> FloatArray:
+    """log of the mass strictly after every atom (-inf after the last); safe where masses underflow."""
+    upto = np.logaddexp.accumulate(log_masses[::-1])[::-1]
+    return np.append(upto[1:], -np.inf)
+
+
 def single_tail(law: Law) -> UpperTail | LowerTail:
     """The tail of one law that needs no convolution: its atoms are the nodes, or the tests."""
     charges = Charges.of([(law, 1)])
-    q_after = np.concatenate((np.cumsum(np.exp(law.log_q[::-1]))[::-1][1:], [0.0]))
-    rounding = 1.0 + 4.0 * law.size * UNIT_ROUNDOFF + law.mass_error
+    log_q = _log_after(law.log_q)
+    # Running sums of logs: each of the `size` steps rounds a number of the size of the log mass.
+    deepest = float(np.max(np.abs(law.log_q), initial=1.0)) + float(np.max(np.abs(law.log_p), initial=1.0))
+    log_rounding = 4.0 * law.size * UNIT_ROUNDOFF * (1.0 + deepest) + charges.log_mass + 1e-13
     if law.side is Side.LOWER:
-        p_after = np.concatenate((np.cumsum(np.exp(law.log_p[::-1]))[::-1][1:], [0.0]))
-        kept = q_after > 0
-        power = p_after[kept] / rounding + charges.infinite_lower
-        return LowerTail(law.log_ratio[kept], np.log(power) - 1e-13, np.log(q_after[kept] * rounding) + 1e-13)
-    rise = np.zeros(law.size)
-    gaps = np.diff(law.log_ratio)
+        log_p = _log_after(law.log_p)
+        kept = np.isfinite(log_q)
+        log_power = log_p[kept] - log_rounding
+        if charges.infinite_lower > 0:
+            log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
+        return LowerTail(law.log_ratio[kept], log_power, log_q[kept] + log_rounding)
     with np.errstate(divide="ignore"):
-        rise[:-1] = np.exp(law.log_ratio[1:] + np.log(-np.expm1(-gaps)) + np.log(q_after[:-1]))
-    delta = np.cumsum(rise[::-1])[::-1] * rounding * rounding + charges.infinite_upper
-    with np.errstate(divide="ignore"):
-        return UpperTail(law.log_ratio + charges.shift, np.log(delta) + 1e-13)
+        rise = law.log_ratio[1:] + np.log(-np.expm1(-np.diff(law.log_ratio))) + log_q[:-1]
+        last = math.log(charges.infinite_upper) if charges.infinite_upper > 0 else -math.inf
+    # D at atom i is the sum over later gaps of (e^(x_l+1) - e^(x_l)) Q(after l), plus what is at infinity.
+    log_delta = np.logaddexp.accumulate(np.append(rise, -np.inf)[::-1])[::-1] + log_rounding + charges.shift
+    return UpperTail(law.log_ratio + charges.shift, np.logaddexp(log_delta, last))

@@ -8,17 +8,23 @@ lower jaw from another, where no single pair is known to be both.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.curves.gdp import gaussian_curve
+from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.product import Jaws, Product
 from calipers.laws.renyi import renyi
 from calipers.laws.sweep import sweep
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    normal_tail,
+    normal_tail_quantile,
+)
 
 
 class Backend(Protocol):
@@ -40,8 +46,8 @@ class Backend(Protocol):
         """Jaws of the Renyi divergence of the given order."""
         ...
 
-    def mu_bound(self) -> float:
-        """A mu proven without looking at a curve; infinite where there is none."""
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """(lower, upper) of the smallest mu that holds up to delta0."""
         ...
 
     def upper_evidence(self) -> Evidence:
@@ -61,38 +67,41 @@ def _widened(value: float) -> Jaws:
 
 @dataclass(frozen=True)
 class GaussianBackend:
-    """Exactly mu-GDP: everything is closed form."""
+    """Exactly mu-GDP with mu = shift: everything is closed form."""
 
-    mu: float
+    shift: float
     reason: str
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        return _widened(gaussian_epsilon(self.mu, delta))
+        return _widened(gaussian_epsilon(self.shift, delta))
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        jaws = _widened(float(gaussian_delta(self.mu, epsilon)))
+        jaws = _widened(float(gaussian_delta(self.shift, epsilon)))
         return Jaws(jaws.lower, min(1.0, jaws.upper), jaws.threshold, jaws.reversed)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """G_mu from below and above."""
         del smallest_delta, tolerance
-        return {side: gaussian_curve(self.mu, side) for side in Side}
+        return {side: gaussian_curve(self.shift, side) for side in Side}
 
     def renyi(self, order: float) -> Jaws:
         """t mu^2 / 2."""
-        return _widened(rdp_of_gdp(self.mu, order))
+        return _widened(rdp_of_gdp(self.shift, order))
 
-    def mu_bound(self) -> float:
-        """mu itself."""
-        return self.mu * (1.0 + GAUSSIAN_RELATIVE_ERROR)
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """The shift itself from above; from below what the test with equal error rates demands."""
+        del tolerance
+        rate = float(normal_tail(0.5 * self.shift)) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / (1.0 - delta0)
+        needed = 2.0 * float(normal_tail_quantile(rate)) if 0.0 < rate < 0.5 else 0.0
+        return needed * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR), self.shift * (1.0 + GAUSSIAN_RELATIVE_ERROR)
 
     def upper_evidence(self) -> Evidence:
         """The closed form."""
-        return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{self.reason} It is mu-GDP with mu = {self.mu:.12g}.")
+        return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{self.reason} It is mu-GDP with mu = {self.shift:.12g}.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The likelihood ratio test of two Gaussians attains it."""
@@ -113,6 +122,7 @@ class ProductBackend:
     reason: str
     statement: str
     attack: str
+    _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`."""
@@ -123,16 +133,19 @@ class ProductBackend:
         return self.product.delta(epsilon, tolerance)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """See `calipers.laws.sweep`."""
-        return sweep(self.product, smallest_delta, tolerance)
+        """See `calipers.laws.sweep`; computed once for each depth."""
+        key = (smallest_delta, tolerance)
+        if key not in self._swept:
+            self._swept[key] = sweep(self.product, smallest_delta, tolerance)
+        return self._swept[key]
 
     def renyi(self, order: float) -> Jaws:
         """See `calipers.laws.renyi`."""
         return renyi(self.product, order)
 
-    def mu_bound(self) -> float:
-        """None: mu is read off the curve."""
-        return math.inf
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """Read off the two curves."""
+        return _curve_mu(self.curves(_depth(delta0), tolerance), delta0)
 
     def upper_evidence(self) -> Evidence:
         """The dominating product, discretised by splitting."""
@@ -178,9 +191,9 @@ class SplitBackend:
         """Upper from `above`, lower from `below`."""
         return _joined(self.above.renyi(order), self.below.renyi(order))
 
-    def mu_bound(self) -> float:
-        """That of `above`."""
-        return self.above.mu_bound()
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """Upper from `above`, lower from `below`."""
+        return self.below.mu(delta0, tolerance)[0], self.above.mu(delta0, tolerance)[1]
 
     def upper_evidence(self) -> Evidence:
         """What proves the upper jaw."""
@@ -189,6 +202,15 @@ class SplitBackend:
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Which test shows the lower jaw."""
         return self.below.lower_evidence(jaws)
+
+
+def _depth(delta0: float) -> float:
+    """How small a delta the curves must resolve for mu up to delta0."""
+    return max(1e-280, min(1e-12, 1e-2 * delta0))
+
+
+def _curve_mu(curves: dict[Side, TradeoffCurve], delta0: float) -> tuple[float, float]:
+    return gdp_mu(curves[Side.LOWER], delta0), gdp_mu(curves[Side.UPPER], delta0)
 
 
 def _joined(above: Jaws, below: Jaws) -> Jaws:

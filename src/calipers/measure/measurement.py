@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
 from calipers.curves import risk
-from calipers.curves.gdp import gdp_mu, regret
+from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.errors import InputError
 from calipers.laws.product import Jaws
 from calipers.measure.backends import Backend
 from calipers.run import Run
@@ -66,6 +67,8 @@ class Measurement:
     @property
     def run(self) -> Run:
         """The run, when there is one phase; the first phase otherwise."""
+        if not self.runs:
+            raise InputError("This measurement was not made from a run.")
         return self.runs[0]
 
     def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
@@ -140,9 +143,8 @@ class Measurement:
         delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         key = ("gdp", delta0)
         if key not in self._cache:
-            deep = max(1e-280, min(_DEEPEST, 1e-2 * delta0))
-            guarantee, attack = self.curve(Side.UPPER, deep), self.curve(Side.LOWER, deep)
-            upper, lower = min(gdp_mu(guarantee, delta0), self.backend.mu_bound()), gdp_mu(attack, delta0)
+            lower, upper = self.backend.mu(delta0, self.tolerance)
+            attack = self.curve(Side.LOWER, max(1e-280, min(_DEEPEST, 1e-2 * delta0)))
             overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
             self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
         found = self._cache[key]

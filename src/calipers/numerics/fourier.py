@@ -209,4 +209,6 @@ def strided_tail_sums(weights: FloatArray, rate: float, stride: int) -> tuple[Fl
     padded = np.zeros(blocks * stride)
     padded[: len(weights)] = weights
     inside = np.sum(padded.reshape(blocks, stride) * np.exp(-rate * np.arange(1, stride + 1)), axis=1)
-    return np.arange(blocks) * float(stride) - 1.0, inside + decayed_tail_sums(inside, rate * stride)
+    index = np.arange(blocks, dtype=np.float64) * float(stride) - 1.0
+    sums: FloatArray = inside + decayed_tail_sums(inside, rate * stride)
+    return index, sums

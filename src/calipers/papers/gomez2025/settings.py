@@ -78,11 +78,15 @@ class Setting:
         return cls(column.noise_multiplier, column.steps, published.BATCH_SIZE / records)
 
 
-@cache
-def measured(setting: Setting, tolerance: float = TOLERANCE) -> Measurement:
-    """The measurement of a setting; asked twice, computed once."""
+def _measure(setting: Setting, tolerance: float) -> Measurement:
     run = Run(sample_rate=setting.rate, steps=setting.steps, noise_multiplier=setting.noise_multiplier)
     return measure(run, tolerance=tolerance)
+
+
+@cache
+def measured(setting: Setting, tolerance: float = TOLERANCE) -> Measurement:
+    """The measurement of one of the paper's settings; asked twice, computed once."""
+    return _measure(setting, tolerance)
 
 
 def dpsgd_curves(setting: Setting, tolerance: float = TOLERANCE) -> Curves:
@@ -98,8 +102,11 @@ def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
 
 
 def fit_setting(setting: Setting, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | float:
-    """The fit of a setting, or, where the attacker wins almost surely, an upper bound of every regret."""
-    found = measured(setting, tolerance)
+    """The fit of a setting, or, where the attacker wins almost surely, an upper bound of every regret.
+
+    Meant for grids: nothing is kept between calls.
+    """
+    found = _measure(setting, tolerance)
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
         return bound
