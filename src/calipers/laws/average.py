@@ -198,7 +198,7 @@ class AllocationPair:
         return self.rounds == 1 and self.participation == 1.0
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of L on `side`; mass up to about e^log_tail may lie beyond the ends of the lattice, and is charged."""
+        """The law of L on `side`; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         if self.rounds == 1:

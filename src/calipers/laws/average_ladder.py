@@ -64,7 +64,7 @@ class Strip:
     @property
     def high(self) -> int:
         """The last place."""
-        return self.low + self.rows.shape[1] - 1
+        return self.low + int(self.rows.shape[1]) - 1
 
 
 def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
@@ -171,7 +171,8 @@ def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
         return Strip(2 * rung.low, np.stack(rows))
     once = _joined(rung, finer)
     twice = _joined(rung, Strip(finer.low, 2.0 * finer.rows))
-    assert once is not None and twice is not None
+    assert once is not None
+    assert twice is not None
     rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
     low = rung.low + once.low
     for i in range(1, rung.rows.shape[0]):
@@ -200,10 +201,7 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
     longest = 0
     for e in range(lowest, highest + 1):
         finer_first = None if finer_first is None else coarsened(finer_first)
-        if square:
-            finer_second = finer_first
-        else:
-            finer_second = None if finer_second is None else coarsened(finer_second)
+        finer_second = None if finer_second is None else finer_first if square else coarsened(finer_second)
         rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
         found: Strip | None = None
         all_first = _joined(finer_first, rung_first)

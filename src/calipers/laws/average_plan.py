@@ -62,7 +62,7 @@ def smallest(values: FloatArray, weights: FloatArray, counts: FloatArray, log_ma
     log_laplace = np.log(np.exp(-np.outer(rates, values[thinned])) @ share + 1e-300)
     target = log_mass + np.log(counts / counts[-1])
     bounds = (target[:, None] - counts[:, None] * log_laplace) / rates
-    return np.maximum(bounds.max(axis=1), float(values[0]))
+    return np.asarray(np.maximum(bounds.max(axis=1), float(values[0])))
 
 
 def ladder_plans(

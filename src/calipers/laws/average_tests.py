@@ -12,8 +12,8 @@ The oldest test looks at the largest observation only:
 
     P(max w < C) = Phi((C - mean)/sigma) Phi(C/sigma)^(T-1) .
 
-It is the event of Chua et al. (2024), Equation (3), with means 2 and 1, and that behind f_sub, Equation (17) of Ertan and
-van Dijk (2026), with means 1 and 0.
+It is the event of Chua et al. (2024), Equation (3), with means 2 and 1, and that behind f_sub, Equation (17) of
+Ertan and van Dijk (2026), with means 1 and 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALLEST_PROBABILITY = 1e-290
 
 
 @dataclass(frozen=True)
-class TestFamily:
+class EventFamily:
     """Tests with one statistic: true false positive rates <= `alpha`, true powers >= `power`."""
 
     alpha: FloatArray
@@ -63,14 +63,14 @@ class TestFamily:
 
 def family(
     alpha: FloatArray, power: FloatArray, threshold: FloatArray, relative_error: FloatArray | float
-) -> TestFamily:
+) -> EventFamily:
     """Tests whose probabilities are known up to a relative error, charged against them."""
     usable = (alpha > SMALLEST_PROBABILITY) & (power > SMALLEST_PROBABILITY)
     error = np.broadcast_to(np.asarray(relative_error), alpha.shape)[usable]
-    return TestFamily(alpha[usable] * (1.0 + error), power[usable] * (1.0 - error), threshold[usable])
+    return EventFamily(alpha[usable] * (1.0 + error), power[usable] * (1.0 - error), threshold[usable])
 
 
-def tail_families(values: FloatArray, p: FloatArray, q: FloatArray, error: float) -> tuple[TestFamily, TestFamily]:
+def tail_families(values: FloatArray, p: FloatArray, q: FloatArray, error: float) -> tuple[EventFamily, EventFamily]:
     """Tests {score > t} forward and {score < t} reversed, t between consecutive values; p, q are masses."""
     between = 0.5 * (values[1:] + values[:-1])
     error = error + 4.0 * len(values) * UNIT_ROUNDOFF
@@ -101,7 +101,7 @@ class MaximumTests:
     absent: float
     participation: float = 1.0
 
-    def families(self, thresholds: FloatArray) -> tuple[TestFamily, TestFamily]:
+    def families(self, thresholds: FloatArray) -> tuple[EventFamily, EventFamily]:
         """Forward and reversed tests with these thresholds C."""
         hit, miss, error_p = maximum_probabilities(self.sigma, self.rounds, thresholds, self.present)
         alarm, silence, error_q = maximum_probabilities(self.sigma, self.rounds, thresholds, self.absent)
@@ -130,7 +130,7 @@ class MaximumTests:
         return self._search(lambda tests: tests.epsilon(delta), -math.log(delta), reverse)
 
     def _search(
-        self, value: Callable[[TestFamily], tuple[float, float]], epsilon: float, reverse: bool
+        self, value: Callable[[EventFamily], tuple[float, float]], epsilon: float, reverse: bool
     ) -> tuple[float, float]:
         """The best point of a grid, then of finer grids around it. Any threshold is valid."""
         low, high = self.range(epsilon)

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calipers.errors import CertificationError
 from calipers.laws.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
 from calipers.laws.law import Law
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
@@ -37,6 +38,18 @@ TWO_STAGE_COUNT = 300
 
 _CHERNOFF_STEPS = np.array([0.35, 0.7, 1.2, 2.0, 3.2, 4.6, 6.2])
 _JUMPS_PER_BLOCK = 0.06
+
+
+_LONGEST = 1 << 21
+"""No convolution is longer than this; a coarser lattice gives a bound as well."""
+
+
+class LatticeTooLongError(CertificationError):
+    """The window of a plan holds too many lattice points; `excess` says by what factor."""
+
+    def __init__(self, excess: float) -> None:
+        super().__init__(f"The lattice is {excess:.2g} times too long. Ask for a larger tolerance.")
+        self.excess = excess
 
 
 @dataclass(frozen=True)
@@ -130,7 +143,9 @@ def _window(factors: Sequence[Factor], log_escape: float) -> Window:
         kept.append(small)
         loose += mass
     center = math.fsum(f.count * f.mean for f in kept)
-    rates = _rates(math.fsum(f.count * f.variance for f in kept))
+    # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
+    furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
+    rates = np.append(_rates(math.fsum(f.count * f.variance for f in kept)), np.array([2.0, 6.0]) / (furthest + 1.0))
     above = np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0)
     below = np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0)
     return _chernoff(center, rates, below, above, log_escape, loose)
@@ -210,8 +225,15 @@ def _joined(first: Window, second: Window) -> Window:
     )
 
 
+def _refuse_length(window: Window) -> None:
+    length = window.high - window.low + 1
+    if length > _LONGEST:
+        raise LatticeTooLongError(length / _LONGEST)
+
+
 def _convolve(factors: Sequence[Factor], window: Window) -> LatticeMeasure:
     """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
+    _refuse_length(window)
     n = fast_length(window.high - window.low + 1)
     values, error = cyclic_product([f.cyclic(n) for f in factors])
     escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
@@ -277,6 +299,7 @@ def _block(
     expected = 0.0 if jump is None else size * float(jump.weights.sum())
     number = _terms_needed(expected, log_escape, size)
     window = _window_of_powers(small, range(max(1, size - number + 1), size + 1), log_escape)
+    _refuse_length(window)
     low, high = window.low, window.high
     n = fast_length(high - low + 1)
     moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)

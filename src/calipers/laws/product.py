@@ -16,6 +16,7 @@ on a lattice of 1e-4, where that is affordable.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,14 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
-from calipers.laws.convolve import TWO_STAGE_COUNT, LatticePlan, block_size, compose_lower, compose_upper
+from calipers.laws.convolve import (
+    TWO_STAGE_COUNT,
+    LatticePlan,
+    LatticeTooLongError,
+    block_size,
+    compose_lower,
+    compose_upper,
+)
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
@@ -164,19 +172,26 @@ class Direction:
             tail = single_tail(laws[0][0])
             assert isinstance(tail, UpperTail)
             return tail
-        laws = self.laws(Side.UPPER, eta if focus is None else _SIGNED_CELLS * eta, log_tail, saddle.tilt)
+        cells = min(_COARSEST, eta if focus is None else _SIGNED_CELLS * eta)
+        laws = self.laws(Side.UPPER, cells, log_tail, saddle.tilt)
         plan = self._plan(saddle, eta, log_tail, log_escape)
-        return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws), focus)
+        try:
+            return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws), focus)
+        except LatticeTooLongError as error:
+            return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
 
     def lower(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LowerTail:
         """Certified tests around the saddle."""
-        laws = self.laws(Side.LOWER, eta, log_tail, saddle.tilt)
+        laws = self.laws(Side.LOWER, min(eta, _COARSEST), log_tail, saddle.tilt)
         if self.steps() == 1:
             tail = single_tail(laws[0][0])
             assert isinstance(tail, LowerTail)
             return tail
         plan = self._plan(saddle, eta, log_tail, log_escape)
-        under_p, under_q = compose_lower(laws, plan)
+        try:
+            under_p, under_q = compose_lower(laws, plan)
+        except LatticeTooLongError as error:
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws))
 
 
@@ -250,27 +265,26 @@ class Product:
     def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        best: Jaws | None = None
-        for direction in self.directions:
-            log_tail = -40.0
+        found = [self._delta_one_way(direction, epsilon, tolerance) for direction in self.directions]
+        return functools.reduce(_larger, found)
+
+    def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float) -> Jaws:
+        """Jaws of D at epsilon in one direction."""
+        for log_tail in (-40.0, -160.0, _DEEPEST_LOG_DELTA - 60.0):
             far, log_leak = direction.end(log_tail)
-            if epsilon >= far and self.bounded:
-                leak = self.certain_leak()
-                found = Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
-                best = found if best is None else _larger(best, found)
-                continue
+            if epsilon < far or self.bounded:
+                break
+        if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
+            leak = self.certain_leak()
+            return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
+        saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+        if saddle.log_delta < _DEEPEST_LOG_DELTA:
+            bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
+            return Jaws(0.0, bound, math.inf, direction.reverse)
+        if saddle.log_delta < 0.375 * log_tail:
+            log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            if saddle.log_delta < _DEEPEST_LOG_DELTA:
-                found = Jaws(0.0, direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0), math.inf, direction.reverse)
-                best = found if best is None else _larger(best, found)
-                continue
-            if saddle.log_delta < -15.0:
-                log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
-                saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
-            best = found if best is None else _larger(best, found)
-        assert best is not None
-        return best
+        return _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
 
 
 def _is_bounded(source: LawSource) -> bool:
@@ -318,7 +332,7 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
     finest = _finest_eta(direction.steps())
     eta = max(finest, _within(1.7 * eta_for(saddle, tolerance)))
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
-    rough = True
+    rough, width = True, math.inf
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3))
@@ -336,8 +350,8 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
             best = Jaws(best.lower, upper, best.threshold, best.reversed)
-        width = best.upper - best.lower
-        if width <= tolerance * best.upper or eta <= finest:
+        width, before = best.upper - best.lower, width
+        if width <= tolerance * best.upper or eta <= finest or (math.isfinite(width) and width > 0.8 * before):
             return best
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
         if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
@@ -371,6 +385,7 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
     finest = _finest_eta(direction.steps())
     eta = max(finest, _within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    width = math.inf
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
         upper = direction.upper(saddle, eta, log_tail, log_escape).delta(epsilon)
@@ -378,8 +393,8 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
         if lower > best.lower:
             best = Jaws(lower, best.upper, threshold, direction.reverse)
         best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)
-        width = best.upper - best.lower
-        if width <= tolerance * best.upper or eta <= finest:
+        width, before = best.upper - best.lower, width
+        if width <= tolerance * best.upper or eta <= finest or width > 0.8 * before:
             break
         eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
     if best.lower > best.upper:

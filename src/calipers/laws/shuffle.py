@@ -38,7 +38,7 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.laws.average import ROUNDS, SIGMA, cell_error, normal_cells, refined
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
-from calipers.laws.average_tests import MaximumTests, TestFamily, tail_families
+from calipers.laws.average_tests import MaximumTests, EventFamily, tail_families
 from calipers.laws.convolve import LatticePlan, compose_lower
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
@@ -92,7 +92,7 @@ class ShuffleTest:
 @lru_cache(maxsize=64)
 def _sum_families(
     sigma: float, rounds: int, participation: float, log_factor: float, resolution: float, log_tail: float
-) -> tuple[TestFamily, TestFamily]:
+) -> tuple[EventFamily, EventFamily]:
     """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
     width = 1.0 / sigma
     reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
@@ -149,7 +149,7 @@ class ShuffleAttack:
         """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
         return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
 
-    def _families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[TestFamily, TestFamily]:
+    def _families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
         return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
@@ -226,8 +226,8 @@ class ShuffleAttack:
         """
         if side is Side.UPPER:
             raise UnsupportedError(
-                "No dominating pair is proven for shuffled batches of fixed size in the worst-case view; the upper jaw is "
-                "that of deterministic batches (Theorem 4.1 of Chua et al. 2024), or use sampler='balls-and-bins'."
+                "No dominating pair is proven for shuffled batches of fixed size in the worst-case view; the upper jaw "
+                "is that of deterministic batches (Theorem 4.1 of Chua et al. 2024), or use sampler='balls-and-bins'."
             )
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")

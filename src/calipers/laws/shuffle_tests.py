@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.average_tests import TestFamily
+from calipers.laws.average_tests import EventFamily
 from calipers.laws.law import Law
 from calipers.numerics.types import FloatArray
 
@@ -24,7 +24,7 @@ _CHAIN_ROUNDING = 1e-12
 """Relative slack of a test's probabilities that covers taking differences of tests and adding them up again."""
 
 
-def law_of_tests(forward: list[TestFamily], backward: list[TestFamily], log_tail: float, number: int = 320) -> Law:
+def law_of_tests(forward: list[EventFamily], backward: list[EventFamily], log_tail: float, number: int = 320) -> Law:
     """The LOWER law of the best tests among the families, at most `number` of each direction.
 
     Post-condition: in both directions its profile, and that of its products, is at most that of the truth.
@@ -43,7 +43,7 @@ def law_of_tests(forward: list[TestFamily], backward: list[TestFamily], log_tail
     return Law(log_p - log_q, log_p, log_q, Side.LOWER, mass_error=4.0 * _CHAIN_ROUNDING)
 
 
-def _chosen(families: list[TestFamily], log_tail: float, number: int) -> tuple[FloatArray, FloatArray]:
+def _chosen(families: list[EventFamily], log_tail: float, number: int) -> tuple[FloatArray, FloatArray]:
     """False positive rates and powers, both increasing, of the tests that are best at some epsilon >= 0."""
     alpha = np.concatenate([f.alpha for f in families])
     power = np.concatenate([f.power for f in families])
