@@ -11,8 +11,9 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError
+from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.law import Law
-from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.pair import Pair
 
 RATES = [1e-6, 1e-4, 0.01, 0.5, 0.999999]
 NOISES = [0.1, 0.2, 1.0, 10.0, 100.0]
@@ -104,7 +105,7 @@ def test_tails_go_to_infinity_and_to_zero() -> None:
 
 @pytest.mark.parametrize("side", list(Side))
 def test_the_error_is_of_second_order(side: Side) -> None:
-    """Four times finer cells divide the error by 16 (averaged over eps: a cell may hold the kink of (L - k)+ anywhere)."""
+    """Four times finer cells divide the error by 16 (averaged: the kink may lie anywhere in a cell)."""
     strikes = np.linspace(-0.05, 0.4, 40)
     truth = sum(enumeration.poisson_one_step(0.1, 1.0, float(eps)) for eps in strikes)
 

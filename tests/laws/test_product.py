@@ -24,7 +24,8 @@ from oracles import pairs as oracle_pairs
 from calipers.errors import InputError
 from calipers.laws import convolve
 from calipers.laws import product as product_module
-from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.gaussian_part import gaussian_mixture_part
+from calipers.laws.pair import Pair
 from calipers.laws.product import Jaws, Product
 
 ORACLE = 1e-9
@@ -314,7 +315,7 @@ def test_memory_of_a_run_with_little_noise() -> None:
     """sigma = 0.1, 1000 steps: log ratios of hundreds, and still below 300 MB for the whole process."""
     code = """
         import resource
-        from calipers.laws.pair import Pair, gaussian_mixture_part
+        from calipers.laws.pair import Pair
         from calipers.laws.product import Product
         pair = Pair("poisson", (gaussian_mixture_part([0.9, 0.1], [0.0, 10.0], [1.0], [0.0]),))
         jaws = Product([(pair, 1000)]).epsilon(1e-5)
@@ -331,7 +332,7 @@ def test_memory_of_runs_that_rarely_see_a_record(q: float, steps: int, delta: fl
     code = f"""
         import resource
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-        from calipers.laws.pair import Pair, gaussian_mixture_part
+        from calipers.laws.pair import Pair
         from calipers.laws.product import Product
         pair = Pair("poisson", (gaussian_mixture_part([1.0 - {q}, {q}], [0.0, 1.0], [1.0], [0.0]),))
         jaws = Product([(pair, {steps})]).epsilon({delta})

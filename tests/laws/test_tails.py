@@ -20,9 +20,10 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.laws.convolve import LatticePlan, compose_lower, compose_upper
+from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.lattice import LatticeMeasure
 from calipers.laws.law import Law
-from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.pair import Pair
 from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 STEP = 2.0**-4

@@ -39,8 +39,9 @@ from calipers.adapters.no_release import NoRelease
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
 from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
-from calipers.laws.product import LawSource, Product
+from calipers.laws.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.classic import laplace

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.product import Jaws
+from calipers.laws.direction import Jaws
 
 _ZERO = Jaws(0.0, 0.0, math.inf, False)
 
@@ -39,9 +39,10 @@ class NoRelease:
         del order
         return _ZERO
 
-    def mu_bound(self) -> float:
-        """0."""
-        return 0.0
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """Nothing is released: mu = 0."""
+        del delta0, tolerance
+        return 0.0, 0.0
 
     def upper_evidence(self) -> Evidence:
         """Nothing can be told apart."""

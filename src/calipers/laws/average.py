@@ -54,8 +54,9 @@ from calipers.errors import CertificationError, InputError
 from calipers.laws.average_ladder import LadderPlan, multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import MaximumTests
+from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.law import ATOM_ROUNDING, Law
-from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.pair import Pair
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray

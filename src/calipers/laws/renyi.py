@@ -15,9 +15,10 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
+from calipers.laws.direction import Jaws, LawSource
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
-from calipers.laws.product import Jaws, LawSource, Product
+from calipers.laws.product import Product
 from calipers.numerics.types import FloatArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)

@@ -38,7 +38,7 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.laws.average import ROUNDS, SIGMA, cell_error, normal_cells, refined
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
-from calipers.laws.average_tests import MaximumTests, EventFamily, tail_families
+from calipers.laws.average_tests import EventFamily, MaximumTests, tail_families
 from calipers.laws.convolve import LatticePlan, compose_lower
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon

@@ -16,7 +16,8 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.product import Direction, Product, eta_for, log_escape_for
+from calipers.laws.direction import Direction, eta_for, log_escape_for
+from calipers.laws.product import Product
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.tails import LowerTail, UpperTail
 from calipers.numerics.types import FloatArray, IntArray
@@ -91,7 +92,8 @@ def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e
     nodes = np.unique(np.concatenate([np.array([0.0]), *[u.epsilon_nodes[u.epsilon_nodes > 0] for u in uppers]]))
     delta = np.max([u.deltas(nodes) for u in uppers], axis=0)
     guarantee = TradeoffCurve.from_profile(nodes, delta, side=Side.UPPER, symmetric=True)
-    alpha = np.exp(np.concatenate([t.log_alpha for t in lowers]))
+    # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
+    alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in lowers]), -690.0))
     power = np.exp(np.concatenate([t.log_power for t in lowers]))
     useful = (alpha < power) & (power <= 1.0)
     attack = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()

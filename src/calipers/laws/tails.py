@@ -21,7 +21,6 @@ from calipers.laws.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
 from calipers.numerics.types import FloatArray
 
-
 _NODES = 2048
 """About how many thresholds of a composed law are looked at."""
 

@@ -15,7 +15,8 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.product import Jaws, Product
+from calipers.laws.direction import Jaws
+from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
 from calipers.laws.sweep import sweep
 from calipers.numerics.normal import (

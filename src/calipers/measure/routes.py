@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import UnsupportedError
-from calipers.laws.product import LawSource, Product
+from calipers.laws.direction import LawSource
+from calipers.laws.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
@@ -52,7 +53,7 @@ def _refuse_unproven(run: Run) -> None:
     if run.normalization not in SUPPORTED_NORMALIZATIONS:
         raise UnsupportedError(
             f"normalization={run.normalization!r} cannot be measured yet; supported are "
-            f"{', '.join(repr(name) for name in SUPPORTED_NORMALIZATIONS)}: divide by a public constant and say 'constant'."
+            f"{', '.join(repr(name) for name in SUPPORTED_NORMALIZATIONS)}. Divide by a public constant, say 'constant'."
         )
 
 
@@ -124,8 +125,8 @@ def _notes(phases: tuple[Run, ...]) -> tuple[str, ...]:
         )
         if adjacency == "add-remove":
             notes.append(
-                "Fixed batches have no add-remove neighbor of their own: removing a record is read as leaving its place "
-                "empty (zero-out). A loader that re-packs the remaining records is not covered."
+                "Fixed batches have no add-remove neighbor of their own: removing a record is read as leaving its "
+                "place empty (zero-out). A loader that re-packs the remaining records is not covered."
             )
     if "poisson" in samplers:
         notes.append(

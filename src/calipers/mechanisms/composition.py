@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from calipers.citations import implements
 from calipers.domains import COUNT
-from calipers.laws.product import LawSource, Product
+from calipers.laws.direction import LawSource
+from calipers.laws.product import Product
 
 
 @implements("zhu2022:thm10")

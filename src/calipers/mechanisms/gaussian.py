@@ -35,7 +35,8 @@ from __future__ import annotations
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, POSITIVE, POSITIVE_PROBABILITY, choice
 from calipers.errors import InputError
-from calipers.laws.pair import Pair, gaussian_mixture_part
+from calipers.laws.gaussian_part import gaussian_mixture_part
+from calipers.laws.pair import Pair
 
 add_statement(
     "calipers:substitute-pair",

@@ -1,0 +1,302 @@
+"""One record in one of M rounds: jaws around exact values, and the ladder that computes them."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from calipers.bracket import Side
+from calipers.errors import InputError
+from calipers.laws.average import AllocationPair
+from calipers.laws.average_ladder import LadderPlan, Strip, coarsened, multiplied, placed
+from calipers.laws.law import Law
+from calipers.laws.product import Product
+from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+
+
+def jaws(pair: AllocationPair, epsilon: float, reverse: bool = False, resolution: float = 0.05) -> tuple[float, float]:
+    """Lower and upper delta of one epoch, from the two laws alone."""
+    lower, upper = (pair.law(side, resolution, -50.0) for side in (Side.LOWER, Side.UPPER))
+    if reverse:
+        lower, upper = lower.reverse(), upper.reverse()
+    return lower.delta(epsilon), upper.delta(epsilon)
+
+
+def two_rounds(sigma: float, epsilon: float, reverse: bool) -> float:
+    """E[((Y1 + Y2)/2 - k)+], or E[(1 - k (Y1 + Y2)/2)+]: Black-Scholes inside, the trapezoidal rule outside.
+
+    The integrand is smooth and falls off like a normal density, so 40,001 points on [-14, 14 + 1/sigma] leave an
+    error far below 1e-12.
+    """
+    v, k = 1.0 / sigma, math.exp(epsilon)
+    z = np.linspace(-14.0, 14.0 + v, 40_001)
+    first = np.exp(v * z - 0.5 * v * v)
+    strike = 2.0 * (1.0 / k if reverse else k) - first
+    safe = np.maximum(strike, 1e-300)
+    d = -np.log(safe) / v
+    call = ndtr(d + 0.5 * v) - safe * ndtr(d - 0.5 * v)
+    put = safe * ndtr(-d + 0.5 * v) - ndtr(-d - 0.5 * v)
+    inner = np.where(strike > 0, put, 0.0) if reverse else np.where(strike > 0, call, 1.0 - strike)
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return float(np.sum(inner * density) * (z[1] - z[0])) * 0.5 * (k if reverse else 1.0)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 2.0])
+def test_one_round_is_the_gaussian_mechanism(sigma: float, epsilon: float) -> None:
+    """With M = 1 the jaws hold the closed form of one Gaussian between them."""
+    exact = float(gaussian_delta(1.0 / sigma, epsilon))
+    lower, upper = jaws(AllocationPair(sigma, 1), epsilon)
+    assert lower <= exact <= upper
+
+
+@pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_two_rounds_against_quadrature(sigma: float, reverse: bool) -> None:
+    """With M = 2 the jaws hold the integral between them, in both directions, and close to 1% where delta > 1e-9."""
+    for epsilon in (0.0, 0.2, 1.0, 3.0):
+        exact = two_rounds(sigma, epsilon, reverse)
+        if exact < 1e-9:  # the oracle has absolute accuracy only
+            continue
+        lower, upper = jaws(AllocationPair(sigma, 2), epsilon, reverse, 0.025)
+        assert lower <= exact <= upper
+        assert upper - lower <= 1e-2 * exact
+
+
+def test_many_rounds_against_simulation() -> None:
+    """M = 50, sigma = 0.7: the jaws agree with a million simulated epochs within five standard errors."""
+    rng = np.random.default_rng(7)
+    v = 1.0 / 0.7
+    ratio = np.concatenate(
+        [np.exp(v * rng.standard_normal((20_000, 50)) - 0.5 * v * v).mean(axis=1) for _ in range(50)]
+    )
+    pair = AllocationPair(0.7, 50)
+    for epsilon in (0.0, 0.3, 0.8):
+        for reverse in (False, True):
+            k = math.exp(epsilon)
+            gains = np.maximum(1.0 - k * ratio, 0.0) if reverse else np.maximum(ratio - k, 0.0)
+            mean, error = gains.mean(), 5.0 * gains.std() / math.sqrt(len(gains))
+            lower, upper = jaws(pair, epsilon, reverse)
+            assert lower <= mean + error
+            assert upper >= mean - error
+            assert upper - lower <= 1e-2 * upper
+
+
+def test_published_scale_of_one_epoch() -> None:
+    """M = 10,000, sigma = 1: delta(0) and delta(0.05); M = 2,735 is where total variation passes 0.01."""
+    product = Product([(AllocationPair(1.0, 10_000), 1)])
+    at_zero, at_005 = product.delta(0.0, 1e-4), product.delta(0.05, 3e-3)
+    assert 0.0052276 <= at_zero.lower <= at_zero.upper <= 0.0052286
+    assert 2.88e-7 <= at_005.lower <= at_005.upper <= 2.90e-7
+    variation = Product([(AllocationPair(1.0, 2_735), 1)]).delta(0.0, 1e-3)
+    assert 0.00998 <= variation.lower <= variation.upper <= 0.01000
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 10_000), (0.5, 100_000), (4.0, 300), (0.2, 200), (1.0, 10**9)])
+def test_brackets_close(sigma: float, rounds: int) -> None:
+    """epsilon(delta) closes to 1% from delta = 1e-3 of the total variation down to 1e-9 by default."""
+    product = Product([(AllocationPair(sigma, rounds), 1)])
+    for delta in (1e-6, 1e-9):
+        found = product.epsilon(delta, 1e-2)
+        assert 0.0 < found.upper - found.lower <= 1e-2 * found.upper
+
+
+def test_many_rounds_approach_the_normal_law() -> None:
+    """M = 1e10, sigma = 20: L is normal to within 1e-4, and delta(0) = 2 Phi(mu/2) - 1 with mu^2 = (e^(1/s^2) - 1)/M."""
+    mu = math.sqrt(math.expm1(1.0 / 400.0) / 1e10)
+    lower, upper = jaws(AllocationPair(20.0, 10**10), 0.0)
+    exact = math.erf(mu / math.sqrt(8.0))
+    assert lower <= exact * (1.0 + 1e-5)
+    assert upper >= exact * (1.0 - 1e-5)
+    assert upper - lower <= 2e-3 * upper
+
+
+def test_epochs_approach_gaussian_privacy() -> None:
+    """400 epochs of M = 40,000, sigma = 1 are nearly Gaussian with mu = sqrt(E (e - 1)/M); the third moment adds 2%."""
+    mu = math.sqrt(400 * math.expm1(1.0) / 40_000)
+    found = Product([(AllocationPair(1.0, 40_000), 400)]).epsilon(1e-5, 5e-3)
+    limit = gaussian_epsilon(mu, 1e-5)
+    assert found.upper - found.lower <= 5e-3 * found.upper
+    assert limit < found.upper < 1.03 * limit
+
+
+def test_one_epoch_product_is_the_law_itself() -> None:
+    """A product with one factor says what the law of that factor says."""
+    pair = AllocationPair(1.0, 500)
+    found = Product([(pair, 1)]).delta(0.1, 1e-3)
+    lower, upper = (max(jaws(pair, 0.1, r)[i] for r in (False, True)) for i in (0, 1))
+    assert found.lower <= upper
+    assert lower <= found.upper
+
+
+@settings(max_examples=12)
+@given(
+    sigma=st.floats(0.25, 15.0),
+    rounds=st.integers(2, 5_000),
+    epsilon=st.floats(0.0, 2.0),
+    resolution=st.floats(0.05, 0.25),
+    reverse=st.booleans(),
+)
+def test_jaws_never_cross(sigma: float, rounds: int, epsilon: float, resolution: float, reverse: bool) -> None:
+    """Any lower jaw is at most any upper jaw, whatever the two resolutions."""
+    pair = AllocationPair(sigma, rounds)
+    coarse = jaws(pair, epsilon, reverse, resolution)
+    fine = jaws(pair, epsilon, reverse, 0.08)
+    assert max(coarse[0], fine[0]) <= min(coarse[1], fine[1])
+
+
+def test_far_tails_keep_their_digits() -> None:
+    """M = 2, sigma = 2: at epsilon = 4, where delta is near 1e-17, the jaws still close to 2% around mpmath's value."""
+    sigma, k = 2.0, mpmath.e**4
+    v = mpmath.mpf(1) / sigma
+
+    def inner(z: mpmath.mpf) -> mpmath.mpf:
+        first = mpmath.e ** (v * z - v * v / 2)
+        strike = 2 * k - first
+        if strike <= 0:
+            return (1 - strike) * mpmath.npdf(z)
+        d = -mpmath.log(strike) / v
+        return (mpmath.ncdf(d + v / 2) - strike * mpmath.ncdf(d - v / 2)) * mpmath.npdf(z)
+
+    with mpmath.workdps(30):
+        kink = (mpmath.log(2 * k) + v * v / 2) / v
+        exact = float(mpmath.quad(inner, [-12, -2, 2, 5, 7, 8, kink, kink + 3, 16]) / 2)
+    law = AllocationPair(sigma, 2)
+    lower, upper = (law.law(side, 0.05, -80.0).delta(4.0) for side in (Side.LOWER, Side.UPPER))
+    assert exact < 1e-14
+    assert lower <= exact <= upper
+    assert upper - lower <= 2e-2 * upper
+
+
+@pytest.mark.parametrize("side", [Side.LOWER, Side.UPPER])
+def test_leaving_records_out_mixes_with_noise(side: Side) -> None:
+    """D_k of 1 - r + r L is r D_k' of L at k' = (k - 1 + r)/r: the same number by another way."""
+    r, epsilon = 0.6, 0.2
+    whole, partial = AllocationPair(0.8, 40).law(side), AllocationPair(0.8, 40, r).law(side)
+    other = r * whole.delta(math.log((math.exp(epsilon) - 1.0 + r) / r))
+    assert partial.delta(epsilon) == pytest.approx(other, rel=1e-9)
+    assert partial.delta(epsilon) < whole.delta(epsilon)
+
+
+@pytest.mark.parametrize(("sigma", "rounds", "alpha"), [(0.5, 1_000, 0.1), (1.0, 10**10, 1e-3), (2.0, 5, 1e-9)])
+def test_maximum_test_is_f_sub(sigma: float, rounds: int, alpha: float) -> None:
+    """The power is 1 - f_sub of Equation (17), rounded down, at a false positive rate rounded up, not above alpha."""
+    with mpmath.workdps(60):
+        keep = (1 - mpmath.mpf(alpha)) ** (mpmath.mpf(1) / rounds)
+        quantile = mpmath.sqrt(2) * mpmath.erfinv(2 * keep - 1)
+        f_sub = mpmath.ncdf(quantile - 1 / mpmath.mpf(sigma)) * (1 - mpmath.mpf(alpha)) ** (
+            (rounds - 1) / mpmath.mpf(rounds)
+        )
+        power = float(1 - f_sub)
+    test = AllocationPair(sigma, rounds).maximum_test(alpha)
+    assert test.false_positive_rate <= alpha
+    assert test.power <= power
+    assert test.power == pytest.approx(power, rel=1e-9)
+    assert test.threshold == pytest.approx(sigma * float(quantile), rel=1e-9)
+
+
+def test_maximum_test_is_no_better_than_the_best() -> None:
+    """Its advantage stays below the total variation, and beats half of it where one observation stands out."""
+    pair = AllocationPair(0.4, 100)
+    test = pair.maximum_test(0.05)
+    lower, upper = jaws(pair, 0.0)
+    assert test.power - test.false_positive_rate <= upper
+    assert test.power - test.false_positive_rate >= 0.5 * lower
+
+
+def test_heavy_tails_leave_both_directions_finite() -> None:
+    """sigma = 0.2: neither direction runs into mass that had to be moved to 0 or to infinity."""
+    for rounds in (2, 30, 10_000):
+        upper = AllocationPair(0.2, rounds).law(Side.UPPER, 0.25, -40.0)
+        assert upper.p_inf < 1e-16
+        assert upper.q_zero < 1e-16
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rounds", "participation"),
+    [(0.0, 10, 1.0), (math.nan, 10, 1.0), (1.0, 0, 1.0), (1.0, 2.5, 1.0), (1.0, 10, 0.0), (True, 10, 1.0)],
+)
+def test_bad_input(sigma: float, rounds: int, participation: float) -> None:
+    """Values outside their domains are refused when the pair is built."""
+    with pytest.raises(InputError):
+        AllocationPair(sigma, rounds, participation)
+
+
+def test_bad_resolution() -> None:
+    """A resolution outside (0, 1] is refused."""
+    with pytest.raises(InputError):
+        AllocationPair(1.0, 10).law(Side.UPPER, 0.0)
+
+
+# The ladder
+
+
+def test_coarsening_keeps_mass_and_mean() -> None:
+    """Moving up a rung keeps mass and mean of every row exactly (masses are dyadic), wherever the strip starts."""
+    for low in (-7, -6, 0, 5):
+        rows = np.array([[1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 0.0, 5.0, 0.0, 7.0]])
+        strip = coarsened(Strip(low, rows))
+        places, finer = np.arange(strip.low, strip.high + 1), np.arange(low, low + 5)
+        assert np.array_equal(strip.rows.sum(axis=1), rows.sum(axis=1))
+        assert np.array_equal(2 * (strip.rows @ places), rows @ finer)
+
+
+def _one(values: list[float], base: list[float], marked: list[float], plan: LadderPlan, blocks: float):  # type: ignore[no-untyped-def]
+    return placed(np.array(values), np.array([base, marked]), plan, 0.0, blocks)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
+def test_sums_on_a_fixed_lattice_are_exact(count: int) -> None:
+    """Without any move, rows are the convolution power, and the same with one marked factor."""
+    plan = LadderPlan(step=1.0, grain=1e-4, center=0.0, lowest=0, log_loss=-700.0)
+    base, marked = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.7])
+    ladder = multiplied(_one([0.0, 1.0, 2.0], list(base), list(marked), plan, count), count, [plan] * 5)
+    power = np.array([1.0])
+    for _ in range(count - 1):
+        power = np.convolve(power, base)
+    values, rows = ladder.flat()
+    assert np.array_equal(values, np.arange(2 * count + 1))
+    assert np.allclose(rows[0], np.convolve(power, base), rtol=1e-13, atol=0.0)
+    assert np.allclose(rows[1], np.convolve(power, marked), rtol=1e-13, atol=0.0)
+
+
+def test_moving_up_only_spreads() -> None:
+    """On a coarse ladder the sum keeps its mean, and every call is at least that of the exact sum."""
+    exact_plan = LadderPlan(1.0, 1e-4, 0.0, 0, -700.0)
+    coarse = [LadderPlan(1.0, 0.5, 0.0, e, -700.0) for e in (0, 1, 2, 2)]
+    values, base = [0.0, 1.0, 5.0], [0.6, 0.3, 0.1]
+    exact, exact_rows = multiplied(_one(values, base, base, exact_plan, 9.0), 9, [exact_plan] * 4).flat()
+    rough, rough_rows = multiplied(_one(values, base, base, coarse[0], 9.0), 9, coarse).flat()
+    assert len(rough) < len(exact)
+    assert rough_rows[0] @ rough == pytest.approx(exact_rows[0] @ exact, rel=1e-13)
+    for strike in np.linspace(0.0, 40.0, 81):
+        call = exact_rows[0] @ np.maximum(exact - strike, 0.0)
+        assert rough_rows[0] @ np.maximum(rough - strike, 0.0) >= call * (1.0 - 1e-12)
+
+
+def test_what_is_trimmed_is_accounted_for() -> None:
+    """Kept and lost mass add up to 1, and so do kept and lost first moments, with a generous loss allowed."""
+    plan = LadderPlan(1.0, 1e-4, 0.0, 0, math.log(1e-4))
+    ladder = multiplied(_one([0.0, 1.0, 9.0], [0.8, 0.19, 0.01], [0.4, 0.3, 0.3], plan, 32.0), 32, [plan] * 6)
+    values, rows = ladder.flat()
+    mean = 0.19 + 0.09
+    assert 0.0 < 1.0 - rows[0].sum() <= ladder.lost
+    assert ladder.lost <= 1e-3
+    assert mean - rows[0] @ values / 32 <= ladder.lost_moment * max(mean, 1.0)
+
+
+def test_law_sides_are_what_they_say() -> None:
+    """UPPER atoms satisfy p = e^x q; both laws hold all mass but what is charged."""
+    pair = AllocationPair(0.6, 300)
+    upper: Law = pair.law(Side.UPPER)
+    assert np.array_equal(upper.log_p, upper.log_q + upper.log_ratio)
+    lower = pair.law(Side.LOWER)
+    for law in (upper, lower):
+        assert np.exp(law.log_q).sum() == pytest.approx(1.0, abs=1e-9)
+        assert np.exp(law.log_p).sum() == pytest.approx(1.0, abs=1e-9)
