@@ -25,7 +25,7 @@ from calipers.laws.convolve import (
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle
-from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
@@ -144,15 +144,15 @@ class Direction:
         return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
 
     def upper(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: float | None = None
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
     ) -> UpperTail:
-        """Certified profile nodes around the saddle, dense where log delta is near `focus`."""
+        """Certified profile nodes around the saddle, dense around the `focus`."""
         if self.steps() == 1:
             laws = self.laws(Side.UPPER, eta, log_tail, saddle.tilt)
             tail = single_tail(laws[0][0])
             assert isinstance(tail, UpperTail)
             return tail
-        cells = min(COARSEST, eta if focus is None else SIGNED_CELLS * eta)
+        cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
         laws = self.laws(Side.UPPER, cells, log_tail, saddle.tilt)
         plan = self._plan(saddle, eta, log_tail, log_escape)
         try:
@@ -160,8 +160,10 @@ class Direction:
         except LatticeTooLongError as error:
             return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
 
-    def lower(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LowerTail:
-        """Certified tests around the saddle."""
+    def lower(
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
+    ) -> LowerTail:
+        """Certified tests around the saddle, dense around the `focus`."""
         laws = self.laws(Side.LOWER, min(eta, COARSEST), log_tail, saddle.tilt)
         if self.steps() == 1:
             tail = single_tail(laws[0][0])
@@ -171,8 +173,8 @@ class Direction:
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
-            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws))
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws), focus)
 
 
 def _roundings(count: int) -> int:
@@ -192,7 +194,9 @@ def log_escape_for(saddle: Saddle, relative: float) -> float:
     """
     short = 0.4 * saddle.deviation
     steep = 1.0 / (2.5 * saddle.tilt * max(saddle.tilt - 1.0, 1e-9) * saddle.deviation)
-    return max(-34.0, math.log(relative * min(0.5, short, steep)) - 1.5)
+    # A total with more than one hump may have little mass near the answer.
+    caution = 6.0 if saddle.deviation > saddle.mean else 0.0
+    return max(-38.0, math.log(relative * min(0.5, short, steep)) - 1.5 - caution)
 
 
 def eta_for(saddle: Saddle, tolerance: float) -> float:

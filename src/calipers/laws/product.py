@@ -36,6 +36,7 @@ from calipers.laws.direction import (
 )
 from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.tails import Focus
 
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
@@ -155,7 +156,7 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3))
-        tests = direction.lower(saddle, eta, log_tail, log_escape)
+        tests = direction.lower(saddle, eta, log_tail, log_escape, Focus(delta=delta))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
             # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
@@ -164,7 +165,7 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
             continue
         light = _lighter(direction, log_tail, saddle, lower)
         fine = _signed_eta(light, direction.steps(), eta)
-        upper = direction.upper(light, fine, log_tail, log_escape - 5.0, math.log(delta)).epsilon(delta)
+        upper = direction.upper(light, fine, log_tail, log_escape - 5.0, Focus(delta=delta)).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
@@ -207,8 +208,9 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
     width = math.inf
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
-        upper = direction.upper(saddle, eta, log_tail, log_escape).delta(epsilon)
-        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape).best_test(epsilon)
+        focus = Focus(epsilon=epsilon)
+        upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
+        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape, focus).best_test(epsilon)
         if lower > best.lower:
             best = Jaws(lower, best.upper, threshold, direction.reverse)
         best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)

@@ -54,7 +54,7 @@ add_statement(
 _PRESENT, _ABSENT = 2.0, 1.0
 _TEST_RESOLUTION = 0.025
 _SEARCH_RESOLUTION = 0.04
-_LAW_RESOLUTION = 0.12
+_LAW_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
 _LATTICE = 0.05
 _LOWEST_LOG_TAIL = -560.0
@@ -238,11 +238,12 @@ class ShuffleAttack:
         farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
         grid = np.linspace(*self.maximum.range(farthest), 4001)
         forward, backward = ([tests] for tests in self.maximum.families(grid))
-        for epsilon in _LAW_EPSILONS:
-            if epsilon > farthest:
-                break
-            forward.append(self._families(epsilon, log_tail, resolution)[0])
-            backward.append(self._families(-epsilon, log_tail, resolution)[1])
+        for families, sign in ((forward, 1.0), (backward, -1.0)):
+            for epsilon in _LAW_EPSILONS:
+                tests = self._families(sign * epsilon, log_tail, resolution)[sign < 0]
+                families.append(tests)
+                if tests.best(epsilon)[0] <= math.exp(log_tail):
+                    break
         return law_of_tests(forward, backward, log_tail)
 
 

@@ -165,25 +165,77 @@ def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatA
     return returned
 
 
-def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charges, focus: float | None) -> UpperTail:
+@dataclass(frozen=True)
+class Focus:
+    """Where a tail will be read: at one delta, or at one epsilon. Lattice points are dense there."""
+
+    delta: float | None = None
+    epsilon: float | None = None
+
+    def upper_index(self, epsilon: FloatArray, log_delta: FloatArray) -> int:
+        """The first node beyond the point of interest."""
+        if self.epsilon is not None:
+            return int(np.searchsorted(epsilon, self.epsilon))
+        assert self.delta is not None
+        return int(np.searchsorted(-np.minimum.accumulate(log_delta), -math.log(self.delta)))
+
+    def lower_index(self, log_power: FloatArray, log_alpha: FloatArray) -> int:
+        """The test that shows most."""
+        if self.epsilon is not None:
+            return int(np.argmax(np.exp(log_power) - np.exp(np.minimum(log_alpha + self.epsilon, 1.0))))
+        assert self.delta is not None
+        excess = np.exp(log_power) - self.delta
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return int(np.argmax(np.where(excess > 0, np.log(excess) - log_alpha, -np.inf)))
+
+
+class _Sums:
+    """Decayed tail sums of one measure at every stride-th position, and at all positions of a short stretch."""
+
+    def __init__(self, measure: LatticeMeasure, rate: float, stride: int) -> None:
+        self.weights, self.rate = measure.weights, rate
+        self.index, self.values = strided_tail_sums(measure.weights, rate, stride)
+
+    def between(self, first: int, last: int) -> FloatArray:
+        """The sums at all positions strictly between nodes `first` and `last`."""
+        stretch = self.weights[int(self.index[first]) + 1 : int(self.index[last]) + 1]
+        inside = decayed_tail_sums(np.append(stretch, 0.0), self.rate)[:-1]
+        beyond = self.values[last] * np.exp(-self.rate * np.arange(len(stretch) - 1, -1, -1))
+        sums: FloatArray = (inside + beyond)[:-1]
+        return sums
+
+
+def _around(index: FloatArray, j: int) -> tuple[int, int, FloatArray]:
+    """Nodes that enclose node j, and the positions strictly between them."""
+    first, last = max(j - 2, 0), min(j + 1, len(index) - 1)
+    return first, last, np.arange(index[first] + 1, index[last])
+
+
+def _inserted(nodes: FloatArray, first: int, last: int, inner: FloatArray) -> FloatArray:
+    return np.concatenate((nodes[: first + 1], inner, nodes[last:]))
+
+
+def upper_tail(
+    measure: LatticeMeasure, step: float, tilt: float, charges: Charges, focus: Focus | None = None
+) -> UpperTail:
     """The profile nodes of a composed UPPER measure tilted by tilt >= 1.
 
     At a lattice point x, D = sum over y > 0 of (e^y - 1) q(x + y), and with the tilt divided out
     the weight of W(x + y) is g(y) = e^(-(tilt-1) y) - e^(-tilt y), at most sup g <= 1. Mass that
     came around the circle only adds to D, so what may be missing is all that must be charged.
-    Nodes are some of the lattice points, and all of them around the one where log delta reaches
-    `focus`: between nodes the chord is used, which costs accuracy only where nobody looks.
+    Nodes are some of the lattice points, and all of them around the `focus`: between nodes the chord
+    is used, which costs accuracy only where nobody looks.
     """
     n = len(measure.weights)
     stride = max(1, n // _NODES)
-    rates = (tilt - 1.0) * step, tilt * step
+    rate = (tilt - 1.0) * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
     peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
-    spread = min(_decay_norm(rates[0], n), peak * math.sqrt(n))  # at least the 2-norm of g
+    spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, call: FloatArray, put: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
-        charged = call - put + rounding + spread * measure.error + _missed(measure, rates[0], index)
+        charged = call - put + rounding + spread * measure.error + _missed(measure, rate, index)
         x = (measure.positions[0] + index) * step
         # If log L is low by s, D(eps) = E[(L - k)+] <= e^s D'(eps - s).
         log_delta = np.log(charged) + (measure.log_norm + charges.log_mass + charges.shift - (tilt - 1.0) * x)
@@ -191,48 +243,54 @@ def upper_tail(measure: LatticeMeasure, step: float, tilt: float, charges: Charg
             log_delta = np.logaddexp(log_delta, math.log(charges.infinite_upper))
         return x + charges.shift, log_delta + 1e-13
 
-    index, call = strided_tail_sums(measure.weights, rates[0], stride)
-    _, put = strided_tail_sums(measure.weights, rates[1], stride)
-    epsilon, log_delta = nodes(index, call, put)
+    call, put = _Sums(measure, rate, stride), _Sums(measure, tilt * step, stride)
+    epsilon, log_delta = nodes(call.index, call.values, put.values)
     if focus is not None and stride > 1:
-        # Lattice points from one node before the crossing to one after, from the sums already known beyond them.
-        j = int(np.searchsorted(-np.minimum.accumulate(log_delta), -focus))
-        first, last = max(j - 2, 0), min(j + 1, len(index) - 1)
-        inner = np.arange(index[first] + 1, index[last])
-        known = [sums[last] for sums in (call, put)]
-        ahead = measure.weights[int(index[first]) + 1 : int(index[last]) + 1]
-        fine = [
-            decayed_tail_sums(np.append(ahead, 0.0), rate)[:-1]
-            + beyond * np.exp(-rate * np.arange(len(ahead) - 1, -1, -1))
-            for rate, beyond in zip(rates, known, strict=True)
-        ]
-        found = nodes(inner, fine[0][:-1], fine[1][:-1])
-        epsilon = np.concatenate((epsilon[: first + 1], found[0], epsilon[last:]))
-        log_delta = np.concatenate((log_delta[: first + 1], found[1], log_delta[last:]))
+        first, last, inner = _around(call.index, focus.upper_index(epsilon, log_delta))
+        fine = nodes(inner, call.between(first, last), put.between(first, last))
+        epsilon, log_delta = _inserted(epsilon, first, last, fine[0]), _inserted(log_delta, first, last, fine[1])
     return UpperTail(epsilon, log_delta)
 
 
 def lower_tail(
-    under_p: LatticeMeasure, under_q: LatticeMeasure, step: float, tilt: float, charges: Charges
+    under_p: LatticeMeasure,
+    under_q: LatticeMeasure,
+    step: float,
+    tilt: float,
+    charges: Charges,
+    focus: Focus | None = None,
 ) -> LowerTail:
     """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1, at some thresholds."""
     n = len(under_p.weights)
     stride = max(1, n // _NODES)
     p_rate, q_rate = (tilt - 1.0) * step, tilt * step
-    index, p_sums = strided_tail_sums(under_p.weights, p_rate, stride)
-    _, q_sums = strided_tail_sums(under_q.weights, q_rate, stride)
-    x = (under_p.positions[0] + index) * step
-    rounding = 8.0 * n * UNIT_ROUNDOFF
-    p_error = _decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
-    q_error = _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
-    p_sums = p_sums - rounding * np.abs(p_sums) - p_error
-    q_sums = q_sums + rounding * np.abs(q_sums) + q_error
-    kept = p_sums > 0
-    log_power = np.log(p_sums[kept]) + (under_p.log_norm - charges.log_mass - (tilt - 1.0) * x[kept])
-    if charges.infinite_lower > 0:
-        log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
-    log_alpha = np.log(q_sums[kept]) + (under_q.log_norm + charges.log_mass - tilt * x[kept])
-    return LowerTail(x[kept], log_power - 1e-13, log_alpha + 1e-13)
+
+    def tests(index: FloatArray, p_sums: FloatArray, q_sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        x = (under_p.positions[0] + index) * step
+        rounding = 8.0 * n * UNIT_ROUNDOFF
+        p_error = _decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
+        q_error = _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
+        p_sums = p_sums - rounding * np.abs(p_sums) - p_error
+        q_sums = q_sums + rounding * np.abs(q_sums) + q_error
+        # A test whose power is not certified to be positive shows nothing.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_p = np.where(p_sums > 0, np.log(np.where(p_sums > 0, p_sums, 1.0)), -np.inf)
+        log_power = log_p + (under_p.log_norm - charges.log_mass - (tilt - 1.0) * x)
+        if charges.infinite_lower > 0:
+            log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
+        log_alpha = np.log(q_sums) + (under_q.log_norm + charges.log_mass - tilt * x)
+        return x, log_power - 1e-13, log_alpha + 1e-13
+
+    p, q = _Sums(under_p, p_rate, stride), _Sums(under_q, q_rate, stride)
+    x, log_power, log_alpha = tests(p.index, p.values, q.values)
+    if focus is not None and stride > 1:
+        first, last, inner = _around(p.index, focus.lower_index(log_power, log_alpha) + 1)
+        fine = tests(inner, p.between(first, last), q.between(first, last))
+        x, log_power, log_alpha = (
+            _inserted(coarse, first, last, dense) for coarse, dense in zip((x, log_power, log_alpha), fine, strict=True)
+        )
+    kept = np.isfinite(log_power)
+    return LowerTail(x[kept], log_power[kept], log_alpha[kept])
 
 
 def _log_after(log_masses: FloatArray) -> FloatArray:

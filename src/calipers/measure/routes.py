@@ -53,7 +53,7 @@ def _refuse_unproven(run: Run) -> None:
     if run.normalization not in SUPPORTED_NORMALIZATIONS:
         raise UnsupportedError(
             f"normalization={run.normalization!r} cannot be measured yet; supported are "
-            f"{', '.join(repr(name) for name in SUPPORTED_NORMALIZATIONS)}. Divide by a public constant, say 'constant'."
+            f"{', '.join(repr(name) for name in SUPPORTED_NORMALIZATIONS)}. Divide by a public constant."
         )
 
 
