@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The other accountants pull in heavy packages, so they live in an environment of their own.
+BENCH_VENV ?= .venv-bench
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
@@ -39,19 +41,26 @@ types: $(VENV)/.extra-dev ## mypy --strict on src
 layers: $(VENV)/.extra-dev ## which room may import which
 	$(BIN)/lint-imports --no-logo
 
-bench: $(VENV)/.extra-bench ## time and precision beside other accountants (installs PyTorch through Opacus)
-	$(BIN)/python benchmarks/run.py
+bench: $(BENCH_VENV)/.peers ## time and precision beside other accountants (installs PyTorch for Opacus)
+	$(BENCH_VENV)/bin/python -m benchmarks.bench
 
 reproduce: $(VENV)/.calipers ## the papers' tables and figures
 	$(BIN)/calipers reproduce --all
 
 clean: ## remove the environment, caches and builds
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
 	@echo "setting up $(VENV)"
 	@.ci/venv $(VENV)
+	@touch $@
+
+$(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
+	@echo "setting up $(BENCH_VENV) with the other accountants"
+	@.ci/venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq "$$(grep '^torch' $<)"
+	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq -r $< --editable .
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made

@@ -108,7 +108,7 @@ def test_brackets_close(sigma: float, rounds: int) -> None:
 
 
 def test_many_rounds_approach_the_normal_law() -> None:
-    """M = 1e10, sigma = 20: L is normal to within 1e-4, and delta(0) = 2 Phi(mu/2) - 1 with mu^2 = (e^(1/s^2) - 1)/M."""
+    """M = 1e10, sigma = 20: L is nearly normal: delta(0) = 2 Phi(mu/2) - 1 with mu^2 = (e^(1/s^2) - 1)/M."""
     mu = math.sqrt(math.expm1(1.0 / 400.0) / 1e10)
     lower, upper = jaws(AllocationPair(20.0, 10**10), 0.0)
     exact = math.erf(mu / math.sqrt(8.0))

@@ -193,6 +193,18 @@ def test_rare_jumps_are_expanded_and_the_rest_is_charged(
         assert tests.delta(float(eps)) <= exact.delta(float(eps)) <= nodes.delta(float(eps)), eps
 
 
+def test_jump_counts_that_are_left_out_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At tilt 1 splitting keeps the mass, so what a composition lacks to 1 is what it left out; `escape` covers it."""
+    monkeypatch.setattr(convolve, "TWO_STAGE_COUNT", 300)
+    monkeypatch.setattr(convolve, "_JUMPS_PER_BLOCK", 0.06)
+    count, law = 900, binary_law(Side.UPPER, 1.5e-4, 2.5)
+    plan = LatticePlan(0.05, 0.004, 1.0, math.log(0.9))
+    one = split_law(law, plan.fine_step, plan.tilt)
+    composed = compose_upper([(law, count)], plan)
+    lacking = -math.expm1(composed.log_norm - count * one.log_norm)
+    assert 1e-7 < lacking <= composed.escape
+
+
 def three_point_profile(p: np.ndarray, q: np.ndarray, count: int, epsilon: float) -> float:
     """D of `count` steps with three outcomes each, over all multinomial counts (1e-10 relative)."""
     total = 0.0

@@ -203,6 +203,25 @@ def test_a_law_with_wrong_masses_and_ratios_still_dominates(direction: float, co
         assert exact.delta(position) <= tail.delta(position * STEP), position
 
 
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_law_with_flattering_masses_is_not_believed(count: int) -> None:
+    """Stored P-masses too large and Q-masses too small by a declared share: power and level are still bounds."""
+    e = 2e-4
+    clean = law_on_lattice(SHAPES["lopsided"], Side.LOWER)
+    exact = exact_sum("lopsided", count)
+    lower = replace(clean, log_p=clean.log_p + math.log1p(e), log_q=clean.log_q + math.log1p(-e), mass_error=1.01 * e)
+    if count == 1:
+        tail = single_tail(lower)
+        assert isinstance(tail, LowerTail)
+    else:
+        plan = LatticePlan(STEP, STEP, 1.5, math.log(1e-12))
+        tail = lower_tail(*compose_lower([(lower, count)], plan), STEP, 1.5, Charges.of([(lower, count)]))
+    for threshold, log_power, log_alpha in zip(tail.thresholds, tail.log_power, tail.log_alpha, strict=True):
+        position = math.floor(threshold / STEP + 0.5)
+        assert mp.exp(mp.mpf(float(log_power))) <= exact.power(position), threshold
+        assert mp.exp(mp.mpf(float(log_alpha))) >= exact.level(position), threshold
+
+
 def test_chords_between_nodes() -> None:
     """Between two nodes the bound is linear in k = e^eps, above any convex profile, and eps(delta) is its inverse."""
     mu = 1.3

@@ -186,6 +186,8 @@ class AllocationPair:
     sigma: float
     rounds: int
     participation: float = 1.0
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))

@@ -70,15 +70,13 @@ class Shelf:
         if key not in self._laws:
             if len(self._laws) > 12:
                 self._laws.clear()
-            self._laws[key] = [
-                (
-                    source.law(side, resolution, log_tail, tilt)
-                    if isinstance(source, Pair)
-                    else source.law(side, resolution, log_tail),
-                    count,
-                )
-                for source, count in self.factors
-            ]
+            built = []
+            for source, count in self.factors:
+                placed = (tilt,) if isinstance(source, Pair) else ()
+                law = source.law(side, resolution, log_tail, *placed)
+                side.same(law.side)
+                built.append((law, count))
+            self._laws[key] = built
         return self._laws[key]
 
 
@@ -137,7 +135,7 @@ class Direction:
     def moment_bound(self, epsilon: float, saddle: Saddle, log_tail: float) -> float:
         """At least D at epsilon, from one moment: (L - k)+ <= L^t / k^(t-1)."""
         laws = self.pilot(log_tail)
-        charges = Charges.of(laws)
+        charges = Charges.of(laws, saddle.tilt)
         moment = math.fsum(count * law.cumulants(saddle.tilt)[0] for law, count in laws)
         exponent = moment - (saddle.tilt - 1.0) * epsilon + saddle.tilt * charges.shift + charges.log_mass
         exponent += 1e-9 * (1.0 + abs(moment))
@@ -156,7 +154,7 @@ class Direction:
         laws = self.laws(Side.UPPER, cells, log_tail, saddle.tilt)
         plan = self._plan(saddle, eta, log_tail, log_escape)
         try:
-            return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws), focus)
+            return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
             return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
 
@@ -174,7 +172,7 @@ class Direction:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
             return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws), focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
 
 
 def _roundings(count: int) -> int:

@@ -97,6 +97,11 @@ class Law:
         return self.mass_error + 3e-16 * largest
 
     @property
+    def reach(self) -> float:
+        """The largest |log ratio|."""
+        return float(np.max(np.abs(self.log_ratio), initial=0.0))
+
+    @property
     def size(self) -> int:
         """Number of atoms with a finite, positive ratio."""
         return len(self.log_ratio)

@@ -20,8 +20,9 @@ import functools
 import math
 from collections.abc import Sequence
 
+from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.laws.direction import (
     FINEST,
@@ -50,9 +51,9 @@ class Product:
 
     @implements("zhu2022:thm10")
     def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
-        if not factors or any(count < 1 for _, count in factors):
-            raise InputError("A product needs at least one factor, each with a count of at least 1.")
-        self.factors = list(factors)
+        if not factors:
+            raise InputError("A product needs at least one factor.")
+        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
         self.symmetric = all(source.symmetric for source, _ in self.factors)
         shelf = Shelf(self.factors)
         self.bounded = all(_is_bounded(source) for source, _ in self.factors)
@@ -63,6 +64,7 @@ class Product:
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
+        tolerance = OPEN_UNIT.check("tolerance", tolerance)
         log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
         if self.certain_leak() > delta:
             return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
@@ -84,17 +86,25 @@ class Product:
                 best = _larger(best, other)
         return best
 
+    @staticmethod
+    def _stated(source: LawSource, name: str) -> float:
+        """Mass at infinity (or zero): what the source says of itself, or else what its LOWER law shows."""
+        stated = getattr(source, name, None)
+        return float(stated if stated is not None else getattr(source.law(Side.LOWER, 0.2, -40.0), name))
+
     def certain_leak(self) -> float:
         """At most the probability of an outcome that only one of the two datasets can produce."""
         leaks = []
         for name in ("p_inf", "q_zero"):
-            kept = math.fsum(count * math.log1p(-min(getattr(s, name, 0.0), 0.5)) for s, count in self.factors)
+            stated = [(self._stated(source, name), count) for source, count in self.factors]
+            kept = math.fsum(count * math.log1p(-min(leak, 0.5)) for leak, count in stated)
             leaks.append(abs(math.expm1(kept)) * (1.0 - 1e-12))
         return max(leaks)
 
     def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        tolerance = OPEN_UNIT.check("tolerance", tolerance)
         found = [self._delta_one_way(direction, epsilon, tolerance) for direction in self.directions]
         return functools.reduce(_larger, found)
 

@@ -43,7 +43,7 @@ from calipers.laws.convolve import LatticePlan, compose_lower
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.shuffle_tests import law_of_tests
-from calipers.laws.tails import Charges, LowerTail, lower_tail
+from calipers.laws.tails import Charges, LowerTail, lower_tail, single_tail
 
 add_statement(
     "calipers:shuffle-sum-test",
@@ -58,11 +58,14 @@ _LAW_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
 _LATTICE = 0.05
 _LOWEST_LOG_TAIL = -560.0
+_MOST_SADDLES = 60
 _SCORE_CELL = 0.008
 """Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
 _FAR = 40.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
-_LAW_EPSILONS = (0.0, 0.3, 1.0, 2.0, 3.5, 5.5, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0)
+_ABOVE_LEAST = 1e-3
+_LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
+"""Where the tests of a law are tuned, in units of 1/sigma if that is below 1."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,13 @@ def _sum_families(
     largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
     against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
     scores = np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest)
+    if log_factor < 0.0:
+        # Reversed events lie near the least possible sum, so the ladder is to be fine there: it starts at that point.
+        scores = scores - float(scores.min()) + _ABOVE_LEAST * float(np.ptp(np.minimum(scores, 0.0)))
     order = np.argsort(scores, kind="stable")
     plans = ladder_plans(scores[order], masses[0][order], rounds, resolution, 2.0 * width, log_tail)
     error = cell_error(float(np.max(np.abs(ends))) + 2.0 * width, 0.5 * _SCORE_CELL)
-    one = placed(scores, np.stack(masses), plans[0], error, float(rounds))
-    total = multiplied(one, rounds, plans)
+    total = multiplied(placed(scores, np.stack(masses), plans[0], error, float(rounds)), rounds, plans)
     values, (nothing, present, absent) = total.flat()
     p = participation * present + (1.0 - participation) * nothing
     q = participation * absent + (1.0 - participation) * nothing
@@ -200,6 +205,26 @@ class ShuffleAttack:
                 saddle = saddle_for_epsilon([(law, epochs)], found)
         return best
 
+    def tests(self, smallest_delta: float, epochs: int = 1) -> list[LowerTail]:
+        """Explicit tests of both directions whose error rates reach down to about `smallest_delta`."""
+        log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
+        epochs = COUNT.check_int("epochs", epochs)
+        found: list[LowerTail] = []
+        for law in self._both(log_smallest - math.log(epochs) - 18.0):
+            if epochs == 1:
+                tail = single_tail(law)
+                assert isinstance(tail, LowerTail)
+                found.append(tail)
+                continue
+            saddle = saddle_for_epsilon([(law, epochs)], 0.0)
+            for _ in range(_MOST_SADDLES):
+                found.append(_composed(law, epochs, saddle))
+                following = saddle_for_epsilon([(law, epochs)], saddle.mean + 2.0 * saddle.deviation)
+                if saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation:
+                    break
+                saddle = following
+        return found
+
     def _both(self, log_tail: float) -> tuple[Law, Law]:
         law = self.law(Side.LOWER, _LAW_RESOLUTION, log_tail)
         return law, law.reverse()
@@ -239,7 +264,7 @@ class ShuffleAttack:
         grid = np.linspace(*self.maximum.range(farthest), 4001)
         forward, backward = ([tests] for tests in self.maximum.families(grid))
         for families, sign in ((forward, 1.0), (backward, -1.0)):
-            for epsilon in _LAW_EPSILONS:
+            for epsilon in min(1.0, width) * _LAW_EPSILONS:
                 tests = self._families(sign * epsilon, log_tail, resolution)[sign < 0]
                 families.append(tests)
                 if tests.best(epsilon)[0] <= math.exp(log_tail):
@@ -252,4 +277,4 @@ def _composed(law: Law, epochs: int, saddle: Saddle) -> LowerTail:
     step = _LATTICE * math.sqrt(saddle.variance / epochs)
     plan = LatticePlan(step, step, saddle.tilt, -16.0 + min(0.0, math.log(saddle.deviation)))
     under_p, under_q = compose_lower([(law, epochs)], plan)
-    return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of([(law, epochs)]))
+    return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of([(law, epochs)], plan.tilt))

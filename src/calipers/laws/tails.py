@@ -117,12 +117,12 @@ class Charges:
     infinite_lower: float
 
     @classmethod
-    def of(cls, factors: list[tuple[Law, int]]) -> Charges:
-        """Sums over factors with multiplicity."""
+    def of(cls, factors: list[tuple[Law, int]], tilt: float = 1.0) -> Charges:
+        """Sums over factors with multiplicity; tilting rounds an exponent of size tilt |log L| once per factor."""
         log_none = math.fsum(count * math.log1p(-law.p_inf) for law, count in factors if law.p_inf < 1)
         anywhere = 1.0 if any(law.p_inf >= 1 for law, _ in factors) else -math.expm1(log_none)
         return cls(
-            math.fsum(count * law.rounding for law, count in factors) * 1.01,
+            math.fsum(count * (law.rounding + 1e-15 * tilt * law.reach) for law, count in factors) * 1.01,
             math.fsum(count * law.shift_error for law, count in factors),
             anywhere * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),

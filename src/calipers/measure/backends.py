@@ -168,10 +168,14 @@ class ProductBackend:
 
 @dataclass(frozen=True)
 class SplitBackend:
-    """The upper jaw of one backend, the lower jaw of another."""
+    """The upper jaw of one backend, the lower jaw of another.
+
+    `single_epoch` says that a conjecture would make the lower jaw exact.
+    """
 
     above: Backend
     below: Backend
+    single_epoch: bool = False
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Upper from `above`, lower from `below`."""

@@ -20,7 +20,8 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
-from calipers.measure.backends import Backend
+from calipers.measure.allocation import conjectured
+from calipers.measure.backends import Backend, SplitBackend
 from calipers.run import Run
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -71,6 +72,11 @@ class Measurement:
             raise InputError("This measurement was not made from a run.")
         return self.runs[0]
 
+    @property
+    def closes(self) -> bool:
+        """Whether one pair is both proven and attained, so that the bracket can be made as narrow as asked."""
+        return not isinstance(self.backend, SplitBackend)
+
     def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
         if key not in self._cache:
             self._cache[key] = compute()
@@ -79,7 +85,10 @@ class Measurement:
         return found
 
     def _bracket(self, lower: float, upper: float, jaws: Jaws | None = None) -> Bracket:
-        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence())
+        exact_if = None
+        if jaws is not None and isinstance(self.backend, SplitBackend) and self.backend.single_epoch:
+            exact_if = conjectured(jaws)
+        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(), exact_if)
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""

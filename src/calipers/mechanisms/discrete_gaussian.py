@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class DiscreteGaussian:
     sigma: float
     sensitivity: int = 1
     symmetric: bool = True
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         SIGMA.check("sigma", self.sigma)

@@ -101,7 +101,7 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         separation=measurement.separation(),
         notes=(),
     )
-    wide = [row for row in answers.epsilon if row.bracket.relative_width > measurement.tolerance]
+    wide = [row for row in answers.epsilon if measurement.closes and row.bracket.relative_width > measurement.tolerance]
     unmet = [f"epsilon at delta = {row.at:g} is wider than the tolerance asked for; both jaws hold." for row in wide]
     return _with_notes(answers, [*measurement.notes, *unmet])
 
