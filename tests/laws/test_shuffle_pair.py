@@ -103,6 +103,21 @@ def test_the_described_test_does_what_is_claimed(participation: float) -> None:
     assert found.delta >= (hit - k * alarm) - error - 0.01 * found.delta
 
 
+def test_the_threshold_is_where_the_densities_cross() -> None:
+    """T = 3, r = 0.6: the sum test rejects exactly where the density of one mixture exceeds k times the other."""
+    sigma, rounds, r, epsilon = 1.1, 3, 0.6, 0.2
+    found = ShuffleAttack(sigma, rounds, r).best_test(epsilon)
+    assert found.statistic == "sum"
+    assert not found.reversed
+    k, v = math.exp(epsilon), 1.0 / sigma
+    x = np.random.default_rng(3).normal(0.0, 1.5, (20_000, rounds))
+    present, absent = (
+        (1 - r) + r * np.mean([np.exp(m * x[:, t] - 0.5 * m * m) for t in range(rounds)], axis=0) for m in (2 * v, v)
+    )
+    score = (np.exp(2.0 * v * x - 2.0 * v * v) - k * np.exp(v * x - 0.5 * v * v)).sum(axis=1)
+    assert np.array_equal(score > found.threshold, present > k * absent)
+
+
 def test_published_settings_are_improved() -> None:
     """The optimal test shows more than the event {max w >= C}: 0.01826 against 0.01795, 2.91e-5 against 2.04e-5, ..."""
     assert ShuffleAttack(0.8, 1_000).best_test(1.0).delta >= 0.01826
