@@ -196,7 +196,7 @@ def test_maximum_events_in_closed_form() -> None:
 
 
 def test_law_of_tests_is_the_upper_hull() -> None:
-    """Three tests, one of them below the chord of the others: the profile is the maximum over the two good ones."""
+    """Three tests, one below the chord of the others: the profile is the maximum over the two good ones."""
     alpha, power = np.array([0.01, 0.05, 0.2]), np.array([0.2, 0.25, 0.7])
     forward = EventFamily(alpha, power, np.zeros(3))
     backward = EventFamily(np.array([0.05]), np.array([0.3]), np.zeros(1))

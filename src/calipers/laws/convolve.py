@@ -92,7 +92,9 @@ class Factor:
         """The factor on the circle Z/n."""
         jump = None if self.jump is None else self.jump.fold(n)
         mass = 0.0 if jump is None else float(jump.sum())
-        error = math.fsum(term.error * mass**k for k, term in enumerate(self.terms))
+        # Folding w wraps of the circle onto each other can raise the 2-norm of an error by sqrt(w).
+        wraps = [math.sqrt(math.ceil(len(term.positions) / n)) for term in self.terms]
+        error = math.fsum(term.error * w * mass**k for k, (term, w) in enumerate(zip(self.terms, wraps, strict=True)))
         return CyclicFactor(tuple(term.fold(n) for term in self.terms), self.count, error, jump)
 
     def trimmed(self, log_loose: float) -> tuple[Factor, float]:
@@ -320,7 +322,8 @@ def _block(
         terms.append(LatticeMeasure(moved.positions, binomial * moved.weights, 0.0, binomial * moved.error))
         binomial *= (size - k) / (k + 1)
     if jump is not None:
-        escape += (size * jump_mass) ** number / math.factorial(number)
+        # Moving the small part to the coarse lattice multiplies a tilted mass by at most e^(|tilt| step).
+        escape += math.exp(abs(tilt) * plan.step) * (size * jump_mass) ** number / math.factorial(number)
     # Splitting a tilted measure changes its mass; a factor is normalized so that powers stay in range.
     total = math.fsum(float(term.weights.sum()) * jump_mass**k for k, term in enumerate(terms))
     terms = [LatticeMeasure(t.positions, t.weights / total, 0.0, t.error / total) for t in terms]

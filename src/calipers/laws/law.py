@@ -59,6 +59,9 @@ class Law:
                 raise InputError(f"A law's {name} must be finite; put mass at L = 0 or infinity into q_zero and p_inf.")
         if np.any(np.diff(self.log_ratio) < 0):
             raise InputError("A law's atoms must be sorted by log_ratio.")
+        off = np.abs(self.log_p - self.log_q - self.log_ratio)
+        if self.side is Side.UPPER and np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
+            raise InputError("An UPPER law needs log_p = log_q + log_ratio at every atom.")
         PROBABILITY.check("p_inf", float(self.p_inf))
         PROBABILITY.check("q_zero", float(self.q_zero))
 
@@ -170,7 +173,7 @@ class Law:
             side,
             p_inf=math.fsum(w * law.p_inf for law, w in pairs),
             q_zero=math.fsum(w * law.q_zero for law, w in pairs),
-            mass_error=max(law.mass_error for law, _ in pairs) + ATOM_ROUNDING,
+            mass_error=max(law.mass_error for law, _ in pairs) + ATOM_ROUNDING + abs(math.fsum(checked) - 1.0),
             shift_error=max(law.shift_error for law, _ in pairs),
         )
 

@@ -125,7 +125,8 @@ class Pair:
             q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
             # A log mass of size m is itself rounded to 1e-16 m.
             mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 3e-16 * deepest,
-            shift_error=8e-16 * (1.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
+            # log L may be a difference of two logs that are larger than it: of weights, down to 1e-12.
+            shift_error=8e-16 * (30.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
         )
 
 
@@ -238,6 +239,9 @@ def _split(part: SmoothPart, cells: _Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     at_ends = part.log_ratio(ends)
+    if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
+        raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
+    at_ends = np.maximum.accumulate(at_ends)
     keep = _distinct(at_ends)
     nodes = at_ends[keep]
     cell_low = np.searchsorted(keep, np.arange(len(points)), side="right") - 1

@@ -162,10 +162,10 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
     finest = _finest_eta(direction.steps())
     eta = max(finest, within(1.7 * eta_for(saddle, tolerance)))
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
-    rough, width = True, math.inf
+    rough, width, stricter = True, math.inf, 0.0
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
-        log_escape = log_escape_for(saddle, min(relative, 1e-3))
+        log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
         tests = direction.lower(saddle, eta, log_tail, log_escape, Focus(delta=delta))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
@@ -181,8 +181,12 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
         if upper < best.upper:
             best = Jaws(best.lower, upper, best.threshold, best.reversed)
         width, before = best.upper - best.lower, width
-        if width <= tolerance * best.upper or eta <= finest or (math.isfinite(width) and width > 0.8 * before):
+        if width <= tolerance * best.upper or eta <= finest:
             return best
+        if math.isfinite(width) and width > 0.8 * before:
+            if stricter or saddle.deviation < saddle.mean:
+                return best
+            stricter = 12.0  # finer cells did not help: the answer lies where the tilted total has hardly any mass
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
         if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
             saddle = _recentred(direction, log_tail, saddle, center, math.isinf(best.upper))

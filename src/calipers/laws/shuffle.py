@@ -274,7 +274,7 @@ class ShuffleAttack:
 
 def _composed(law: Law, epochs: int, saddle: Saddle) -> LowerTail:
     """Tests on the total score of many epochs, on a lattice that is fine against one epoch's deviation."""
-    step = _LATTICE * math.sqrt(saddle.variance / epochs)
+    step = max(_LATTICE * math.sqrt(saddle.variance / epochs), 1e-9 * law.reach)
     plan = LatticePlan(step, step, saddle.tilt, -16.0 + min(0.0, math.log(saddle.deviation)))
     under_p, under_q = compose_lower([(law, epochs)], plan)
     return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of([(law, epochs)], plan.tilt))

@@ -234,7 +234,7 @@ def upper_tail(
     spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, call: FloatArray, put: FloatArray) -> tuple[FloatArray, FloatArray]:
-        rounding = 16.0 * n * UNIT_ROUNDOFF * np.abs(call)
+        rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(call)
         charged = call - put + rounding + spread * measure.error + _missed(measure, rate, index)
         x = (measure.positions[0] + index) * step
         # If log L is low by s, D(eps) = E[(L - k)+] <= e^s D'(eps - s).
@@ -267,7 +267,7 @@ def lower_tail(
 
     def tests(index: FloatArray, p_sums: FloatArray, q_sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         x = (under_p.positions[0] + index) * step
-        rounding = 8.0 * n * UNIT_ROUNDOFF
+        rounding = 8.0 * (n + 300) * UNIT_ROUNDOFF
         p_error = _decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
         q_error = _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
         p_sums = p_sums - rounding * np.abs(p_sums) - p_error

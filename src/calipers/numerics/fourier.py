@@ -38,6 +38,7 @@ from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
 _FFT_CONSTANT = 8.0
+_MANY = 8
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     result = scipy.fft.irfft(spectrum, n)
     rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * fft_relative_error(n)) * two_norm(result)
     propagated = math.fsum(
-        f.count * min(error, f.error + _damped_error(coefficients, spectrum, n))
+        f.count * (min(error, f.error + _damped_error(coefficients, spectrum, n)) if f.count >= _MANY else error)
         for f, (coefficients, error) in zip(factors, spectra, strict=True)
     )
     return result, 1.02 * (propagated + rounding)
@@ -134,11 +135,12 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
 def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> float:
     """2-norm, back in the data, of one transform's coefficient errors times the rest of the product.
 
-    Each coefficient of a vector of mass 1 has error at most c u log2(n); it enters the product
-    times |product / coefficient|, which is small except at low frequencies.
+    Each coefficient of a vector of mass 1 has error at most c u log2(n), and two roundings more where jumps are
+    added by Horner's rule; it enters the product times |product / coefficient|, which is small except at
+    low frequencies. Used only for high powers, where a coefficient that vanishes makes the rest vanish too.
     """
     rest = np.abs(product) / np.maximum(np.abs(coefficients), 1e-200)
-    return fft_relative_error(n) * math.sqrt(2.0 * float(np.sum(rest * rest)) / n)
+    return (fft_relative_error(n) + 16.0 * UNIT_ROUNDOFF) * math.sqrt(2.0 * float(np.sum(rest * rest)) / n)
 
 
 def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[FloatArray, float]]:
@@ -160,7 +162,7 @@ def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[
         norm = two_norm(values)
         rounding = (4.0 * UNIT_ROUNDOFF * max(power, 1) + 2.0 * per_transform) * norm
         rest = np.abs(spectrum) / magnitude
-        damped = per_transform * math.sqrt(2.0 * float(np.sum(rest * rest)) / n)
+        damped = per_transform * math.sqrt(2.0 * float(np.sum(rest * rest)) / n) if power >= _MANY else math.inf
         results.append((values, 1.02 * (power * min(data_error, damped) + rounding)))
         if power < top:
             spectrum = spectrum * base
@@ -180,7 +182,7 @@ def _refuse_growth(growth: float, total: int, n: int) -> None:
 def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     """S_i = sum over l > i of exp(-rate (l - i)) weights_l, for rate >= 0, without overflow.
 
-    Relative error below 4 n u for non-negative weights: sums run in blocks so short that the
+    Relative error below 4 (n + 300) u for non-negative weights: sums run in blocks so short that the
     exponentials stay in range, and only positive terms are added.
     """
     n = len(weights)
