@@ -113,7 +113,8 @@ class Direction:
         if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
-                step = self.span  # every log ratio lies on this lattice already: nothing is rounded
+                # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
+                return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
             return LatticePlan(step, step, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
         final = sum(_roundings(count) for _, count in self.factors)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))

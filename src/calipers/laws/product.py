@@ -84,7 +84,13 @@ class Product:
             if rough.epsilon(delta) > best.lower:
                 other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
                 best = _larger(best, other)
-        return best
+        return Jaws(best.lower, min(best.upper, self._farthest(delta, log_tail)), best.threshold, best.reversed)
+
+    def _farthest(self, delta: float, log_tail: float) -> float:
+        """An epsilon beyond which only mass at infinity is left, if that is at most delta; else infinite."""
+        ends = [direction.end(log_tail) for direction in self.directions]
+        covered = all(log_leak <= math.log(delta) for _, log_leak in ends)
+        return max(0.0, max(far for far, _ in ends)) if covered else math.inf
 
     @staticmethod
     def _stated(source: LawSource, name: str) -> float:
