@@ -40,7 +40,7 @@ _CHERNOFF_STEPS = np.array([0.35, 0.7, 1.2, 2.0, 3.2, 4.6, 6.2])
 _JUMPS_PER_BLOCK = 0.06
 
 
-_LONGEST = 1 << 21
+_LONGEST = 1 << 20
 """No convolution is longer than this; a coarser lattice gives a bound as well."""
 
 

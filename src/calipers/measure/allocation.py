@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_statement
+from calipers.citations import add_statement, implements
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -98,6 +98,7 @@ class ShuffleBackend:
         return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", text)
 
 
+@implements("chua2024:conj3.2")
 def conjectured(jaws: Jaws) -> tuple[float, Evidence]:
     """The lower jaw as the value that Conjecture 3.2 would make exact for one epoch."""
     return jaws.lower, Evidence.of(Kind.CONJECTURE, "chua2024:conj3.2")
