@@ -36,7 +36,7 @@ from calipers.numerics.types import FloatArray
 TWO_STAGE_COUNT = 300
 """Factors that occur at least this often may be composed in blocks first."""
 
-_CHERNOFF_STEPS = np.array([0.35, 0.7, 1.2, 2.0, 3.2, 4.6, 6.2])
+_CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
 _JUMPS_PER_BLOCK = 0.06
 
 
@@ -137,20 +137,46 @@ def _row_logsumexp(rows: FloatArray) -> FloatArray:
     return total
 
 
+@dataclass(frozen=True)
+class _Outlook:
+    """Log moment functions of a sum around its center, at a few rates, without its rarest terms."""
+
+    center: float
+    variance: float
+    rates: FloatArray
+    below: FloatArray
+    above: FloatArray
+    loose: float
+
+    @classmethod
+    def of(cls, factors: Sequence[Factor], log_escape: float) -> _Outlook:
+        """Terms of total mass up to e^(log_escape - 6) are left out, as `loose`."""
+        kept, loose = [], 0.0
+        for factor in factors:
+            small, mass = factor.trimmed(log_escape - 6.0 - math.log(len(factors)))
+            kept.append(small)
+            loose += mass
+        variance = math.fsum(f.count * f.variance for f in kept)
+        # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
+        furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
+        rates = np.append(_rates(variance), np.array([2.0, 6.0]) / (furthest + 1.0))
+        return cls(
+            math.fsum(f.count * f.mean for f in kept),
+            variance,
+            rates,
+            np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0),
+            np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0),
+            loose,
+        )
+
+    def window(self, log_escape: float) -> Window:
+        """Where the sum lives."""
+        return _chernoff(self.center, self.rates, self.below, self.above, log_escape, self.loose)
+
+
 def _window(factors: Sequence[Factor], log_escape: float) -> Window:
     """Where the sum of all terms lives."""
-    kept, loose = [], 0.0
-    for factor in factors:
-        small, mass = factor.trimmed(log_escape - 6.0 - math.log(len(factors)))
-        kept.append(small)
-        loose += mass
-    center = math.fsum(f.count * f.mean for f in kept)
-    # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
-    furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
-    rates = np.append(_rates(math.fsum(f.count * f.variance for f in kept)), np.array([2.0, 6.0]) / (furthest + 1.0))
-    above = np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0)
-    below = np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0)
-    return _chernoff(center, rates, below, above, log_escape, loose)
+    return _Outlook.of(factors, log_escape).window(log_escape)
 
 
 def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) -> Window:
@@ -164,15 +190,13 @@ def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) ->
     - from below, a circle of n points lets in e^(-decay n) E[e^(-decay (S - ahead))];
     - from above, at most P(S > n).
     """
-    plain = _window(factors, log_escape)
-    variance = math.fsum(f.count * f.variance for f in factors)
-    if decay <= 0.0 or decay * decay * variance > 400.0:
+    outlook = _Outlook.of(factors, log_escape)
+    plain = outlook.window(log_escape)
+    if decay <= 0.0 or decay * decay * outlook.variance > 400.0:
         return plain
-    spread = math.sqrt(variance)
+    spread, center = math.sqrt(outlook.variance), outlook.center
     ahead = 1.2 * spread
-    center = math.fsum(f.count * f.mean for f in factors)
-    rates = _rates(variance)
-    above = np.sum([f.count * f.log_mgf(rates) for f in factors], axis=0)
+    rates, above = outlook.rates, outlook.above
     below = math.fsum(f.count * float(f.log_mgf(np.array([-decay]))[0]) for f in factors)
     distances = (above - log_escape + decay * ahead) / (rates + decay)
     j = int(np.argmin(distances))
@@ -184,7 +208,7 @@ def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) ->
         return plain
     # P(S > high + m) <= e^(above - rate (high - center + m)).
     beyond = float(above[j]) - float(rates[j]) * (high - center)
-    return Window(low, high, beyond, plain.rate_below, float(rates[j]), 0.0)
+    return Window(low, high, beyond, plain.rate_below, float(rates[j]), outlook.loose)
 
 
 def _rates(variance: float) -> FloatArray:
@@ -299,7 +323,7 @@ def _block(
     small, jump = _separate(measure, small_steps)
     log_escape = plan.log_escape - math.log(times) - 7.0
     expected = 0.0 if jump is None else size * float(jump.weights.sum())
-    number = _terms_needed(expected, log_escape, size)
+    number = _terms_needed(expected, log_escape + 5.0, size)
     window = _window_of_powers(small, range(max(1, size - number + 1), size + 1), log_escape)
     _refuse_length(window)
     low, high = window.low, window.high

@@ -181,7 +181,8 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
             continue
         light = _lighter(direction, log_tail, saddle, lower)
         fine = _signed_eta(light, direction.steps(), eta)
-        upper = direction.upper(light, fine, log_tail, log_escape - 5.0, Focus(delta=delta)).epsilon(delta)
+        signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
+        upper = direction.upper(light, fine, log_tail, signed_escape, Focus(delta=delta)).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
