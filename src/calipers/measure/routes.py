@@ -69,8 +69,14 @@ def _refuse_unproven(run: Run) -> None:
 
 def gaussian_shift(run: Run) -> float | None:
     """mu of one participation when it shows a plain Gaussian whose time is known, or None."""
-    hidden = {"poisson": run.rate < 1, "deterministic": False}.get(run.sampler, run.steps_per_epoch > 1)
-    if hidden:
+    in_doubt = {
+        "poisson": run.rate < 1,
+        "deterministic": False,
+        "balls-and-bins": run.steps_per_epoch > 1,
+        # Even a single shuffled batch hides a record if it may be left out of it.
+        "shuffle": run.steps_per_epoch > 1 or participation(run) < 1,
+    }
+    if in_doubt[run.sampler]:
         return None
     return (2.0 if run.adjacency == "substitute" else 1.0) / run.noise_multiplier
 
