@@ -188,11 +188,6 @@ def test_targets_out_of_reach_are_refused(target: dict[str, float], word: str) -
         solve(FIXED, **target)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=InputError,
-    reason="the outward search steps to noise 1096 and 0.0498, outside [0.1, 100] where dealt batches are measured",
-)
 @pytest.mark.parametrize(
     ("batches", "epochs", "target", "start"),
     [(2, 400, {"advantage": 0.2}, 30.0), (2, 1, {"epsilon": 15.0, "delta": 1e-5}, 0.4)],

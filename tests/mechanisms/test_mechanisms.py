@@ -58,7 +58,7 @@ def test_randomized_response_is_exact(count: int) -> None:
 
 
 def test_an_epsilon_delta_guarantee_composes_like_its_pair() -> None:
-    """One (eps, delta) guarantee: delta(0) = delta + (1 - delta)(e^eps - 1)/(e^eps + 1); below the leak no epsilon helps."""
+    """delta(0) = delta + (1 - delta) tanh(eps/2) for one guarantee; below the leak of several no epsilon helps."""
     epsilon, delta = 0.4, 1e-3
     exact = delta + (1 - delta) * math.tanh(epsilon / 2)
     between(compose(approximate_dp(epsilon, delta)).delta(0.0), exact, 1e-9)

@@ -18,10 +18,9 @@ from typing import Any
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE
 from calipers.errors import CertificationError, InputError
-from calipers.measure import Measurement, measure
+from calipers.measure import Measurement, measure, noise_range
 from calipers.run import Run
 
-SMALLEST_NOISE, LARGEST_NOISE = 0.02, 1e7
 _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
 
@@ -107,6 +106,7 @@ class _Search:
 
     def __init__(self, run: Run, target: _Target, progress: Progress | None) -> None:
         self.run, self.target, self.progress = run, target, progress
+        self.range = noise_range(run)
         self.count = 0
         self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
         self.meets: tuple[float, float] | None = None
@@ -121,7 +121,7 @@ class _Search:
         if self.count >= _MOST_MEASUREMENTS:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
-        noise = math.exp(log_noise)
+        noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
         found = self.target.read(measure(self.run.replace(noise_multiplier=noise), tolerance=tolerance))
         if self.progress is not None:
             self.progress(noise, found.upper)
@@ -153,15 +153,17 @@ class _Search:
         while self.fails is None or self.meets is None:
             if self.meets is None:
                 assert self.fails is not None
-                position = min(self.fails[0] + step, math.log(LARGEST_NOISE))
-                if self.fails[0] >= math.log(LARGEST_NOISE):
-                    raise InputError(f"No noise multiplier up to {LARGEST_NOISE:g} meets the target; it is too strict.")
-            else:
-                position = max(self.meets[0] - step, math.log(SMALLEST_NOISE))
-                if self.meets[0] <= math.log(SMALLEST_NOISE):
+                if self.fails[0] >= math.log(self.range.high):
                     raise InputError(
-                        f"Even noise multiplier {SMALLEST_NOISE:g} meets the target; it is too weak to calibrate for."
+                        f"No noise_multiplier up to {self.range.high:g} meets the target; it is too strict."
                     )
+                position = min(self.fails[0] + step, math.log(self.range.high))
+            else:
+                if self.meets[0] <= math.log(self.range.low):
+                    raise InputError(
+                        f"Even noise_multiplier {self.range.low:g} meets the target; it is too weak to calibrate for."
+                    )
+                position = max(self.meets[0] - step, math.log(self.range.low))
             step *= 2.0
             self.measure(position, tolerance)
 
@@ -198,12 +200,13 @@ def solve(
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     search = _Search(run, target, progress)
     coarse = max(_COARSE, tolerance)
-    search.measure(math.log(max(run.noise_multiplier, 2.0 * SMALLEST_NOISE)), coarse)
+    start = min(max(run.noise_multiplier, 2.0 * search.range.low), 0.5 * search.range.high)
+    search.measure(math.log(start), coarse)
     search.bracket(coarse, 1.0)
     search.shrink(coarse, max(1e-2, 2.0 * tolerance))
-    start, slope = search.settled()
+    crossing, slope = search.settled()
     search.forget()
-    search.polish(start, slope, tolerance)
+    search.polish(crossing, slope, tolerance)
     search.bracket(tolerance, max(4.0 * tolerance, 2e-3))
     search.shrink(tolerance, tolerance)
     assert search.meets is not None

@@ -12,16 +12,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from calipers.domains import OPEN_UNIT
+from calipers.domains import OPEN_UNIT, Domain
 from calipers.errors import UnsupportedError
-from calipers.laws.average import AllocationPair
+from calipers.laws.average import SIGMA, AllocationPair
 from calipers.laws.direction import LawSource
 from calipers.laws.product import Product
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.measure.allocation import ShuffleBackend, participation
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
 from calipers.measure.measurement import Claim, Measurement
-from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
+from calipers.mechanisms.gaussian import NOISE, gaussian, poisson_gaussian
 from calipers.run import Run, as_phases
 
 SUPPORTED_NORMALIZATIONS = ("none", "constant")
@@ -54,6 +54,8 @@ def measure(run: Run | Sequence[Run], *, tolerance: float = 1e-3) -> Measurement
 
 
 def _refuse_unproven(run: Run) -> None:
+    remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
+    noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
     allocated = run.sampler in ("shuffle", "balls-and-bins")
     if allocated and run.adjacency == "substitute":
         raise UnsupportedError(
@@ -65,6 +67,11 @@ def _refuse_unproven(run: Run) -> None:
             f"normalization={run.normalization!r} cannot be measured yet; supported are "
             f"{', '.join(repr(name) for name in SUPPORTED_NORMALIZATIONS)}. Divide by a public constant."
         )
+
+
+def noise_range(run: Run) -> Domain:
+    """The noise multipliers at which a run like this one can be measured."""
+    return SIGMA if run.sampler in ("shuffle", "balls-and-bins") else NOISE
 
 
 def gaussian_shift(run: Run) -> float | None:

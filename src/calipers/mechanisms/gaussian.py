@@ -33,7 +33,7 @@ the roles of P and Q. The pair is symmetric under z -> -z.
 from __future__ import annotations
 
 from calipers.citations import add_statement, implements
-from calipers.domains import NON_NEGATIVE, POSITIVE, POSITIVE_PROBABILITY, choice
+from calipers.domains import POSITIVE, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
@@ -44,6 +44,7 @@ add_statement(
     "Opposite gradients of full norm are the worst case of substitution under Poisson sampling.",
 )
 
+NOISE = Domain(0.02, 1e7)
 SMALLEST_RATE = 1e-12
 """Below this rate log(1 - q + q Y) is constant to working precision and nothing can be certified."""
 
@@ -60,8 +61,7 @@ def gaussian(mu: float) -> Pair:
 def poisson_gaussian(rate: float, noise_multiplier: float, adjacency: str = "add-remove") -> Pair:
     """One step of Poisson-subsampled DP-SGD. The pair dominates the step, and is attained."""
     rate = POSITIVE_PROBABILITY.check("rate", rate)
-    shift = 1.0 / POSITIVE.check("noise_multiplier", noise_multiplier)
-    NON_NEGATIVE.check("1/noise_multiplier", shift)
+    shift = 1.0 / NOISE.check("noise_multiplier", noise_multiplier)
     adjacency = choice("adjacency", adjacency, ("add-remove", "zero-out", "substitute"))
     if rate < SMALLEST_RATE:
         raise InputError(
