@@ -141,11 +141,11 @@ class _Search:
         slope = (low_excess - high_excess) / (high - low)
         return low - high_excess / slope, slope
 
-    def polish(self, start: float, slope: float, tolerance: float) -> None:
+    def polish(self, start: float, slope: float, tolerance: float, width: float) -> None:
         """Newton steps with a known slope, then a probe just below: usually the whole fine pass."""
-        position = start + self.measure(start, tolerance) / -slope + 0.35 * tolerance
+        position = start + self.measure(start, tolerance) / -slope + 0.35 * width
         excess = self.measure(position, tolerance)
-        probe = position - 0.9 * tolerance if excess <= 0 else position + excess / -slope + 0.35 * tolerance
+        probe = position - 0.9 * width if excess <= 0 else position + excess / -slope + 0.35 * width
         self.measure(probe, tolerance)
 
     def bracket(self, tolerance: float, step: float) -> None:
@@ -201,20 +201,23 @@ def solve(
     search = _Search(run, target, progress)
     coarse = max(_COARSE, tolerance)
     start = min(max(run.noise_multiplier, 2.0 * search.range.low), 0.5 * search.range.high)
-    search.measure(math.log(start), coarse)
-    search.bracket(coarse, 1.0)
+    excess = search.measure(math.log(start), coarse)
+    # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
+    search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
     search.shrink(coarse, max(1e-2, 2.0 * tolerance))
     crossing, slope = search.settled()
     search.forget()
-    search.polish(crossing, slope, tolerance)
-    search.bracket(tolerance, max(4.0 * tolerance, 2e-3))
-    search.shrink(tolerance, tolerance)
+    # Only the upper jaw matters here, and it is computed much finer than the bracket is wide.
+    fine = min(coarse, 5.0 * tolerance)
+    search.polish(crossing, slope, fine, tolerance)
+    search.bracket(fine, max(4.0 * tolerance, 2e-3))
+    search.shrink(fine, tolerance)
     assert search.meets is not None
     assert search.achieved is not None
     noise = math.exp(search.meets[0])
     achieved = search.achieved
     if "fpr" in target.described:
-        achieved = measure(run.replace(noise_multiplier=noise), tolerance=tolerance).tpr(target.described["fpr"])
+        achieved = measure(run.replace(noise_multiplier=noise), tolerance=fine).tpr(target.described["fpr"])
     return Calibration(run.replace(noise_multiplier=noise), target.described, achieved, search.count)
 
 
