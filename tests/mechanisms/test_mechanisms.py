@@ -26,7 +26,7 @@ from calipers.mechanisms import (
 )
 
 
-def between(jaws, truth, width=1e-3) -> None:
+def check_between(jaws, truth, width=1e-3) -> None:
     """lower <= truth <= upper without tolerance, and the bracket is worth having."""
     assert jaws.lower <= truth <= jaws.upper
     assert jaws.upper - jaws.lower <= width * jaws.upper
@@ -39,7 +39,7 @@ def test_laplace_equals_its_exact_profile(scale: float, count: int) -> None:
     product = compose((laplace(scale), count))
     for share in (0.0, 0.3, 0.7):
         epsilon = share * count / scale
-        between(product.delta(epsilon), enumeration.laplace(scale, count, epsilon), 2e-3)
+        check_between(product.delta(epsilon), enumeration.laplace(scale, count, epsilon), 2e-3)
     assert product.delta(count / scale * (1 + 1e-9)).upper == 0.0
     assert product.epsilon(1e-12).upper <= count / scale * (1 + 1e-11)  # rounded outward
 
@@ -61,7 +61,7 @@ def test_an_epsilon_delta_guarantee_composes_like_its_pair() -> None:
     """delta(0) = delta + (1 - delta) tanh(eps/2) for one guarantee; below the leak of several no epsilon helps."""
     epsilon, delta = 0.4, 1e-3
     exact = delta + (1 - delta) * math.tanh(epsilon / 2)
-    between(compose(approximate_dp(epsilon, delta)).delta(0.0), exact, 1e-9)
+    check_between(compose(approximate_dp(epsilon, delta)).delta(0.0), exact, 1e-9)
     leak = 1 - (1 - delta) ** 5
     product = compose((approximate_dp(epsilon, delta), 5))
     assert product.epsilon(0.9 * leak).lower == math.inf
@@ -119,7 +119,7 @@ def test_one_poisson_step_in_both_directions(adjacency: str) -> None:
     product = compose(poisson_gaussian(0.2, 0.9, adjacency))
     for epsilon in (0.0, 0.1, 1.0):
         exact = max(enumeration.poisson_one_step(0.2, 0.9, epsilon, direction) for direction in ("PQ", "QP"))
-        between(product.delta(epsilon), exact)
+        check_between(product.delta(epsilon), exact)
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
@@ -137,8 +137,8 @@ def test_renyi_divergences_against_quadrature(order: float) -> None:
             return mp.quad(lambda z: mp.npdf(z) * ratio(z) ** power, span)
 
         exact = 10 * max(mp.log(moment(order)), mp.log(moment(1 - order))) / (order - 1)
-    between(jaws, exact)
-    between(renyi(compose((gaussian(0.5), 4)), order), order * 4 * 0.25 / 2)
+    check_between(jaws, exact)
+    check_between(renyi(compose((gaussian(0.5), 4)), order), order * 4 * 0.25 / 2)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from calipers.run import Run
 add_statement(
     "chua2024:conj3.2",
     "Conjecture 3.2",
-    "If true, the pair behind the attack dominates shuffling, and the lower jaw of one epoch is exact.",
+    "If true, one epoch leaks what the attack's pair shows: the lower jaw, up to the rounding of its tests.",
 )
 
 
@@ -100,5 +100,5 @@ class ShuffleBackend:
 
 @implements("chua2024:conj3.2")
 def conjectured(jaws: Jaws) -> tuple[float, Evidence]:
-    """The lower jaw as the value that Conjecture 3.2 would make exact for one epoch."""
+    """The lower jaw as the value that Conjecture 3.2 would make the truth of one epoch, up to the tests' rounding."""
     return jaws.lower, Evidence.of(Kind.CONJECTURE, "chua2024:conj3.2")
