@@ -49,9 +49,10 @@ def gaussian_mixture_part(
         everything = np.concatenate((mp, mq))
         return float(everything.min()) - radius, float(everything.max()) + radius
 
-    def growth(low: float, high: float) -> float:
+    def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
         everything = np.concatenate((mp, mq))
-        return max(abs(high - float(everything.min())), abs(low - float(everything.max())))
+        slope = max(abs(high - float(everything.min())), abs(low - float(everything.max())))
+        return slope * reach + reach * reach
 
     def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).

@@ -53,9 +53,10 @@ _CELL_ERROR = 1e-13
 class SmoothPart:
     """Densities of a scalar observation z on [low, high] with increasing log ratio.
 
-    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth` bounds
-    |d log density / dz| on the support within `reach(tail)`; `scale` is the length on which the
-    observation varies (1 for unit Gaussians).
+    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth(low, high, reach)`
+    bounds how much the log of either density, as an analytic function, can exceed its value on [low, high]
+    at each distance `reach` from there in the complex plane; `scale` is the length on which the observation
+    varies (1 for unit Gaussians).
     """
 
     log_p: Density
@@ -66,14 +67,13 @@ class SmoothPart:
     log_q_above: Callable[[float], float]
     log_p_below: Callable[[float], float]
     log_q_below: Callable[[float], float]
-    growth: Callable[[float, float], float]
+    growth: Callable[[float, float, FloatArray], FloatArray]
     slope: float
     """At least d log L / dz everywhere."""
     log_growth_above: Callable[[float, float], float]
     """(rate, z) -> log E_Q[e^(rate (Z - z)); Z > z]: with `slope`, what high moments of L may hide beyond z."""
     log_growth_below: Callable[[float, float], float]
     """(rate, z) -> log E_P[e^(rate (z - Z)); Z < z], for the reversed pair."""
-    curvature: float = 1.0
     scale: float = 1.0
 
 
@@ -143,14 +143,12 @@ class _Cells:
 def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
     """Log of the relative error bound of cell integrals with the given half width, best over a few ellipses.
 
-    On the ellipse around a cell the densities grow by at most exp(growth d + curvature d^2)
-    with d = half_width rho; the hat function adds a factor rho. A factor 64 covers the smallest
-    ratio of a hat integral to the maximum of its integrand.
+    On the ellipse around a cell, at most half_width rho away from it, the densities grow as `growth` says; the hat
+    function adds a factor rho. A factor 64 covers the smallest ratio of a hat integral to the maximum of
+    its integrand.
     """
-    slope = part.growth(low, high)
-    reach = half_width * _RHO
     log_decay = (2.0 * nodes - 1.0) * np.log(_RHO)
-    return math.log(64.0) + float(np.min(slope * reach + part.curvature * reach * reach - log_decay))
+    return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
 
 
 def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:

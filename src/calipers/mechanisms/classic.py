@@ -64,11 +64,10 @@ def laplace(scale: float) -> Pair:
         log_q_above=nowhere,
         log_p_below=nowhere,
         log_q_below=nowhere,
-        growth=lambda _low, _high: 1.0 / scale,
+        growth=lambda _low, _high, reach: reach / scale,
         slope=2.0 / scale,
         log_growth_above=lambda _rate, _z: -math.inf,
         log_growth_below=lambda _rate, _z: -math.inf,
-        curvature=0.0,
         scale=min(1.0, scale),
     )
     half = -math.log(2.0)

@@ -1,0 +1,143 @@
+"""Division by the realized batch size with the batch revealed and the record's membership hidden.
+
+Reveal the batch B drawn from D, k = |B| >= 1, in units of its noise sigma/k. Without the new record the larger
+dataset shows the same N(0, I); with it, N(m, s^2 I) with s = k/(k+1) and |m| <= 2k/((k+1) sigma), because the mean
+moves by (k g - sum)/(k (k+1)). That is Poisson subsampling of a pair of isotropic Gaussians, which factorises into
+the scale law of n - 1 coordinates and N(m, s^2) against N(0, 1); the latter leaks more the larger m is. An empty
+batch is divided by 1 and shows a plain Gaussian with shift 1/sigma.
+
+This keeps the amplification that the published guarantee (membership revealed too) gives away. It depends on the
+dimension, and is the better of the two guarantees where batch sizes say too much: few records, or a rate near 1
+(compare `size_and_sum`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.errors import InputError
+from calipers.laws.average import gaussian_pair
+from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, onto
+from calipers.laws.folded import cell_width
+from calipers.laws.hidden_bit import best_tests
+from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.laws.scale import scale_pair
+from calipers.numerics.binomial import binomial_window
+
+add_statement(
+    "calipers:batch-revealed",
+    "Batch revealed, membership hidden, for the realized batch size",
+    "Dominates division by the realized batch size: for every size a Poisson subsampled pair of isotropic Gaussians.",
+)
+
+_FINEST = 0.03
+_NODES = 3_000
+_TOLD_APART = 60.0
+"""Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
+
+
+@implements("calipers:batch-revealed")
+@dataclass(frozen=True)
+class BatchRevealedPair:
+    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q."""
+
+    sigma: float
+    rate: float
+    others: int
+    dimension: int
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate < 1.0:
+            raise InputError(
+                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
+            )
+
+    def sizes(self, log_tail: float) -> int:
+        """How many batch sizes have to be looked at: what the law costs."""
+        return len(binomial_window(self.others, self.rate, log_tail).values)
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER; rare batch sizes and far tails are charged to 0 and infinity."""
+        if side is not Side.UPPER:
+            raise InputError("The pair with a revealed batch proves an upper jaw; it is no attack.")
+        window = binomial_window(self.others, self.rate, log_tail)
+        laws = [self._given(int(k), max(resolution, _FINEST), log_tail) for k in window.values]
+        ratio = np.concatenate([law.log_ratio for law in laws])
+        log_q = np.concatenate([law.log_q + math.log(w) for law, w in zip(laws, window.weights, strict=True)])
+        order = np.argsort(ratio, kind="stable")
+        spared = 2.0 * window.outside
+        p_inf = spared + math.fsum(w * law.p_inf for law, w in zip(laws, window.weights, strict=True))
+        q_zero = spared + math.fsum(w * law.q_zero for law, w in zip(laws, window.weights, strict=True))
+        return Law(
+            ratio[order],
+            (log_q + ratio)[order],
+            log_q[order],
+            Side.UPPER,
+            p_inf=min(1.0, p_inf),
+            q_zero=min(1.0, q_zero),
+            mass_error=max(law.mass_error for law in laws) + 2e-12,
+            shift_error=max(law.shift_error for law in laws) + 2e-15,
+        )
+
+    def _given(self, size: int, resolution: float, log_tail: float) -> Law:
+        """The subsampled law of one batch size."""
+        if size == 0:
+            return gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail).subsample(self.rate)
+        if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
+            stay = np.array([math.log1p(-self.rate)])
+            return Law(stay, stay.copy(), np.zeros(1), Side.UPPER, p_inf=self.rate)
+        return self._isotropic(size, resolution, log_tail).subsample(self.rate)
+
+    def _isotropic(self, size: int, resolution: float, log_tail: float) -> Law:
+        """N(m, s^2 I) against N(0, I): one coordinate with the signal, times the scale law of the others."""
+        signal = self._signal(size, resolution, log_tail)
+        if self.dimension == 1:
+            return signal
+        scale = scale_pair(self.dimension - 1, size).law(Side.UPPER, resolution, log_tail, 0.5)
+        ratio = (signal.log_ratio[:, None] + scale.log_ratio[None, :]).ravel()
+        log_masses = (signal.log_q[:, None] + scale.log_q[None, :]).ravel()
+        order = np.sort(ratio)
+        # Atoms are dense where the laws have mass; so is every m-th of them.
+        common = np.unique(np.append(order[:: max(1, len(order) // _NODES)], order[-1]))
+        log_total = onto(common, ratio, log_masses)
+        common, log_total = common[log_total > -np.inf], log_total[log_total > -np.inf]
+        return Law(
+            common,
+            log_total + common,
+            log_total,
+            Side.UPPER,
+            p_inf=min(1.0, signal.p_inf + scale.p_inf),
+            q_zero=min(1.0, signal.q_zero + scale.q_zero),
+            mass_error=signal.mass_error + scale.mass_error + 1e-14,
+            shift_error=signal.shift_error + scale.shift_error + SHIFT_ERROR,
+        )
+
+    def _signal(self, size: int, resolution: float, log_tail: float) -> Law:
+        mean = 2.0 * size / ((size + 1.0) * self.sigma)
+        reach = math.sqrt(-2.0 * log_tail)
+        length = 2.0 * reach + mean
+        scale = size / (size + 1.0)
+        step = scale * cell_width(resolution, (length + reach) / scale)
+        x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+        tests = best_tests(np.array([mean]), size, x)
+        ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
+        return Law(
+            ratio,
+            log_q + ratio,
+            log_q,
+            Side.UPPER,
+            p_inf=min(1.0, beyond * (1.0 + 1e-9)),
+            q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
+            mass_error=MASS_ERROR + ATOM_ROUNDING,
+            shift_error=SHIFT_ERROR,
+        )

@@ -1,0 +1,123 @@
+"""The explicit attack on divisors K against K + 1: all gradients on one line.
+
+The differing record's gradient is the unit vector e, every other one is v e with v in [-1, 1]. In the n - 1
+directions without signal the datasets show the scale law (`calipers.laws.scale`); along e, in units where D shows
+noise of variance 1,
+
+    D:              sum over k of b_k N(v k / sigma, 1),
+    D + e:          sum over k of b_k [(1 - q) N(s v k / sigma, s^2) + q N(s (v k + 1) / sigma, s^2)],      s = K/(K+1),
+
+b_k the binomial probabilities of a batch of k other records. This is what the mechanism does to two real datasets, so
+whatever a test gains here it gains in earnest. The test sees the cell of a grid into which the observation falls; its
+exact law is a LOWER law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.domains import Domain
+from calipers.errors import InputError
+from calipers.laws.folded import WIDEST, interval_mass
+from calipers.laws.law import Law
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.types import FloatArray
+
+add_statement(
+    "calipers:collinear-attack",
+    "All gradients on one line",
+    "The differing record's gradient is e, all others are v e; the likelihood ratio of the noisy quotient is tested.",
+)
+
+DIRECTION = Domain(-1.0, 1.0)
+_SPARE = 30.0
+_MOST_TERMS = 4_000_000
+_FINEST = 0.01
+
+
+@dataclass(frozen=True)
+class Components:
+    """A mixture of Gaussians with one deviation: weights and means."""
+
+    weights: FloatArray
+    means: FloatArray
+    deviation: float
+
+
+def cell_masses(mixture: Components, start: float, step: float, count: int, radius: float) -> FloatArray:
+    """Probability of each cell [start + j step, start + (j+1) step); components are cut off at `radius` deviations.
+
+    Post-condition: a cell lacks at most the mass that all components have beyond `radius`.
+    """
+    reach = radius * mixture.deviation
+    first = np.floor((mixture.means - reach - start) / step)
+    width = math.ceil(2.0 * reach / step) + 2
+    index = first[:, None] + np.arange(width)
+    low = (start + index * step - mixture.means[:, None]) / mixture.deviation
+    masses = mixture.weights[:, None] * interval_mass(low, np.full_like(low, step / mixture.deviation))
+    inside = (index >= 0) & (index < count)
+    return np.asarray(np.bincount(index[inside].astype(np.int64), weights=masses[inside], minlength=count))
+
+
+@implements("calipers:collinear-attack")
+@dataclass(frozen=True)
+class CollinearPair:
+    """One round along the line, LOWER only: N `others`, `rate` q, divisor K on D and K + 1 on D + e, others v e."""
+
+    sigma: float
+    rate: float
+    others: int
+    divisor: int
+    direction: float = 0.0
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
+
+    def _sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray]:
+        if self.direction == 0.0:  # batch sizes do not show
+            return np.array([0.0]), np.array([1.0])
+        window = binomial_window(self.others, self.rate, log_tail - _SPARE)
+        return window.values, window.weights
+
+    def terms(self, resolution: float = 0.05, log_tail: float = -40.0) -> int:
+        """How many cell masses the law needs: what it costs."""
+        sizes, _ = self._sizes(log_tail)
+        return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.LOWER; cells in which either dataset has less than e^log_tail are never rejected."""
+        if side is not Side.LOWER:
+            raise InputError("An attack gives a lower jaw; it proves no upper one.")
+        sizes, weights = self._sizes(log_tail)
+        scale = self.divisor / (self.divisor + 1.0)
+        radius = math.sqrt(2.0 * (_SPARE - log_tail))
+        step = min(max(resolution, _FINEST), WIDEST) * scale
+        step = max(step, 2.0 * radius * len(sizes) / _MOST_TERMS)
+        step = min(step, WIDEST * scale)
+        means = self.direction * sizes / self.sigma
+        absent = Components(weights, means, 1.0)
+        joined = np.concatenate((scale * means, scale * (means + 1.0 / self.sigma)))
+        present = Components(np.concatenate(((1.0 - self.rate) * weights, self.rate * weights)), joined, scale)
+        start = min(float(means.min()), float(joined.min())) - radius
+        count = math.ceil((max(float(means.max()), float(joined.max())) + radius - start) / step) + 1
+        q = cell_masses(absent, start, step, count, radius)
+        p = cell_masses(present, start, step, count, radius)
+        return lower_law(p, q, log_tail, 1e-13 + BINOMIAL_RELATIVE_ERROR)
+
+
+def lower_law(p: FloatArray, q: FloatArray, log_tail: float, error: float) -> Law:
+    """LOWER atoms of an observation with finitely many values; values too rare to be computed are never rejected."""
+    smallest = math.exp(log_tail)
+    kept = (p > smallest) & (q > smallest)
+    log_p, log_q = np.log(p[kept]), np.log(q[kept])
+    order = np.argsort(log_p - log_q, kind="stable")
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=error, shift_error=2e-15)

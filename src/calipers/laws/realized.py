@@ -1,0 +1,145 @@
+"""The explicit attack on division by the realized batch size: gradients on one line, two numbers observed.
+
+The differing record's gradient is e, every other one v e. Given a batch of c records the quotient is a mean plus
+noise of deviation sigma/c in each of n coordinates, so its coordinate along e and the length of the rest are
+sufficient, and the length tells the size:
+
+    D:        size c with probability b_c,            mean v,
+    D + e:    size c with probability (1 - q) b_c,    mean v;       with probability q b_(c-1),   mean v + (1 - v)/c.
+
+An empty batch is divided by 1: it shows plain noise. In units of sigma/c0, c0 the usual batch size, the coordinate
+relative to v has deviation c0/c, and the squared length of the rest is (c0/c)^2 times a chi-square variable with n -
+1 degrees.
+
+The test sees the cell of a two-dimensional grid. Its probabilities are sums over c of products: one matrix product.
+The exact law of the cell, merged where likelihood ratios are nearly equal (a coarser observation), is a LOWER law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import implements
+from calipers.errors import InputError
+from calipers.laws.collinear import DIRECTION, lower_law
+from calipers.laws.folded import WIDEST, interval_mass
+from calipers.laws.lattice import weighted_counts
+from calipers.laws.law import Law
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.gamma import log_gamma_lower_at, log_gamma_upper_at
+from calipers.numerics.types import FloatArray
+
+_SPARE = 30.0
+_MOST_SIZES_WITH_LENGTH = 2_000
+_MOST_LENGTHS = 96
+_MOST_TERMS = 2_000_000
+_FINEST = 0.03
+"""Finer cells than this change epsilon by less than 1e-4 of itself."""
+_MOST_ATOMS = 4_000
+
+
+@implements("calipers:collinear-attack")
+@dataclass(frozen=True)
+class RealizedAttack:
+    """One round, LOWER only: N `others`, `rate` q, n `dimension`, other gradients v e."""
+
+    sigma: float
+    rate: float
+    others: int
+    dimension: int
+    direction: float = -1.0
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.LOWER; cells in which either dataset has less than e^log_tail are never rejected."""
+        if side is not Side.LOWER:
+            raise InputError("An attack gives a lower jaw; it proves no upper one.")
+        sizes, stay, join = self._sizes(log_tail)
+        unit = max(1.0, round(self.others * self.rate))
+        deviation = unit / np.maximum(sizes, 1.0)
+        base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
+        shift = (1.0 - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
+        lengths = self._lengths(sizes, deviation)
+        absent = self._coordinates(base, base + shift, deviation, resolution, log_tail)
+        q = lengths @ (stay[:, None] * absent[0])
+        p = lengths @ ((1.0 - self.rate) * stay[:, None] * absent[0] + join[:, None] * absent[1])
+        p, q = _merged(p.ravel(), q.ravel(), math.exp(log_tail))
+        return lower_law(p, q, log_tail, 1e-11 + BINOMIAL_RELATIVE_ERROR)
+
+    def _sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Batch sizes c, b_c, and q b_(c-1)."""
+        window = binomial_window(self.others, self.rate, log_tail - _SPARE)
+        sizes = np.append(window.values, window.values[-1] + 1.0)
+        stay = np.append(window.weights, 0.0)
+        join = self.rate * np.concatenate(([0.0], window.weights))
+        return sizes, stay, join
+
+    def _lengths(self, sizes: FloatArray, deviation: FloatArray) -> FloatArray:
+        """Probability of every cell of the length (rows) for every size (columns); one row if it is not used."""
+        degrees = self.dimension - 1
+        if degrees == 0 or len(sizes) > _MOST_SIZES_WITH_LENGTH:
+            return np.ones((1, len(sizes)))
+        shape = 0.5 * degrees
+        # log of the squared length over its degrees, relative to c = c0, is 2 log(deviation) plus log(gamma/shape).
+        places = 2.0 * np.log(deviation)
+        spread = 1.0 / math.sqrt(shape)
+        low, high = float(places.min()) - 4.0 * spread, float(places.max()) + 4.0 * spread
+        gap = max((high - low) / _MOST_LENGTHS, 0.25 * spread)
+        if np.min(np.abs(np.diff(places)), initial=math.inf) > 12.0 * spread:
+            # Every size is recognised: one cell each.
+            edges = np.sort(0.5 * (places[1:] + places[:-1]))
+        else:
+            edges = np.arange(low, high, gap)
+        return interval_probabilities(shape, edges[:, None] - places[None, :])
+
+    def _coordinates(
+        self, base: FloatArray, moved: FloatArray, deviation: FloatArray, resolution: float, log_tail: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Probability of every cell of the coordinate for every size, without and with the record in the batch."""
+        radius = math.sqrt(2.0 * (_SPARE - log_tail))
+        usual = (np.abs(base) < 1e-300) & (deviation < 4.0)
+        if not np.any(usual):
+            usual = np.ones(len(base), dtype=bool)
+        start = float(np.min((base - radius * deviation)[usual]))
+        end = float(np.max((moved + radius * deviation)[usual]))
+        smallest = float(deviation.min())
+        step = min(max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS), WIDEST * smallest)
+        x = start + step * np.arange(math.ceil((end - start) / step) + 1)
+        width = np.full((1, len(x) - 1), step) / deviation[:, None]
+        cells = [interval_mass((x[None, :-1] - m[:, None]) / deviation[:, None], width) for m in (base, moved)]
+        return cells[0], cells[1]
+
+
+def interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
+    """P(log(G/shape) between consecutive rows of `edges`), outer intervals included; relative accuracy 1e-11.
+
+    G is a gamma variable. Each interval is a difference of the two tails on its own side of the mean, where they are
+    far
+    apart on a log scale, or one minus both tails when it contains the mean.
+    """
+    log_low, log_high = log_gamma_lower_at(shape, edges), log_gamma_upper_at(shape, edges)
+    low, high = np.exp(log_low), np.exp(log_high)
+    below, above = low[1:] * -np.expm1(log_low[:-1] - log_low[1:]), high[:-1] * -np.expm1(log_high[1:] - log_high[:-1])
+    inner = np.where(edges[1:] <= 0.0, below, np.where(edges[:-1] >= 0.0, above, 1.0 - low[:-1] - high[1:]))
+    return np.concatenate((low[:1], inner, high[-1:]))
+
+
+def _merged(p: FloatArray, q: FloatArray, smallest: float) -> tuple[FloatArray, FloatArray]:
+    """The same observation with cells of nearly equal likelihood ratio merged; rare cells are dropped."""
+    kept = (p > smallest) & (q > smallest)
+    p, q = p[kept], q[kept]
+    if len(p) <= _MOST_ATOMS:
+        return p, q
+    ratio = np.log(p) - np.log(q)
+    places = np.floor((ratio - ratio.min()) / (float(np.ptp(ratio)) + 1e-300) * (_MOST_ATOMS - 1)).astype(np.int64)
+    return weighted_counts(places, p, _MOST_ATOMS), weighted_counts(places, q, _MOST_ATOMS)

@@ -1,0 +1,120 @@
+"""Dividing by the realized batch size: releasing the size and the noisy sum dominates the quotient.
+
+D has N records, D' one more, and records enter a batch with probability q. Who knows |B| and the noisy sum can
+divide, so the pair (|B|, sum) dominates the mechanism, in every dimension. Given |B| = k, the batch of D is a uniform
+k-subset A. The batch of D' is such a subset too when the new record stayed out, or, when it came in, a uniform
+(k-1)-subset with the new record: that is A less one of its elements, chosen uniformly, plus the new record. Reveal A
+and the element: the sum moves by a difference of two clipped gradients, of length at most 2. With b_k the
+probabilities of Bin(N, q) the pair is dominated by
+
+    Q:  b_k N(0, 1),       P:  (1 - q) b_k N(0, 1) + q b_(k-1) N(2/sigma, 1),        k = 0 .. N,
+
+and P has mass q^(N+1) at k = N + 1, where Q has none. Since q b_(k-1)/b_k = (1 - q) r with r = k/(N - k + 1), the
+ratio at (k, x) is
+
+    L = (1 - q) (1 + r e^(mu x - mu^2/2)),      mu = 2/sigma,
+
+linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbours is a mean preserving
+spread of L at every x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.errors import InputError
+from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
+from calipers.laws.folded import cell_width, log_interval_mass
+from calipers.laws.lattice import weighted_counts
+from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.types import FloatArray
+
+add_statement(
+    "calipers:size-and-sum",
+    "Batch size and sum revealed",
+    "Dominates division by the realized batch size in every dimension: at most two clipped gradients change.",
+)
+
+_MOST_ODDS = 160
+_FINEST = 0.01
+
+
+@implements("calipers:size-and-sum")
+@dataclass(frozen=True)
+class SizeAndSumPair:
+    """One round, UPPER only: N `others`, `rate` q < 1."""
+
+    sigma: float
+    rate: float
+    others: int
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate < 1.0:
+            raise InputError(
+                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the batch size tells everything."
+            )
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
+        if side is not Side.UPPER:
+            raise InputError("The pair with a revealed batch size proves an upper jaw; it is no attack.")
+        odds, weights, outside = self._odds(log_tail)
+        mu = 2.0 / self.sigma
+        reach = math.sqrt(-2.0 * log_tail)
+        length = 2.0 * reach + mu
+        step = cell_width(max(resolution, _FINEST), length)
+        x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+        log_q = log_normal_cells(x)
+        shifted = log_interval_mass(x[:-1] - mu, np.diff(x))
+        shifted = np.concatenate((special.log_ndtr(x[:1] - mu), shifted, special.log_ndtr(mu - x[-1:])))
+        stay = math.log1p(-self.rate)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(odds)[:, None]
+        nodes = stay + np.logaddexp(0.0, log_odds + mu * x - 0.5 * mu * mu)
+        log_p = stay + np.logaddexp(log_q, log_odds + shifted)
+        ratio, log_masses, beyond = mixed_upper(MixedCells(weights, nodes, log_p), log_q)
+        at_infinity = math.exp((self.others + 1.0) * math.log(self.rate))
+        return Law(
+            ratio,
+            log_masses + ratio,
+            log_masses,
+            Side.UPPER,
+            p_inf=min(1.0, (outside + beyond + at_infinity) * (1.0 + 1e-9)),
+            q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
+            mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,
+            shift_error=SHIFT_ERROR,
+        )
+
+    def _odds(self, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
+        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or
+        Q.
+        """
+        window = binomial_window(self.others, self.rate, log_tail)
+        odds = window.values / (self.others + 1.0 - window.values)
+        weights = window.weights
+        if len(odds) > _MOST_ODDS:
+            # Splitting over a gap g adds g^2/6 to the variance: gaps are best proportional to b_k^(-1/3).
+            crowd = np.cumsum(np.cbrt(weights))
+            places = np.searchsorted(crowd, crowd[-1] * np.linspace(0.0, 1.0, _MOST_ODDS) * (1.0 - 1e-12))
+            kept = odds[np.unique(np.concatenate(([0], places, [len(odds) - 1])))]
+            below = np.clip(np.searchsorted(kept, odds, side="right") - 1, 0, len(kept) - 2)
+            share = np.clip((odds - kept[below]) / (kept[below + 1] - kept[below]), 0.0, 1.0)
+            weights = weighted_counts(below, weights * (1.0 - share), len(kept)) + weighted_counts(
+                below + 1, weights * share, len(kept)
+            )
+            odds = kept
+        positive = weights > 0.0
+        # A size beyond the window has at most probability `outside` under Q on each side; one record more shifts the
+        # size by at most one, which the factor covers: P(Bin(N+1, q) beyond by one) <= (1 + 1/q) outside.
+        return odds[positive], weights[positive], 2.0 * window.outside * (1.0 + 1.0 / self.rate)

@@ -1,0 +1,137 @@
+"""Binomial probabilities with relative accuracy, for up to 1e10 trials.
+
+A binomial coefficient written with log-gamma functions loses everything: at 1e8 trials the three logarithms are near
+1e9 and their difference near 1. With Stirling's formula taken out exactly, log n! = n log n - n + log(2 pi n)/2 +
+R(n), what remains is small:
+
+    log b(k) = R(n) - R(k) - R(n-k) - n D(k/n, q) + log(n / (2 pi k (n-k))) / 2,
+
+where R is the remainder of Stirling's series, and n D = k log(k/(n q)) + (n-k) log((n-k)/(n p)) is a sum of two terms
+of the form y d(x/y), d(t) = t log t - t + 1 >= 0, evaluated without cancellation around t = 1. (The decomposition is
+C. Loader's, 2000.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from calipers.domains import Domain
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+BINOMIAL_RELATIVE_ERROR = 1e-12
+"""Relative error of a binomial probability above 1e-300 for up to 1e10 trials (checked; typically 1e-14)."""
+
+TRIALS = Domain(0, 10**10, integer=True)
+RATE = Domain(0.0, 1.0, low_open=True)
+
+# R(n) = sum of B_2j / (2j (2j-1) n^(2j-1)); from n = 16 on these terms leave less than 1e-17.
+_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_EXACT = np.array(
+    [0.0] + [math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2 * math.pi) for n in range(1, 16)]
+)
+_NEAR = 0.3
+
+
+def stirling_remainder(n: FloatArray) -> FloatArray:
+    """R(n) = log n! - (n + 1/2) log n + n - log(2 pi)/2 for whole n >= 1, to 1e-16 absolute."""
+    n = np.asarray(n, dtype=np.float64)
+    inverse = 1.0 / np.maximum(n, 1.0)
+    square = inverse * inverse
+    total = np.zeros_like(n)
+    for coefficient in reversed(_SERIES):
+        total = coefficient + square * total
+    small = _EXACT[np.clip(n, 0, len(_EXACT) - 1).astype(np.int64)]
+    return np.asarray(np.where(n < len(_EXACT), small, total * inverse))
+
+
+def excess(x: FloatArray, y: FloatArray, difference: FloatArray) -> FloatArray:
+    """x log(x/y) + y - x >= 0, given x - y exactly enough; x = 0 gives y."""
+    x, y, difference = np.broadcast_arrays(np.asarray(x, dtype=np.float64), y, difference)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(x > 0, x * np.log(x / y) - difference, y)
+    v = difference / (x + y)
+    # x log(x/y) = 2 x artanh(v) and x - y = v (x + y): the sum is v (x - y) + 2 x (v^3/3 + v^5/5 + ...).
+    square = v * v
+    series = np.zeros_like(v)
+    for power in range(35, 1, -2):
+        series = 1.0 / power + square * series
+    near = difference * v + 2.0 * x * v * square * series
+    return np.asarray(np.where(np.abs(v) < _NEAR, near, far))
+
+
+def log_binomial(k: FloatArray, trials: int, rate: float) -> FloatArray:
+    """log P(Bin(trials, rate) = k) for whole k in 0 .. trials, with the stated relative error of its exponential."""
+    trials = TRIALS.check_int("trials", trials)
+    rate = RATE.check("rate", rate)
+    k = np.asarray(k, dtype=np.float64)
+    if np.any((k < 0) | (k > trials) | (k != np.floor(k))):
+        raise InputError(f"Expected whole numbers of successes between 0 and {trials}.")
+    if rate == 1.0 or trials == 0:
+        certain = trials if rate == 1.0 else 0
+        return np.where(k == certain, 0.0, -np.inf)
+    n = float(trials)
+    rest = n - k
+    exact = Fraction(trials) * Fraction(rate)
+    mean, other = float(exact), float(trials - exact)
+    # The rounding of the mean, times the slope of log b, would cost sqrt(mean) units in the last place.
+    distance = (k - mean) - float(exact - Fraction(mean))
+    inside = (k > 0) & (rest > 0)
+    k_in, rest_in = np.where(inside, k, 1.0), np.where(inside, rest, 1.0)
+    exponent = excess(k_in, np.asarray(mean), np.where(inside, distance, 1.0 - mean)) + excess(
+        rest_in, np.asarray(other), np.where(inside, -distance, 1.0 - other)
+    )
+    remainders = stirling_remainder(np.asarray(n)) - stirling_remainder(k_in) - stirling_remainder(rest_in)
+    interior = remainders - exponent + 0.5 * np.log(n / (2.0 * math.pi * k_in * rest_in))
+    ends = np.where(k == 0, n * math.log1p(-rate), n * math.log(rate))
+    return np.where(inside, interior, ends)
+
+
+@dataclass(frozen=True)
+class BinomialWindow:
+    """The values of a binomial variable that matter, and their probabilities.
+
+    P(below values[0]) and P(above values[-1]) are at most `outside` each.
+    """
+
+    values: FloatArray
+    weights: FloatArray
+    outside: float
+
+
+@lru_cache(maxsize=32)
+def binomial_window(trials: int, rate: float, log_outside: float) -> BinomialWindow:
+    """All k around the mean beyond which either tail has at most e^log_outside mass, for the caller to charge."""
+    mean = trials * rate
+    low = _edge(trials, mean, 0.0, log_outside)
+    high = _edge(trials, mean, float(trials), log_outside)
+    values = np.arange(max(0, math.floor(low)), min(trials, math.ceil(high)) + 1, dtype=np.float64)
+    return BinomialWindow(values, np.exp(log_binomial(values, trials, rate)), math.exp(log_outside))
+
+
+def _chernoff(k: float, trials: int, mean: float) -> float:
+    """log of the Chernoff bound of the tail from k on, away from the mean; crude rounding is harmless here."""
+    near = k * math.log(k / mean) if k > 0.0 else 0.0
+    rest = trials - k
+    far = rest * math.log(rest / (trials - mean)) if rest > 0.0 else 0.0
+    return -(near + far)
+
+
+def _edge(trials: int, mean: float, end: float, log_outside: float) -> float:
+    """A point between the mean and `end` beyond which the tail is small enough, or `end`."""
+    if mean in (0.0, float(trials)) or _chernoff(end, trials, mean) > log_outside:
+        return end
+    inner, outer = mean, end
+    while abs(outer - inner) > 0.5:
+        middle = 0.5 * (inner + outer)
+        # The two terms nearly cancel around the mean: their rounding, 1e-16 of the trials, counts as not yet small.
+        if _chernoff(middle, trials, mean) + 1e-14 * trials > log_outside:
+            inner = middle
+        else:
+            outer = middle
+    return outer
