@@ -1,0 +1,151 @@
+"""The runs behind the paper's numbers, and their certified brackets.
+
+Theorem 6.1 is about one record that shows up in one of M rounds, seen by somebody who sees nothing but its noisy
+contribution (view "isolated"). The paper calls this adversary the worst case; one who knows the other records of
+batches of fixed size can learn more, because their sums give the record's round away. So shuffling has two brackets
+here: the isolated one, which is the pair the theorem bounds, and the worst case between attack and proof. Adjacency is
+zero-out throughout, as in the paper, and every sum is divided by the public batch size.
+
+Poisson sampling can never do better than not drawing the record: with T rounds at rate q the two datasets give the
+same outputs with probability (1-q)^T, so total variation is at most 1 - (1-q)^T. `poisson_ceiling` is that bound,
+whatever the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from calipers.bracket import Bracket
+from calipers.measure import Measurement, measure
+from calipers.run import Run
+from calipers.theorems.separation import noise_threshold
+
+_TOLERANCE = 3e-3
+"""Relative width aimed for: three digits, where the paper prints two or three."""
+
+_ISOLATED_TOLERANCE = 1e-2
+"""The isolated view comes out narrower than what is asked for, by a factor of ten."""
+
+_LONGEST_ATTACKED = 1_000
+"""Rounds per epoch up to which several epochs are attacked in about a second."""
+
+ROUNDING = 1e-12
+"""More than the relative error of a closed form in double precision."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run of the paper: `rounds` per epoch of batches drawn at `rate`, of which a record may miss a share."""
+
+    rounds: int
+    noise_multiplier: float
+    epochs: int = 1
+    records: int | None = None
+    batch_size: int | None = None
+
+    @classmethod
+    def at_threshold(cls, rounds: int, epochs: int = 1) -> Setting:
+        """σ = 1/sqrt(2 ln M), and every record takes part."""
+        return cls(rounds, noise_threshold(rounds), epochs)
+
+    @classmethod
+    def of_dataset(cls, records: int, batch_size: int, epochs: int) -> Setting:
+        """Batches of a dataset, the incomplete one dropped (Appendix B.3), and σ = 1/sqrt(2 ln M)."""
+        rounds = records // batch_size
+        return cls(rounds, noise_threshold(rounds), epochs, records, batch_size)
+
+    def run(self, sampler: str, view: str = "worst-case") -> Run:
+        """The run with this sampler, as the adversary of `view` sees it."""
+        shape: dict[str, object] = {"sample_rate": 1.0 / self.rounds}
+        if self.records is not None:
+            shape = {"dataset_size": self.records, "batch_size": self.batch_size}
+        return Run.from_dict(
+            {
+                **shape,
+                "epochs": self.epochs,
+                "noise_multiplier": self.noise_multiplier,
+                "sampler": sampler,
+                "view": view,
+                "adjacency": "zero-out",
+                "normalization": "constant",
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """What one setting leaks, measured when asked for."""
+
+    setting: Setting
+
+    @cached_property
+    def poisson(self) -> Measurement:
+        """Poisson sampling; the bracket closes."""
+        return measure(self.setting.run("poisson"), tolerance=_TOLERANCE)
+
+    @cached_property
+    def shuffle(self) -> Measurement:
+        """Shuffling in the worst case: an attack from below, a proof from above."""
+        return measure(self.setting.run("shuffle"), tolerance=_TOLERANCE)
+
+    @cached_property
+    def isolated(self) -> Measurement:
+        """Shuffling as the paper's adversary sees it; the bracket closes."""
+        return measure(self.setting.run("shuffle", "isolated"), tolerance=_ISOLATED_TOLERANCE)
+
+    def worst_case_epsilon(self, delta: float) -> tuple[float, float, str]:
+        """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
+
+        The attack on several long epochs takes seconds. There the lower jaw is that of the isolated view, whose
+        adversary is one that the worst case includes, and the upper one is still the proof (fixed batches).
+        """
+        if self.setting.epochs == 1 or self.setting.rounds <= _LONGEST_ATTACKED:
+            found = self.shuffle.epsilon(delta)
+            return found.lower, found.upper, ""
+        fixed = measure(self.setting.run("deterministic"), tolerance=_TOLERANCE)
+        return self.isolated.epsilon(delta).lower, fixed.epsilon(delta).upper, "lower jaw: isolated view"
+
+
+@cache
+def leaks(setting: Setting) -> Leaks:
+    """One object per setting, so that tables which share a run measure it once."""
+    return Leaks(setting)
+
+
+def poisson_ceiling(rounds: int, epochs: int = 1) -> float:
+    """(1 - (1 - 1/M)^(M E))/sqrt 2.
+
+    Post-condition: no noise multiplier makes the separation of E Poisson epochs at rate 1/M larger than this.
+    """
+    return -math.expm1(rounds * epochs * math.log1p(-1.0 / rounds)) / math.sqrt(2.0)
+
+
+def _boundary(holds: Callable[[float], bool], inside: float, outside: float) -> float:
+    """A point where `holds`, within a factor 1.003 of one where it does not; it holds at `inside`."""
+    while abs(math.log(outside / inside)) > 3e-3:
+        middle = math.sqrt(inside * outside)
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def forced_noise(
+    separation: Callable[[float], Bracket], target: float, guess: float, spread: float
+) -> tuple[float, float]:
+    """The noise multiplier at which a decreasing separation passes `target`, searched around `guess`.
+
+    Post-condition: at the first value returned a test shows more than `target`, at the second a proof gives at most
+    `target`. How far they are apart is up to the brackets of the separation.
+    """
+    low, high = guess / spread, guess * spread
+    while separation(low).lower <= target:
+        low /= spread
+    while separation(high).upper > target:
+        high *= spread
+    necessary = _boundary(lambda sigma: separation(sigma).lower > target, low, high)
+    return necessary, _boundary(lambda sigma: separation(sigma).upper <= target, high, low)
