@@ -11,6 +11,9 @@ from calipers.domains import POSITIVE
 from calipers.errors import CalipersError, ConditionError, InputError
 from calipers.theorems import THEOREMS, Direction, evaluate, find, theorem
 
+# A run whose noisy sum is divided by 3.5, by its floor, or by the size of the batch.
+DIVIDED: dict[str, float] = {"dimension": 100, "dataset_size": 7, "sample_rate": 0.5, "noise_multiplier": 10.0}
+
 # One point inside the conditions of every statement.
 INSIDE: dict[str, dict[str, float]] = {
     "bu-clt-mu": {"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0},
@@ -62,6 +65,37 @@ INSIDE: dict[str, dict[str, float]] = {
     "vandijk-thm-5.2-epochs": {"noise_multiplier": 1.0, "c": 0.1},
     "vandijk-cor-5.3": {"noise_multiplier": 1.0, "rounds": 1000, "epochs": 3},
     "vandijk-cor-5.3-proven": {"noise_multiplier": 1.0, "rounds": 10**6, "epochs": 3},
+    "wang-eq-1": {"fpr": 0.1, "epsilon": 1.0, "delta": 1e-5},
+    "wang-eq-2": {"fpr": 0.1, "fnr": 0.2, "delta": 1e-5},
+    "wang-eq-3": {"fpr": 0.1, "fnr": 0.2, "epsilon": 1.0},
+    "wang-thm-3.4": {"fpr": 0.1, "shift": 0.5, "scale": 0.9},
+    "wang-thm-3.5": {"fpr": 0.1, "scale": 0.9},
+    "wang-eq-4": {**DIVIDED, "fpr": 0.1, "alignment": 0.5},
+    "wang-thm-3.6": {**DIVIDED, "fpr": 0.1},
+    "wang-thm-3.6-delta": {**DIVIDED, "epsilon": 0.5},
+    "wang-eq-7": {**DIVIDED, "fpr": 0.1, "alignment": 0.5},
+    "wang-thm-3.7": {**DIVIDED, "fpr": 0.1},
+    "wang-thm-3.7-delta": {**DIVIDED, "epsilon": 0.5},
+    "wang-thm-3.8": {"fpr": 0.1, "dimension": 100, "dataset_size": 7},
+    "wang-thm-3.9": {"fpr": 0.1, "fnr": 0.5, "dataset_size": 7},
+    "wang-thm-3.10": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5},
+    "wang-thm-3.11": {"fpr": 0.1, "dataset_size": 7, "sample_rate": 0.5},
+    "wang-thm-3.12": {"fpr": 0.1, "copies": 10**4, "kl": 0.01, "kappa2": 0.02, "kappa3": 0.003},
+    "wang-thm-3.13": {"fpr": 0.1, "dimension": 26010, "dataset_size": 999},
+    "wang-thm-3.13-batch": {"fpr": 0.1, "dimension": 26010, "dataset_size": 999, "sample_rate": 0.7},
+    "wang-lemma-3.14": {"fpr": 0.1, "dimension": 100, "dataset_size": 7},
+    "wang-lemma-3.15": {"fpr": 0.1, "dimension": 100, "dataset_size": 7},
+    "wang-lemma-3.15-batch": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5},
+    "wang-lemma-3.16": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5},
+    "wang-thm-a.2": {**DIVIDED, "fpr": 0.1, "alignment": 0.5},
+    "wang-thm-a.3": {**DIVIDED, "fpr": 0.1},
+    "wang-thm-a.3-delta": {**DIVIDED, "epsilon": 0.5},
+    "wang-thm-a.4": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5},
+    "wang-thm-a.6": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5, "steps": 3},
+    "wang-thm-a.7": {"fpr": 0.1, "dimension": 26010, "dataset_size": 140199, "sample_rate": 0.005, "steps": 200},
+    "wang-thm-b.1": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "steps": 3},
+    "wang-thm-b.1-batch": {"fpr": 0.1, "dimension": 100, "dataset_size": 7, "sample_rate": 0.5, "steps": 3},
+    "wang-cor-b.2": {"fpr": 0.1, "dimension": 26010, "dataset_size": 999, "steps": 200},
 }
 
 

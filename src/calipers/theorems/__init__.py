@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 from calipers.theorems import (
+    division_ceilings,
+    division_guarantees,
+    division_limits,
+    division_pairs,
+    division_rates,
     gaussian_limits,
     lognormal_ratio,
     poisson_halfspace,
@@ -23,6 +28,11 @@ __all__ = [
     "Parameter",
     "Theorem",
     "TheoremValue",
+    "division_ceilings",
+    "division_guarantees",
+    "division_limits",
+    "division_pairs",
+    "division_rates",
     "evaluate",
     "find",
     "gaussian_limits",

@@ -1,0 +1,292 @@
+"""Ceilings: how good the guarantees for a divided sum can be at most (Wang et al. 2026, Section 3.4 and appendices).
+
+Of the n coordinates of the output, n - 1 carry no signal and only change scale, by s = K/(K + 1). Forgetting the one
+with signal weakens the adversary, so the guarantees of Theorems 3.6 and A.3 lie below
+
+    f_bar = T(N(0, 1)^(n-1), N(0, s^2)^(n-1)),        K = N  or  K = floor(N q),
+
+and that of Theorem 3.7, which mixes over batches of at most N records and gives weight q - q(1-q)^N to the nonempty
+ones that the new record joins, below (q - q(1-q)^N) f_bar + (1 - q + q(1-q)^N) ID.
+
+The paper bounds f_bar by a central limit theorem. There is no need to: the likelihood ratio depends on the squared
+norm alone, so f_bar is a chi-square test, alpha = F(t), beta = 1 - F(t/s^2) with n - 1 degrees, exact, and T rounds of
+it are the same test with T(n - 1) degrees. At T = 200, n = 26,010, K = 700, alpha = 0.1 it is 0.000443787 where the
+limit theorem proves 0.0618.
+
+Care with the reading:
+
+- A ceiling bounds the *guarantee* of the theorems (batch and bit revealed) from above. It says nothing about the curve
+  of the mechanism itself except at q = 1, where nothing is hidden. In particular Theorem 3.11 says that the guarantee
+  of Theorem 3.7 collapses with the dimension; the mechanism that divides by |B| does not.
+- Theorem 3.9 is a limit in n; the number it yields here is the dimension from which f_bar is below a given rate.
+- Section 5.2 calls the leakage of division by |B| non-monotone in N. That is a property of the ceiling.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calipers.citations import add_statement
+from calipers.domains import OPEN_UNIT, PROBABILITY
+from calipers.errors import ConditionError
+from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
+from calipers.numerics.gamma import GAMMA_LOG_ERROR
+from calipers.theorems.division_guarantees import floor_divisors
+from calipers.theorems.division_pairs import (
+    DATASET_SIZE,
+    DIMENSION,
+    POISSON_RATE,
+    ROUNDED,
+    checked_dimension,
+    checked_rate,
+    checked_size,
+    checked_steps,
+)
+from calipers.theorems.parameters import FPR, STEPS, Described
+from calipers.theorems.registry import Direction, theorem
+
+add_statement("wang2026:thm3.8", "Theorem 3.8", "T(P^(n-1), Q_N^(n-1)) lies above the guarantee of Equation (4).")
+add_statement("wang2026:thm3.9", "Theorem 3.9", "The ceiling of Theorem 3.8 tends to 0 as the dimension grows.")
+add_statement(
+    "wang2026:thm3.10", "Theorem 3.10", "A mixture of that ceiling with ID lies above the guarantee of Eq. (7)."
+)
+add_statement("wang2026:thm3.11", "Theorem 3.11", "The ceiling of Theorem 3.10 tends to (1 - q + q(1-q)^N) ID.")
+add_statement("wang2026:lemma3.14", "Lemma 3.14", "The ceiling of Theorem 3.8 falls as N falls.")
+add_statement("wang2026:lemma3.15", "Lemma 3.15", "Both ceilings fall as the dimension grows.")
+add_statement("wang2026:lemma3.16", "Lemma 3.16", "The ceiling of Theorem 3.10 falls as q grows.")
+add_statement("wang2026:thmA.4", "Theorem A.4", "T(P^(n-1), Q_K^(n-1)), K = floor(N q), lies above Equation (16).")
+add_statement("wang2026:thmA.6", "Theorem A.6", "The T-fold ceiling of Theorem A.4 lies above T transparent rounds.")
+add_statement("wang2026:thmB.1", "Theorem B.1", "The T-fold ceilings of Theorems 3.8 and 3.10, likewise.")
+
+_FNR: Described = (OPEN_UNIT, "false negative rate to fall below")
+_EXPECTED = {"fpr": FPR, "dimension": DIMENSION, "dataset_size": DATASET_SIZE}
+_BATCH = {**_EXPECTED, "sample_rate": POISSON_RATE}
+_NOT_LEAKAGE = "Bounds the guarantee, which reveals batch and bit; at sample_rate < 1 the mechanism itself leaks less."
+
+
+def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
+    """T(N(0, I_d), N(0, s^2 I_d))(fpr), s = divisor/(divisor + 1), from above; ID for d = 0.
+
+    The curve falls, so it is evaluated at an fpr lowered by the error of its quantile, and then raised by its own.
+    """
+    if degrees > LARGEST_DEGREES:
+        raise ConditionError(
+            f"steps * (dimension - 1) must be at most {LARGEST_DEGREES:g}, got {degrees:g}. Use fewer."
+        )
+    if degrees == 0 or fpr in (0.0, 1.0):
+        return 1.0 - fpr
+    slack = 4.0 * GAMMA_LOG_ERROR
+    if fpr <= 0.5:
+        log_fpr = math.log(fpr) * (1.0 + slack) - slack
+    else:
+        rest = math.log(1.0 - fpr)
+        log_fpr = math.log1p(-math.exp(rest + slack * max(1.0, abs(rest))))
+    value = float(log_scale_test_error(log_fpr, degrees, -2.0 * math.log1p(1.0 / divisor)))
+    return min(math.exp(value + slack * max(1.0, abs(value))), 1.0 - fpr)
+
+
+def _batch_share(dataset_size: int, sample_rate: float) -> float:
+    """q - q(1-q)^N: the record joins a batch that is not empty without it."""
+    if sample_rate == 1.0:
+        return 1.0
+    return -sample_rate * math.expm1(dataset_size * math.log1p(-sample_rate))
+
+
+@theorem(
+    "wang-thm-3.8",
+    statement="wang2026:thm3.8",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.6 and wang-eq-4 at fpr is <= value",
+    parameters=_EXPECTED,
+    note=_NOT_LEAKAGE,
+)
+def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
+    """f_bar(fpr) by the exact chi-square test with n - 1 degrees; relative excess below 1e-10 where above 1e-100."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    return scale_ceiling(alpha, checked_dimension(dimension) - 1, checked_size(dataset_size))
+
+
+@theorem(
+    "wang-lemma-3.14",
+    statement="wang2026:lemma3.14",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.6 at fpr is <= value for every dataset of at most dataset_size records",
+    parameters=_EXPECTED,
+    note=_NOT_LEAKAGE,
+)
+def expected_ceiling_up_to_size(fpr: float, dimension: int, dataset_size: int) -> float:
+    """The ceiling of Theorem 3.8 at the largest dataset, where it is highest."""
+    return expected_ceiling(fpr, dimension, dataset_size)
+
+
+@theorem(
+    "wang-lemma-3.15",
+    statement="wang2026:lemma3.15",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.6 at fpr is <= value for every output of at least `dimension` coordinates",
+    parameters=_EXPECTED,
+    note=_NOT_LEAKAGE,
+)
+def expected_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int) -> float:
+    """The ceiling of Theorem 3.8 at the smallest dimension, where it is highest."""
+    return expected_ceiling(fpr, dimension, dataset_size)
+
+
+@theorem(
+    "wang-thm-3.9",
+    statement="wang2026:thm3.9",
+    direction=Direction.CONDITION,
+    reads="the guarantee of wang-thm-3.6 at fpr is <= fnr for every output of at least `value` coordinates",
+    parameters={"fpr": (OPEN_UNIT, FPR[1]), "fnr": _FNR, "dataset_size": DATASET_SIZE},
+    note=_NOT_LEAKAGE,
+)
+def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
+    """The first dimension at which the ceiling of Theorem 3.8 falls to fnr; by Lemma 3.15 it stays below.
+
+    Raises `ConditionError` if that is beyond 1e12 coordinates.
+    """
+    alpha, beta = OPEN_UNIT.check("fpr", fpr), OPEN_UNIT.check("fnr", fnr)
+    size, largest = checked_size(dataset_size), int(DIMENSION[0].high)
+    low, high = 0, 1
+    while scale_ceiling(alpha, high - 1, size) > beta:
+        if high == largest:
+            raise ConditionError(
+                f"The ceiling at fpr={alpha:g} stays above fnr={beta:g} up to {largest:g} coordinates."
+            )
+        low, high = high, min(2 * high, largest)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if scale_ceiling(alpha, middle - 1, size) > beta else (low, middle)
+    return high
+
+
+@theorem(
+    "wang-thm-3.10",
+    statement="wang2026:thm3.10",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.7 and wang-eq-7 at fpr is <= value",
+    parameters=_BATCH,
+    note=_NOT_LEAKAGE,
+)
+def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
+    """(q - q(1-q)^N) f_bar(fpr) + (1 - q + q(1-q)^N) (1 - fpr), f_bar of Theorem 3.8."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    share = _batch_share(checked_size(dataset_size), checked_rate(sample_rate))
+    value = share * expected_ceiling(alpha, dimension, dataset_size) + (1.0 - share) * (1.0 - alpha)
+    return min(value * (1.0 + 1e-15), 1.0)
+
+
+@theorem(
+    "wang-lemma-3.15-batch",
+    statement="wang2026:lemma3.15",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.7 at fpr is <= value for every output of at least `dimension` coordinates",
+    parameters=_BATCH,
+    note=_NOT_LEAKAGE,
+)
+def batch_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
+    """The ceiling of Theorem 3.10 at the smallest dimension, where it is highest."""
+    return batch_ceiling(fpr, dimension, dataset_size, sample_rate)
+
+
+@theorem(
+    "wang-lemma-3.16",
+    statement="wang2026:lemma3.16",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-3.7 at fpr is <= value for every rate of at least sample_rate",
+    parameters=_BATCH,
+    note=_NOT_LEAKAGE,
+)
+def batch_ceiling_from_rate(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
+    """The ceiling of Theorem 3.10 at the smallest rate, where it is highest."""
+    return batch_ceiling(fpr, dimension, dataset_size, sample_rate)
+
+
+@theorem(
+    "wang-thm-3.11",
+    statement="wang2026:thm3.11",
+    direction=Direction.LOWER_BOUND,
+    reads="the ceiling of wang-thm-3.10 at fpr is >= value in every dimension, and tends to it",
+    parameters={"fpr": FPR, "dataset_size": DATASET_SIZE, "sample_rate": POISSON_RATE},
+)
+def batch_ceiling_limit(fpr: float, dataset_size: int, sample_rate: float) -> float:
+    """(1 - q + q(1-q)^N) (1 - fpr), rounded down."""
+    share = _batch_share(checked_size(dataset_size), checked_rate(sample_rate))
+    return (1.0 - share) * (1.0 - PROBABILITY.check("fpr", fpr)) * (1.0 - ROUNDED)
+
+
+def uneven_floor(dataset_size: int, sample_rate: float) -> int:
+    """K = floor(N q) if floor((N + 1) q) = K + 1, else `ConditionError`."""
+    before, after = floor_divisors(dataset_size, sample_rate)
+    if after == before:
+        raise ConditionError(
+            f"floor((N + 1) q) must exceed floor(N q), got {before} for both: the divisor does not depend on the "
+            "record, and the guarantee of the undivided sum holds."
+        )
+    return before
+
+
+@theorem(
+    "wang-thm-a.4",
+    statement="wang2026:thmA.4",
+    direction=Direction.UPPER_BOUND,
+    reads="the guarantee of wang-thm-a.3 and wang-thm-a.2 at fpr is <= value",
+    parameters=_BATCH,
+    note=_NOT_LEAKAGE,
+)
+def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
+    """f_bar(fpr) with K = floor(N q), by the exact chi-square test; the two floors must differ."""
+    return floor_ceiling_of_rounds(fpr, dimension, dataset_size, sample_rate, 1)
+
+
+@theorem(
+    "wang-thm-a.6",
+    statement="wang2026:thmA.6",
+    direction=Direction.UPPER_BOUND,
+    reads="T of `steps` rounds of the transparent mechanism (batches and bits revealed) at fpr is <= value",
+    parameters={**_BATCH, "steps": STEPS},
+    note=_NOT_LEAKAGE,
+)
+def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
+    """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    degrees = checked_steps(steps) * (checked_dimension(dimension) - 1)
+    return scale_ceiling(alpha, degrees, uneven_floor(dataset_size, sample_rate))
+
+
+@theorem(
+    "wang-thm-b.1",
+    statement="wang2026:thmB.1",
+    direction=Direction.UPPER_BOUND,
+    reads="T of `steps` rounds of the transparent mechanism that divides by N q at fpr is <= value",
+    parameters={**_EXPECTED, "steps": STEPS},
+    note=_NOT_LEAKAGE,
+)
+def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> float:
+    """f_bar^(T)(fpr) of Theorem 3.8: the chi-square test with T(n - 1) degrees, exact."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    return scale_ceiling(alpha, checked_steps(steps) * (checked_dimension(dimension) - 1), checked_size(dataset_size))
+
+
+@theorem(
+    "wang-thm-b.1-batch",
+    statement="wang2026:thmB.1",
+    direction=Direction.UPPER_BOUND,
+    reads="T of `steps` rounds of the transparent mechanism that divides by |B| at fpr is <= value",
+    parameters={**_BATCH, "steps": STEPS},
+    note="One test among many: reject if any round does. The T-fold ceiling itself lies lower.",
+)
+def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
+    """f_bar(a)^T with 1 - (1 - a)^T = fpr: at least f_bar^(T)(fpr), f_bar of Theorem 3.10.
+
+    The paper leaves the T-fold curve without a number. Any test bounds it from above; the one that rejects as soon as
+    one round rejects at level a has these errors. The value is the better of that test and of looking at one round.
+    """
+    alpha, count = PROBABILITY.check("fpr", fpr), checked_steps(steps)
+    one = batch_ceiling(alpha, dimension, dataset_size, sample_rate)
+    if alpha in (0.0, 1.0):
+        return one
+    level = float(-np.expm1(np.log1p(-alpha) / count)) * (1.0 - 1e-15)
+    return min(one, batch_ceiling(level, dimension, dataset_size, sample_rate) ** count * (1.0 + 1e-15 * count))
