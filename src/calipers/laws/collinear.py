@@ -24,7 +24,7 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.laws.folded import WIDEST, interval_mass
+from calipers.laws.folded import WIDEST, cell_width, interval_mass, log_interval_mass
 from calipers.laws.law import Law
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.types import FloatArray
@@ -38,6 +38,7 @@ add_statement(
 DIRECTION = Domain(-1.0, 1.0)
 _SPARE = 30.0
 _MOST_TERMS = 4_000_000
+_MOST_FAR_TERMS = 300_000
 _FINEST = 0.01
 
 
@@ -63,6 +64,17 @@ def cell_masses(mixture: Components, start: float, step: float, count: int, radi
     masses = mixture.weights[:, None] * interval_mass(low, np.full_like(low, step / mixture.deviation))
     inside = (index >= 0) & (index < count)
     return np.asarray(np.bincount(index[inside].astype(np.int64), weights=masses[inside], minlength=count))
+
+
+def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
+    """log of the probability of every cell between consecutive edges, all components counted, however far away."""
+    total = np.full(len(edges) - 1, -np.inf)
+    width = np.diff(edges) / mixture.deviation
+    for weight, mean in zip(mixture.weights, mixture.means, strict=True):
+        if weight > 0.0:
+            low = (edges[:-1] - mean) / mixture.deviation
+            total = np.logaddexp(total, math.log(weight) + log_interval_mass(low, width))
+    return total
 
 
 @implements("calipers:collinear-attack")
@@ -94,30 +106,40 @@ class CollinearPair:
         return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law on Side.LOWER; cells in which either dataset has less than e^log_tail are never rejected."""
+        """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
         if side is not Side.LOWER:
             raise InputError("An attack gives a lower jaw; it proves no upper one.")
         sizes, weights = self._sizes(log_tail)
         scale = self.divisor / (self.divisor + 1.0)
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
-        step = min(max(resolution, _FINEST), WIDEST) * scale
-        step = max(step, 2.0 * radius * len(sizes) / _MOST_TERMS)
-        step = min(step, WIDEST * scale)
         means = self.direction * sizes / self.sigma
         absent = Components(weights, means, 1.0)
         joined = np.concatenate((scale * means, scale * (means + 1.0 / self.sigma)))
         present = Components(np.concatenate(((1.0 - self.rate) * weights, self.rate * weights)), joined, scale)
         start = min(float(means.min()), float(joined.min())) - radius
-        count = math.ceil((max(float(means.max()), float(joined.max())) + radius - start) / step) + 1
+        length = max(float(means.max()), float(joined.max())) + radius - start
+        step = scale * cell_width(max(resolution, _FINEST), length / scale)
+        error = 1e-13 + BINOMIAL_RELATIVE_ERROR
+        if len(joined) * length / step <= _MOST_FAR_TERMS:
+            edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
+            log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
+            often = np.maximum(log_p, log_q) > log_tail  # what is rare on both datasets only burdens the composition
+            return lower_law(log_p[often], log_q[often], error)
+        step = scale * min(max(resolution, _FINEST, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
+        count = math.ceil(length / step) + 1
         q = cell_masses(absent, start, step, count, radius)
         p = cell_masses(present, start, step, count, radius)
-        return lower_law(p, q, log_tail, 1e-13 + BINOMIAL_RELATIVE_ERROR)
+        # A cell lacks at most e^(log_tail - _SPARE); the rarer ones are never rejected.
+        kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
+        return lower_law(np.log(p[kept]), np.log(q[kept]), error)
 
 
-def lower_law(p: FloatArray, q: FloatArray, log_tail: float, error: float) -> Law:
-    """LOWER atoms of an observation with finitely many values; values too rare to be computed are never rejected."""
-    smallest = math.exp(log_tail)
-    kept = (p > smallest) & (q > smallest)
-    log_p, log_q = np.log(p[kept]), np.log(q[kept])
+def lower_law(log_p: FloatArray, log_q: FloatArray, error: float) -> Law:
+    """LOWER atoms of an observation with finitely many values, of relative error `error`.
+
+    Values that one of the two datasets cannot show within double precision are left out, that is never rejected.
+    """
+    kept = np.isfinite(log_p) & np.isfinite(log_q)
+    log_p, log_q = log_p[kept], log_q[kept]
     order = np.argsort(log_p - log_q, kind="stable")
     return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=error, shift_error=2e-15)

@@ -27,8 +27,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.laws.collinear import DIRECTION, lower_law
-from calipers.laws.folded import WIDEST, interval_mass
-from calipers.laws.lattice import weighted_counts
+from calipers.laws.folded import WIDEST, cell_width, interval_mass, log_interval_mass
 from calipers.laws.law import Law
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.gamma import log_gamma_lower_at, log_gamma_upper_at
@@ -37,6 +36,8 @@ from calipers.numerics.types import FloatArray
 _SPARE = 30.0
 _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
+_FEW_SIZES = 64
+"""Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
 _MOST_TERMS = 2_000_000
 _FINEST = 0.03
 """Finer cells than this change epsilon by less than 1e-4 of itself."""
@@ -61,7 +62,7 @@ class RealizedAttack:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law on Side.LOWER; cells in which either dataset has less than e^log_tail are never rejected."""
+        """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
         if side is not Side.LOWER:
             raise InputError("An attack gives a lower jaw; it proves no upper one.")
         sizes, stay, join = self._sizes(log_tail)
@@ -70,11 +71,22 @@ class RealizedAttack:
         base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
         shift = (1.0 - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
         lengths = self._lengths(sizes, deviation)
-        absent = self._coordinates(base, base + shift, deviation, resolution, log_tail)
-        q = lengths @ (stay[:, None] * absent[0])
-        p = lengths @ ((1.0 - self.rate) * stay[:, None] * absent[0] + join[:, None] * absent[1])
-        p, q = _merged(p.ravel(), q.ravel(), math.exp(log_tail))
-        return lower_law(p, q, log_tail, 1e-11 + BINOMIAL_RELATIVE_ERROR)
+        log_stay, log_join = self._coordinates(base, base + shift, deviation, resolution, log_tail)
+        with np.errstate(divide="ignore"):
+            log_q = np.log(stay)[:, None] + log_stay
+            log_p = np.logaddexp(math.log1p(-self.rate) + log_q, np.log(join)[:, None] + log_join)
+        if len(sizes) <= _FEW_SIZES:
+            log_p, log_q = _mixed(lengths, log_p).ravel(), _mixed(lengths, log_q).ravel()
+            often = np.maximum(log_p, log_q) > log_tail
+            log_p, log_q = log_p[often], log_q[often]
+            floor = -math.inf
+        else:
+            # Sums of products in one matrix product each; sizes left out leave a relative error in rare cells.
+            shown = np.exp(lengths)
+            with np.errstate(divide="ignore"):
+                log_p, log_q = np.log(shown @ np.exp(log_p)).ravel(), np.log(shown @ np.exp(log_q)).ravel()
+            floor = log_tail
+        return lower_law(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR)
 
     def _sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Batch sizes c, b_c, and q b_(c-1)."""
@@ -85,10 +97,10 @@ class RealizedAttack:
         return sizes, stay, join
 
     def _lengths(self, sizes: FloatArray, deviation: FloatArray) -> FloatArray:
-        """Probability of every cell of the length (rows) for every size (columns); one row if it is not used."""
+        """log of the probability of every cell of the length (rows) for every size (columns); one row if not used."""
         degrees = self.dimension - 1
         if degrees == 0 or len(sizes) > _MOST_SIZES_WITH_LENGTH:
-            return np.ones((1, len(sizes)))
+            return np.zeros((1, len(sizes)))
         shape = 0.5 * degrees
         # log of the squared length over its degrees, relative to c = c0, is 2 log(deviation) plus log(gamma/shape).
         places = 2.0 * np.log(deviation)
@@ -100,12 +112,12 @@ class RealizedAttack:
             edges = np.sort(0.5 * (places[1:] + places[:-1]))
         else:
             edges = np.arange(low, high, gap)
-        return interval_probabilities(shape, edges[:, None] - places[None, :])
+        return log_interval_probabilities(shape, edges[:, None] - places[None, :])
 
     def _coordinates(
         self, base: FloatArray, moved: FloatArray, deviation: FloatArray, resolution: float, log_tail: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Probability of every cell of the coordinate for every size, without and with the record in the batch."""
+        """log of the probability of every cell of the coordinate for every size, without and with the record."""
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
         usual = (np.abs(base) < 1e-300) & (deviation < 4.0)
         if not np.any(usual):
@@ -114,32 +126,49 @@ class RealizedAttack:
         end = float(np.max((moved + radius * deviation)[usual]))
         smallest = float(deviation.min())
         step = min(max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS), WIDEST * smallest)
+        if len(base) <= _FEW_SIZES:
+            farthest = (end - start + float(np.max(np.abs(base)))) / smallest
+            step = min(step, smallest * cell_width(WIDEST, farthest))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]
-        cells = [interval_mass((x[None, :-1] - m[:, None]) / deviation[:, None], width) for m in (base, moved)]
-        return cells[0], cells[1]
+        lows = [(x[None, :-1] - m[:, None]) / deviation[:, None] for m in (base, moved)]
+        if len(base) <= _FEW_SIZES:
+            return log_interval_mass(lows[0], width), log_interval_mass(lows[1], width)
+        with np.errstate(divide="ignore"):
+            return np.log(interval_mass(lows[0], width)), np.log(interval_mass(lows[1], width))
 
 
-def interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
-    """P(log(G/shape) between consecutive rows of `edges`), outer intervals included; relative accuracy 1e-11.
+def log_interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:
+    """log P(log(G/shape) between consecutive rows of `edges`), outer intervals included; relative accuracy 1e-11.
 
     G is a gamma variable. Each interval is a difference of the two tails on its own side of the mean, where they are
-    far
-    apart on a log scale, or one minus both tails when it contains the mean.
+    far apart on a log scale, or one minus both tails when it contains the mean.
     """
-    log_low, log_high = log_gamma_lower_at(shape, edges), log_gamma_upper_at(shape, edges)
-    low, high = np.exp(log_low), np.exp(log_high)
-    below, above = low[1:] * -np.expm1(log_low[:-1] - log_low[1:]), high[:-1] * -np.expm1(log_high[1:] - log_high[:-1])
-    inner = np.where(edges[1:] <= 0.0, below, np.where(edges[:-1] >= 0.0, above, 1.0 - low[:-1] - high[1:]))
+    low, high = log_gamma_lower_at(shape, edges), log_gamma_upper_at(shape, edges)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = low[1:] + np.log(-np.expm1(np.minimum(low[:-1] - low[1:], 0.0)))
+        above = high[:-1] + np.log(-np.expm1(np.minimum(high[1:] - high[:-1], 0.0)))
+        across = np.log1p(-np.exp(low[:-1]) - np.exp(high[1:]))
+    inner = np.where(edges[1:] <= 0.0, below, np.where(edges[:-1] >= 0.0, above, across))
     return np.concatenate((low[:1], inner, high[-1:]))
 
 
-def _merged(p: FloatArray, q: FloatArray, smallest: float) -> tuple[FloatArray, FloatArray]:
-    """The same observation with cells of nearly equal likelihood ratio merged; rare cells are dropped."""
-    kept = (p > smallest) & (q > smallest)
-    p, q = p[kept], q[kept]
-    if len(p) <= _MOST_ATOMS:
-        return p, q
-    ratio = np.log(p) - np.log(q)
-    places = np.floor((ratio - ratio.min()) / (float(np.ptp(ratio)) + 1e-300) * (_MOST_ATOMS - 1)).astype(np.int64)
-    return weighted_counts(places, p, _MOST_ATOMS), weighted_counts(places, q, _MOST_ATOMS)
+def _mixed(lengths: FloatArray, coordinates: FloatArray) -> FloatArray:
+    """log of the sum over sizes of exp(lengths[j, c] + coordinates[c, i]), at every (j, i)."""
+    total = np.full((lengths.shape[0], coordinates.shape[1]), -np.inf)
+    for size in range(lengths.shape[1]):
+        total = np.logaddexp(total, lengths[:, size, None] + coordinates[None, size, :])
+    return total
+
+
+def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+    """The same observation with cells of nearly equal likelihood ratio merged, those at or below `floor` dropped."""
+    kept = (log_p > floor) & (log_q > floor)
+    log_p, log_q = log_p[kept], log_q[kept]
+    if len(log_p) <= _MOST_ATOMS:
+        return log_p, log_q
+    ratio = log_p - log_q
+    order = np.argsort(ratio)
+    starts = np.searchsorted(ratio[order], np.linspace(ratio.min(), ratio.max(), _MOST_ATOMS))
+    starts = np.unique(np.minimum(starts, len(ratio) - 1))
+    return np.logaddexp.reduceat(log_p[order], starts), np.logaddexp.reduceat(log_q[order], starts)

@@ -16,8 +16,9 @@ On the statement of Theorem 6.1. The proof gives the bound with a factor 1 - e_M
 e_M = 2/(M sqrt(4 pi ln M)), which the statement leaves out "since it tends to 1". The statement
 holds without it all the same: 1 - a* - (1 - a*)^((M-1)/M)/2 decreases in a*, and at the largest
 a*, that of sigma = 1/sqrt(2 ln M), it exceeds the stated bound for every M >= 2, because
-Phi(-t) is below the tail bound used for it by a factor about 1 - 1/t^2 (for M = 2, the tightest,
-0.2369 against 0.2338). Both are offered; M = 1, which the paper admits, divides by ln 1 = 0.
+Phi(-t) is below the tail bound used for it by a factor about 1 - 1/t^2 (for M = 2,
+0.2369 against 0.2338; the two approach each other as M grows). Both are offered; M = 1, which the paper admits,
+divides by ln 1 = 0.
 
 All bounds here are lower bounds on separation. The shifted coordinate is what the outputs are
 when all other records contribute nothing, so they hold for the worst case over datasets too.
