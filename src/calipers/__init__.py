@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 
 if TYPE_CHECKING:
+    from calipers.auditing.audit import AuditResult, audit
     from calipers.bracket import Bracket, Evidence, Kind, Side
     from calipers.calibrate import Calibration, calibrate
     from calipers.curves.tradeoff import TradeoffCurve
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
         MissingExtraError,
         UnsupportedError,
     )
-    from calipers.measure import Measurement, measure
+    from calipers.measure import Measurement, measure, worst_dataset_size
     from calipers.run import Run, load_runs
 
 __all__ = [
+    "AuditResult",
     "Bracket",
     "Calibration",
     "CalipersError",
@@ -47,12 +49,15 @@ __all__ = [
     "TradeoffCurve",
     "UnsupportedError",
     "__version__",
+    "audit",
     "calibrate",
     "load_runs",
     "measure",
+    "worst_dataset_size",
 ]
 
 _ROOMS = {
+    "calipers.auditing.audit": ("AuditResult", "audit"),
     "calipers.bracket": ("Bracket", "Evidence", "Kind", "Side"),
     "calipers.calibrate": ("Calibration", "calibrate"),
     "calipers.curves.tradeoff": ("TradeoffCurve",),
@@ -64,7 +69,7 @@ _ROOMS = {
         "MissingExtraError",
         "UnsupportedError",
     ),
-    "calipers.measure": ("Measurement", "measure"),
+    "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
     "calipers.run": ("Run", "load_runs"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

@@ -115,6 +115,13 @@ add_source(
     "ICML 2024",
 )
 add_source(
+    "chua2025",
+    "Chua, Ghazi, Harrison, Leeman, Kamath, Kumar, Manurangsi, Sinha, Zhang",
+    "Balls-and-Bins Sampling for DP-SGD",
+    2025,
+    "AISTATS 2025, arXiv:2412.16802",
+)
+add_source(
     "ertan2026",
     "Ertan, van Dijk",
     "Fundamental Limitations of Favorable Privacy-Utility Guarantees for DP-SGD",

@@ -174,50 +174,13 @@ def test_a_record_left_out_of_the_epoch_is_not_attacked(view: str, dataset_size:
     assert measure(run).advantage().lower <= kept
 
 
-# What is not proven is refused
-
-
-@pytest.mark.parametrize("normalization", ["expected", "floor", "realized"])
-def test_data_dependent_divisors_are_refused(normalization: str) -> None:
-    """Dividing by a number that depends on the data is not the undivided sum."""
-    run = Run(
-        dataset_size=1000,
-        batch_size=10,
-        steps=10,
-        noise_multiplier=1.0,
-        normalization=normalization,
-        dimension=100,
-    )
-    with pytest.raises(UnsupportedError, match=normalization):
-        measure(run)
+# Phases and refusals
 
 
 def test_a_public_divisor_changes_nothing() -> None:
     run = Run(sample_rate=0.1, steps=10, noise_multiplier=1.0)
     divided = measure(run.replace(normalization="constant")).epsilon(1e-5)
     assert overlap(divided, measure(run).epsilon(1e-5))
-
-
-@pytest.mark.parametrize("sampler", ["shuffle", "balls-and-bins"])
-@pytest.mark.parametrize("batches", [1, 10])
-def test_replacing_a_record_is_refused_for_dealt_batches(sampler: str, batches: int) -> None:
-    with pytest.raises(UnsupportedError, match="substitute"):
-        measure(dealt(sampler, batches, 1.0, adjacency="substitute"))
-
-
-@pytest.mark.parametrize(
-    "others",
-    [
-        dealt("shuffle", 100, 2.0),
-        dealt("balls-and-bins", 100, 1.0),
-        dealt("deterministic", 100, 1.0),
-        Run(dataset_size=100, batch_size=1, steps=5, noise_multiplier=1.0),
-    ],
-    ids=["noise", "balls-and-bins", "deterministic", "poisson"],
-)
-def test_mixed_phases_of_shuffling_are_refused(others: Run) -> None:
-    with pytest.raises(UnsupportedError, match="shuffle"):
-        measure([dealt("shuffle", 100, 1.0), others])
 
 
 def test_equal_phases_of_shuffling_compose() -> None:

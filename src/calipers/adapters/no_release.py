@@ -44,8 +44,9 @@ class NoRelease:
         del delta0, tolerance
         return 0.0, 0.0
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Nothing can be told apart."""
+        del jaws
         return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", "Nothing was released that could tell two datasets apart.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:

@@ -133,7 +133,7 @@ class _Allocation:
     lost_p: float
 
 
-def _lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
+def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
     """All places of the ladder between `low` and `high`, where the split of one term has its kinks."""
     pieces = []
     e, left, right = plan.lowest, plan.center, plan.center
@@ -158,7 +158,7 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     values = np.exp(width * mesh - 0.5 * width * width).ravel()
     density = (np.exp(-0.5 * mesh * mesh) * mesh_weights).ravel() / math.sqrt(2.0 * math.pi)
     plans = ladder_plans(values, density, rounds, resolution, width, log_tail)
-    kinks = _lattice_points(plans[0], float(values[0]), float(values[-1]))
+    kinks = lattice_points(plans[0], float(values[0]), float(values[-1]))
     ends = np.concatenate(([low], (np.log(kinks) + 0.5 * width * width) / width, [high]))
     points, weights = normal_cells(refined(ends))
     scaled = weights / math.sqrt(2.0 * math.pi)

@@ -30,6 +30,7 @@ from calipers.laws.hidden_bit import best_tests
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.scale import scale_pair
 from calipers.numerics.binomial import binomial_window
+from calipers.numerics.types import FloatArray
 
 add_statement(
     "calipers:batch-revealed",
@@ -38,7 +39,7 @@ add_statement(
 )
 
 _FINEST = 0.03
-_NODES = 3_000
+_NODES, _FACTOR_NODES = 3_000, 500
 _TOLD_APART = 60.0
 """Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
 
@@ -104,13 +105,9 @@ class BatchRevealedPair:
         if self.dimension == 1:
             return signal
         scale = scale_pair(self.dimension - 1, size).law(Side.UPPER, resolution, log_tail, 0.5)
-        ratio = (signal.log_ratio[:, None] + scale.log_ratio[None, :]).ravel()
-        log_masses = (signal.log_q[:, None] + scale.log_q[None, :]).ravel()
-        order = np.sort(ratio)
-        # Atoms are dense where the laws have mass; so is every m-th of them.
-        common = np.unique(np.append(order[:: max(1, len(order) // _NODES)], order[-1]))
-        log_total = onto(common, ratio, log_masses)
-        common, log_total = common[log_total > -np.inf], log_total[log_total > -np.inf]
+        first, second = (_thinned(law.log_ratio, law.log_q, _FACTOR_NODES) for law in (signal, scale))
+        ratio = (first[0][:, None] + second[0][None, :]).ravel()
+        common, log_total = _thinned(ratio, (first[1][:, None] + second[1][None, :]).ravel(), _NODES)
         return Law(
             common,
             log_total + common,
@@ -141,3 +138,11 @@ class BatchRevealedPair:
             mass_error=MASS_ERROR + ATOM_ROUNDING,
             shift_error=SHIFT_ERROR,
         )
+
+
+def _thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """Atoms split onto about `most` of their own ratios: dense where atoms are, which is where the law has mass."""
+    ordered = np.sort(ratio)
+    common = np.unique(np.append(ordered[:: max(1, len(ordered) // most)], ordered[-1]))
+    log_total = onto(common, ratio, log_masses)
+    return common[log_total > -np.inf], log_total[log_total > -np.inf]

@@ -49,7 +49,8 @@ def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, Float
         raise CertificationError("The likelihood ratio does not increase with the observation.")
     nodes = np.maximum.accumulate(cells.nodes, axis=1)
     first, last = float(nodes[:, 0].min()), float(nodes[:, -1].max())
-    inner = nodes[int(np.argmax(cells.weights))]
+    # The row that matters most: likely, and with a ratio that varies (that of an empty batch may be constant).
+    inner = nodes[int(np.argmax(cells.weights * (nodes[:, -1] - nodes[:, 0])))]
     common = np.concatenate(([first], inner[(inner > first) & (inner < last)], [last]))
     log_masses = np.log(cells.weights)[:, None] + split_cells(nodes, log_q, cells.log_p)
     log_total = onto(common, nodes.ravel(), log_masses.ravel())

@@ -49,12 +49,18 @@ class LawSource(Protocol):
 
 @dataclass(frozen=True)
 class Jaws:
-    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction)."""
+    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction).
+
+    Where several proofs or attacks compete, `proof` is the statement behind the upper jaw and `attack` says which
+    attack gave the lower one.
+    """
 
     lower: float
     upper: float
     threshold: float
     reversed: bool
+    proof: str = ""
+    attack: str = ""
 
 
 class Shelf:

@@ -17,6 +17,7 @@ The exact law of the cell, merged where likelihood ratios are nearly equal (a co
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,7 +39,7 @@ _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
 _FEW_SIZES = 64
 """Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
-_MOST_TERMS = 2_000_000
+_MOST_TERMS = 600_000
 _FINEST = 0.03
 """Finer cells than this change epsilon by less than 1e-4 of itself."""
 _MOST_ATOMS = 4_000
@@ -70,7 +71,7 @@ class RealizedAttack:
         deviation = unit / np.maximum(sizes, 1.0)
         base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
         shift = (1.0 - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
-        lengths = self._lengths(sizes, deviation)
+        lengths = _length_cells(self.dimension - 1, unit, int(sizes[0]), len(sizes))
         log_stay, log_join = self._coordinates(base, base + shift, deviation, resolution, log_tail)
         with np.errstate(divide="ignore"):
             log_q = np.log(stay)[:, None] + log_stay
@@ -96,24 +97,6 @@ class RealizedAttack:
         join = self.rate * np.concatenate(([0.0], window.weights))
         return sizes, stay, join
 
-    def _lengths(self, sizes: FloatArray, deviation: FloatArray) -> FloatArray:
-        """log of the probability of every cell of the length (rows) for every size (columns); one row if not used."""
-        degrees = self.dimension - 1
-        if degrees == 0 or len(sizes) > _MOST_SIZES_WITH_LENGTH:
-            return np.zeros((1, len(sizes)))
-        shape = 0.5 * degrees
-        # log of the squared length over its degrees, relative to c = c0, is 2 log(deviation) plus log(gamma/shape).
-        places = 2.0 * np.log(deviation)
-        spread = 1.0 / math.sqrt(shape)
-        low, high = float(places.min()) - 4.0 * spread, float(places.max()) + 4.0 * spread
-        gap = max((high - low) / _MOST_LENGTHS, 0.25 * spread)
-        if np.min(np.abs(np.diff(places)), initial=math.inf) > 12.0 * spread:
-            # Every size is recognised: one cell each.
-            edges = np.sort(0.5 * (places[1:] + places[:-1]))
-        else:
-            edges = np.arange(low, high, gap)
-        return log_interval_probabilities(shape, edges[:, None] - places[None, :])
-
     def _coordinates(
         self, base: FloatArray, moved: FloatArray, deviation: FloatArray, resolution: float, log_tail: float
     ) -> tuple[FloatArray, FloatArray]:
@@ -136,6 +119,23 @@ class RealizedAttack:
             return log_interval_mass(lows[0], width), log_interval_mass(lows[1], width)
         with np.errstate(divide="ignore"):
             return np.log(interval_mass(lows[0], width)), np.log(interval_mass(lows[1], width))
+
+
+@functools.lru_cache(maxsize=4)
+def _length_cells(degrees: int, unit: float, first: int, count: int) -> FloatArray:
+    """log of the probability of every cell of the length (rows) for sizes first, first + 1, ...; one row if unused."""
+    if degrees == 0 or count > _MOST_SIZES_WITH_LENGTH:
+        return np.zeros((1, count))
+    shape = 0.5 * degrees
+    # log of the squared length over its degrees, in units of sigma/unit, is 2 log(unit/c) plus log(gamma/shape).
+    places = 2.0 * np.log(unit / np.maximum(first + np.arange(count), 1.0))
+    spread = 1.0 / math.sqrt(shape)
+    if np.min(np.abs(np.diff(places)), initial=math.inf) > 12.0 * spread:
+        edges = np.sort(0.5 * (places[1:] + places[:-1]))  # every size is recognised: one cell each
+    else:
+        low, high = float(places.min()) - 4.0 * spread, float(places.max()) + 4.0 * spread
+        edges = np.arange(low, high, max((high - low) / _MOST_LENGTHS, 0.25 * spread))
+    return log_interval_probabilities(shape, edges[:, None] - places[None, :])
 
 
 def log_interval_probabilities(shape: float, edges: FloatArray) -> FloatArray:

@@ -39,11 +39,9 @@ from calipers.laws.average import ROUNDS, SIGMA, cell_error, normal_cells, refin
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import EventFamily, MaximumTests, tail_families
-from calipers.laws.convolve import LatticePlan, compose_lower
 from calipers.laws.law import Law
-from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffle_tests import law_of_tests
-from calipers.laws.tails import Charges, LowerTail, lower_tail, single_tail
 
 add_statement(
     "calipers:shuffle-sum-test",
@@ -56,9 +54,7 @@ _TEST_RESOLUTION = 0.025
 _SEARCH_RESOLUTION = 0.04
 _LAW_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
-_LATTICE = 0.05
 _LOWEST_LOG_TAIL = -560.0
-_MOST_SADDLES = 60
 _SCORE_CELL = 0.008
 """Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
 _FAR = 40.0
@@ -154,7 +150,8 @@ class ShuffleAttack:
         """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
         return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
 
-    def _families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
+    def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
+        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
         return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
@@ -168,7 +165,7 @@ class ShuffleAttack:
         log_tail = max(_LOWEST_LOG_TAIL, min(-40.0, math.log(max(best.delta, 1e-280)) - 20.0))
         for reverse in (False, True):
             factor = -epsilon if reverse else epsilon
-            value, _ = self._families(factor, log_tail, _TEST_RESOLUTION)[reverse].best(epsilon)
+            value, _ = self.families(factor, log_tail, _TEST_RESOLUTION)[reverse].best(epsilon)
             if value > best.delta:
                 # The plain test at this threshold is the best of all at epsilon, hence at least as good.
                 plain = self.rounds * (1.0 - self.participation) * math.expm1(factor) / self.participation
@@ -180,65 +177,29 @@ class ShuffleAttack:
         epochs = COUNT.check_int("epochs", epochs)
         if epochs == 1:
             return self.best_test(epsilon).delta
-        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        best = 0.0
-        for law in self._both(-60.0 - math.log(epochs)):
-            saddle = saddle_for_epsilon([(law, epochs)], epsilon)
-            best = max(best, _composed(law, epochs, saddle).delta(epsilon))
-        return best
+        return AttackProduct([(self, epochs)]).delta(epsilon)[0]
 
     def epsilon(self, delta: float, epochs: int = 1) -> float:
         """At most epsilon_S(delta) after `epochs` independent epochs; 0 if no test shows more."""
-        delta = OPEN_UNIT.check("delta", delta)
         epochs = COUNT.check_int("epochs", epochs)
-        log_tail = math.log(delta) - math.log(epochs) - 18.0
         if epochs == 1:
-            return self._one_epoch_epsilon(delta, log_tail)
-        best = 0.0
-        for law in self._both(log_tail):
-            saddle = saddle_for_delta([(law, epochs)], math.log(delta))
-            for _ in range(3):
-                found = _composed(law, epochs, saddle).epsilon(delta)
-                best = max(best, found)
-                if abs(found - saddle.mean) < 0.7 * saddle.deviation:
-                    break
-                saddle = saddle_for_epsilon([(law, epochs)], found)
-        return best
+            return self.best_epsilon(delta)[0]
+        return AttackProduct([(self, epochs)]).epsilon(delta)[0]
 
-    def tests(self, smallest_delta: float, epochs: int = 1) -> list[LowerTail]:
-        """Explicit tests of both directions whose error rates reach down to about `smallest_delta`."""
-        log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
-        epochs = COUNT.check_int("epochs", epochs)
-        found: list[LowerTail] = []
-        for law in self._both(log_smallest - math.log(epochs) - 18.0):
-            if epochs == 1:
-                tail = single_tail(law)
-                assert isinstance(tail, LowerTail)
-                found.append(tail)
-                continue
-            saddle = saddle_for_epsilon([(law, epochs)], 0.0)
-            for _ in range(_MOST_SADDLES):
-                found.append(_composed(law, epochs, saddle))
-                following = saddle_for_epsilon([(law, epochs)], saddle.mean + 2.0 * saddle.deviation)
-                if saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation:
-                    break
-                saddle = following
-        return found
+    def best_epsilon(self, delta: float) -> tuple[float, bool]:
+        """(epsilon, reversed): at most epsilon_S(delta) of one epoch, and the direction that shows it.
 
-    def _both(self, log_tail: float) -> tuple[Law, Law]:
-        law = self.law(Side.LOWER, _LAW_RESOLUTION, log_tail)
-        return law, law.reverse()
-
-    def _one_epoch_epsilon(self, delta: float, log_tail: float) -> float:
-        """Tests are tuned to the epsilon they have just shown, until that gains nothing more."""
-        best = 0.0
+        Tests are tuned to the epsilon they have just shown, until that gains nothing more.
+        """
+        log_tail = math.log(OPEN_UNIT.check("delta", delta)) - 18.0
+        best = (0.0, False)
         for reverse in (False, True):
             current, _ = self.maximum.epsilon(delta, reverse)
-            best = max(best, current)
+            best = max(best, (current, reverse))
             for _ in range(4):
-                tests = self._families(-current if reverse else current, log_tail, _SEARCH_RESOLUTION)[reverse]
+                tests = self.families(-current if reverse else current, log_tail, _SEARCH_RESOLUTION)[reverse]
                 shown, _ = tests.epsilon(delta)
-                best = max(best, shown)
+                best = max(best, (shown, reverse))
                 if shown <= current * (1.0 + 1e-3):
                     break
                 current = shown
@@ -256,25 +217,19 @@ class ShuffleAttack:
             )
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return self._law(max(resolution, _FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL))
-
-    def _law(self, resolution: float, log_tail: float) -> Law:
-        width = 1.0 / self.sigma
-        farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
-        grid = np.linspace(*self.maximum.range(farthest), 4001)
-        forward, backward = ([tests] for tests in self.maximum.families(grid))
-        for families, sign in ((forward, 1.0), (backward, -1.0)):
-            for epsilon in min(1.0, width) * _LAW_EPSILONS:
-                tests = self._families(sign * epsilon, log_tail, resolution)[sign < 0]
-                families.append(tests)
-                if tests.best(epsilon)[0] <= math.exp(log_tail):
-                    break
-        return law_of_tests(forward, backward, log_tail)
+        return _law(self, max(resolution, _FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL))
 
 
-def _composed(law: Law, epochs: int, saddle: Saddle) -> LowerTail:
-    """Tests on the total score of many epochs, on a lattice that is fine against one epoch's deviation."""
-    step = max(_LATTICE * math.sqrt(saddle.variance / epochs), 1e-9 * law.reach)
-    plan = LatticePlan(step, step, saddle.tilt, -16.0 + min(0.0, math.log(saddle.deviation)))
-    under_p, under_q = compose_lower([(law, epochs)], plan)
-    return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of([(law, epochs)], plan.tilt))
+@lru_cache(maxsize=24)
+def _law(attack: ShuffleAttack, resolution: float, log_tail: float) -> Law:
+    width = 1.0 / attack.sigma
+    farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
+    grid = np.linspace(*attack.maximum.range(farthest), 4001)
+    forward, backward = ([tests] for tests in attack.maximum.families(grid))
+    for families, sign in ((forward, 1.0), (backward, -1.0)):
+        for epsilon in min(1.0, width) * _LAW_EPSILONS:
+            tests = attack.families(sign * epsilon, log_tail, resolution)[sign < 0]
+            families.append(tests)
+            if tests.best(epsilon)[0] <= math.exp(log_tail):
+                break
+    return law_of_tests(forward, backward, log_tail)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from calipers.measure.measurement import Claim, Gdp, Measurement
-from calipers.measure.routes import measure, noise_range
+from calipers.measure.participation import noise_range
+from calipers.measure.routes import measure
+from calipers.measure.worst_size import WorstSize, worst_dataset_size
 
-__all__ = ["Claim", "Gdp", "Measurement", "measure", "noise_range"]
+__all__ = ["Claim", "Gdp", "Measurement", "WorstSize", "measure", "noise_range", "worst_dataset_size"]

@@ -1,15 +1,21 @@
 """Jaws of samplers that deal every record out once per epoch: balls-and-bins and shuffling.
 
 **Balls-and-bins.** Every record is thrown into one of M batches independently, so what the others do says
-nothing about it: one epoch is dominated, and attained, by the mean of M independent ratios. The bracket closes.
+nothing about it. Zeroed out, one epoch is dominated, and attained, by the mean of M independent ratios
+(`calipers.laws.average`); replaced, by opposite gradients (`calipers.laws.replaced`). The bracket closes.
 
 **Shuffling, isolated view.** An adversary who sees nothing but the differing record's noisy contribution
-faces the same pair (van Dijk and Ertan; Ertan and van Dijk).
+faces the same pairs (van Dijk and Ertan; Ertan and van Dijk).
 
 **Shuffling, worst case.** With batches of fixed size the other records reveal where the differing one
 is, and no dominating pair is proven. The upper jaw is that of fixed batches (shuffling never hurts, Chua
-et al., Theorem 4.1); the lower jaw is an explicit attack. If Conjecture 3.2 of Chua et al. holds, one epoch
-leaks exactly what the attack's pair shows; that value is reported beside the bracket, never as a bound.
+et al., Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex, whatever the
+neighbours are); the lower jaw is an explicit attack. If Conjecture 3.2 of Chua et al. holds, one epoch with the record
+zeroed out leaks exactly what the attack's pair shows; that value is reported beside the bracket, never as a bound.
+
+**The attack on a replaced record.** All other gradients are -u, the record's is u before and -u after. Without it every
+batch sums to -B along u; with it one batch, at a uniformly random place, sums to -B + 2. So the pair is exactly one
+record hidden in one of M rounds with a shift of 2, `AllocationPair(sigma / 2, M)`, and its LOWER law is an attack.
 """
 
 from __future__ import annotations
@@ -25,8 +31,10 @@ from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
+from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
-from calipers.run import Run
+from calipers.laws.shuffle_product import AttackProduct
+from calipers.measure.backends import ProductBackend
 
 add_statement(
     "chua2024:conj3.2",
@@ -35,34 +43,39 @@ add_statement(
 )
 
 
-def participation(run: Run) -> float:
-    """Probability that a record takes part in an epoch of fixed batches: kept / dataset_size."""
-    if run.dataset_size is None or run.batch_size is None:
-        return 1.0
-    return run.steps_per_epoch * run.batch_size / run.dataset_size
-
-
 @dataclass(frozen=True)
-class ShuffleBackend:
-    """The attack on shuffled batches: a lower jaw only; its upper values are infinite or trivial."""
+class AttackBackend:
+    """An explicit attack: a lower jaw only; its upper values are infinite or trivial.
 
-    attack: ShuffleAttack
-    epochs: int
+    `scene` says what everybody's gradients are and what to observe; `claims` are what the test says, about the dataset
+    with the record and about the other one. `single` is the attack on a lone epoch, where it is sharper than its law.
+    """
+
+    product: AttackProduct
+    scene: str
+    claims: tuple[str, str]
+    single: ShuffleAttack | None = None
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        """At most the true epsilon."""
+        """At most the true epsilon, which is also the threshold of the test that shows it."""
         del tolerance
-        return Jaws(self.attack.epsilon(delta, self.epochs), math.inf, math.inf, False)
+        found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
+        return Jaws(found, math.inf, found, backward)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
-        """At most the true delta."""
+        """At most the true delta, shown by the test with threshold epsilon."""
         del tolerance
-        return Jaws(self.attack.delta(epsilon, self.epochs), 1.0, math.inf, False)
+        if self.single is None:
+            found, backward = self.product.delta(epsilon)
+        else:
+            test = self.single.best_test(epsilon)
+            found, backward = test.delta, test.reversed
+        return Jaws(found, 1.0, epsilon, backward)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """The attack's curve, from its tests in both directions."""
         del tolerance
-        tests = self.attack.tests(smallest_delta, self.epochs)
+        tests = self.product.tests(smallest_delta)
         # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
         alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in tests]), -690.0))
         power = np.exp(np.concatenate([t.log_power for t in tests]))
@@ -82,20 +95,55 @@ class ShuffleBackend:
             "epsilon, delta or the trade-off curve."
         )
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """None."""
+        del jaws
         raise UnsupportedError("The attack on shuffled batches proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """The attack, so that a reader could run it."""
-        del jaws
-        test = self.attack.best_test(0.0)
-        several = "" if self.epochs == 1 else f" Scores of {self.epochs} epochs are added."
-        text = (
-            "All other gradients are the opposite unit vector, the record's is the unit vector or zero, so batch sums "
-            f"show where it is. In every epoch, for example at epsilon = 0: {test}.{several}"
-        )
-        return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", text)
+        """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
+
+        The log likelihood ratio test with threshold epsilon is the best of all at epsilon, hence at least as good as
+        whichever test gave the number.
+        """
+        if jaws is None:
+            test = "Compare the sum of all scores with a threshold; every threshold is one point of the curve."
+        elif jaws.lower <= 0.0:
+            test = "No test on the sum of all scores was found to show more than 0 here."
+        elif jaws.reversed:
+            test = f"Say '{self.claims[1]}' when the sum of all scores is below {-jaws.threshold:.10g}."
+        else:
+            test = f"Say '{self.claims[0]}' when the sum of all scores exceeds {jaws.threshold:.10g}."
+        return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")
+
+
+@dataclass(frozen=True)
+class ReplacedBackend(ProductBackend):
+    """One epoch with a replaced record: epsilon and delta come from the pair itself, the rest from its laws."""
+
+    def _pair(self) -> ReplacedPair:
+        pair = self.product.factors[0][0]
+        assert isinstance(pair, ReplacedPair)
+        return pair
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """See `ReplacedPair.epsilon`."""
+        del tolerance
+        lower, upper = self._pair().epsilon(delta)
+        return Jaws(lower, upper, lower, False)
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """See `ReplacedPair.delta`."""
+        del tolerance
+        lower, upper = self._pair().delta(epsilon)
+        return Jaws(lower, upper, epsilon, False)
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The likelihood ratio test, which is the best of all at its threshold."""
+        if jaws is None:
+            return super().lower_evidence(jaws)
+        rule = "reject when the log likelihood ratio of the epoch exceeds"
+        return Evidence.of(Kind.TEST, self.statement, f"{self.attack} The test: {rule} {jaws.threshold:.10g}.")
 
 
 @implements("chua2024:conj3.2")

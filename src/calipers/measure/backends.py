@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.gdp import gaussian_curve, gdp_mu
@@ -51,7 +51,7 @@ class Backend(Protocol):
         """(lower, upper) of the smallest mu that holds up to delta0."""
         ...
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """What proves the upper jaw."""
         ...
 
@@ -100,8 +100,9 @@ class GaussianBackend:
         needed = 2.0 * float(normal_tail_quantile(rate)) if 0.0 < rate < 0.5 else 0.0
         return needed * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR), self.shift * (1.0 + GAUSSIAN_RELATIVE_ERROR)
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The closed form."""
+        del jaws
         return Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{self.reason} It is mu-GDP with mu = {self.shift:.12g}.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
@@ -123,6 +124,7 @@ class ProductBackend:
     reason: str
     statement: str
     attack: str
+    ways: tuple[str, str] = ("record present against absent", "record absent against present")
     _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
@@ -148,8 +150,9 @@ class ProductBackend:
         """Read off the two curves."""
         return _curve_mu(self.curves(_depth(delta0), tolerance), delta0)
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The dominating product, discretised by splitting."""
+        del jaws
         text = (
             f"{self.reason} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
             "tilted FFT; truncation, aliasing and rounding are charged upward."
@@ -160,7 +163,7 @@ class ProductBackend:
         """The explicit test."""
         rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
         if jaws is not None and math.isfinite(jaws.threshold):
-            order = "record absent against present" if jaws.reversed else "record present against absent"
+            order = self.ways[jaws.reversed]
             rule = f"{rule}, {jaws.threshold:.10g} here ({order})"
         text = f"{self.attack} The test: {rule}; its error rates are computed exactly, rounding charged downward."
         return Evidence.of(Kind.TEST, self.statement, text)
@@ -176,6 +179,7 @@ class SplitBackend:
     above: Backend
     below: Backend
     single_epoch: bool = False
+    closes: ClassVar[bool] = False
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Upper from `above`, lower from `below`."""
@@ -200,9 +204,9 @@ class SplitBackend:
         """Upper from `above`, lower from `below`."""
         return self.below.mu(delta0, tolerance)[0], self.above.mu(delta0, tolerance)[1]
 
-    def upper_evidence(self) -> Evidence:
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """What proves the upper jaw."""
-        return self.above.upper_evidence()
+        return self.above.upper_evidence(jaws)
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Which test shows the lower jaw."""

@@ -75,7 +75,7 @@ class Measurement:
     @property
     def closes(self) -> bool:
         """Whether one pair is both proven and attained, so that the bracket can be made as narrow as asked."""
-        return not isinstance(self.backend, SplitBackend)
+        return bool(getattr(self.backend, "closes", True))
 
     def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
         if key not in self._cache:
@@ -88,7 +88,7 @@ class Measurement:
         exact_if = None
         if jaws is not None and isinstance(self.backend, SplitBackend) and self.backend.single_epoch:
             exact_if = conjectured(jaws)
-        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(), exact_if)
+        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws), exact_if)
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""

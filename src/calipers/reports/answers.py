@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
+from calipers.reports.format import floor_digits, nearest_digits
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
 
+PUBLIC = ("none", "constant")
+"""Divisors that do not depend on the data."""
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_FPRS = (0.1, 0.01, 0.001)
 DEFAULT_DELTA0 = 1e-10
@@ -103,7 +106,34 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
     )
     wide = [row for row in answers.epsilon if measurement.closes and row.bracket.relative_width > measurement.tolerance]
     unmet = [f"epsilon at delta = {row.at:g} is wider than the tolerance asked for; both jaws hold." for row in wide]
-    return _with_notes(answers, [*measurement.notes, *unmet])
+    sizes = _worst_size(measurement, questions)
+    return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes, *unmet])
+
+
+def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
+    """Where the divisor is a floor, what it does to datasets of another size."""
+    from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
+
+    run = measurement.runs[0]
+    floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
+    if floored and len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
+        found = worst_dataset_size(run, delta=questions.deltas[0], tolerance=measurement.tolerance)
+        if found is not None:
+            yield found.note
+
+
+def _refuted(answers: Answers) -> Iterator[str]:
+    """How far the claim is off, where an attack shows more than it allows."""
+    comparable = all(run.adjacency != "substitute" for run in answers.runs)  # else the claim is about other neighbours
+    if not comparable or all(run.sampler == "poisson" and run.normalization in PUBLIC for run in answers.runs):
+        return
+    for row in answers.epsilon:
+        if 0 < row.claim < row.bracket.lower:
+            yield (
+                f"At delta = {row.at:.12g} an explicit attack shows an epsilon of {floor_digits(row.bracket.lower)}, "
+                f"{floor_digits(row.bracket.lower / row.claim, 3)} times the {nearest_digits(row.claim)} that "
+                "accounting for Poisson sampling of an undivided sum claims."
+            )
 
 
 def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:

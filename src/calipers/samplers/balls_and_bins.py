@@ -2,7 +2,7 @@
 
 A compromise between the two classical samplers: each record is used exactly once in an epoch, as
 with shuffling, but the records are independent of each other, as with Poisson sampling, so a tight
-and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2024).
+and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2025).
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import permuted, sliced, throw
 from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
 
+add_statement(
+    "chua2025:sampler",
+    "Balls-and-bins sampling",
+    "Every record is thrown into one of the batches of an epoch, uniformly and independently of all others.",
+)
 
+
+@implements("chua2025:sampler")
 @dataclass(frozen=True, kw_only=True)
 class BallsAndBins:
     """In every epoch, every record independently in a uniformly random one of M batches.

@@ -1,0 +1,95 @@
+"""When a divisor is post-processing, and what it is where it is not.
+
+Dividing the noisy sum by a public number changes nothing. "expected" (N q) and "floor" (floor(N q)) are public where
+the dataset size is, that is under zero-out and substitution; "realized" is public where all batches have one fixed
+size. Under add-remove the neighbors have N - 1, N and N + 1 records, and the divisor tells them apart: nothing is
+proven but what `calipers.measure.divided` states for Poisson sampling.
+"""
+
+from __future__ import annotations
+
+import math
+
+from calipers.errors import InputError, UnsupportedError
+from calipers.run import DATA_DEPENDENT, Run
+
+REMEDY = (
+    "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale the learning rate "
+    "instead: the plain guarantee comes back at no cost in accuracy."
+)
+
+
+def divisor_of(run: Run, size: int) -> int:
+    """floor(size * q), computed as a training loop computes it."""
+    if size == run.dataset_size and run.batch_size is not None:
+        return run.batch_size
+    return math.floor(size * run.rate)
+
+
+def moving_pairs(run: Run) -> tuple[int, ...]:
+    """Sizes N of the smaller dataset of every neighboring pair whose divisors differ: of N - 1 and N, those that
+    count.
+    """
+    assert run.dataset_size is not None
+    sizes = (run.dataset_size - 1, run.dataset_size)
+    if run.normalization != "floor":
+        return sizes
+    return tuple(size for size in sizes if divisor_of(run, size) != divisor_of(run, size + 1))
+
+
+def public_because(run: Run) -> str | None:
+    """Why the divisor of a run is post-processing, or None where it is not. Raises where nothing is proven."""
+    if run.normalization not in DATA_DEPENDENT:
+        return None
+    if run.sampler in ("deterministic", "shuffle"):
+        return (
+            "Every batch has the same public number of records, so dividing by it is post-processing: the plain "
+            "guarantee holds."
+        )
+    if run.normalization != "realized" and run.adjacency != "add-remove":
+        return (
+            f"Under {run.adjacency} adjacency the dataset size is public, so dividing by it (times the rate) is "
+            "post-processing: the plain guarantee holds. It does not under add-remove adjacency."
+        )
+    if run.sampler == "balls-and-bins" or run.adjacency != "add-remove":
+        what = "the realized batch size" if run.normalization == "realized" else "a multiple of the dataset size"
+        raise UnsupportedError(
+            f"Nothing is proven for dividing by {what} with sampler={run.sampler!r} under {run.adjacency} adjacency: "
+            f"the divisor tells something about the record. {REMEDY}"
+        )
+    if run.normalization == "floor" and not moving_pairs(run):
+        assert run.dataset_size is not None
+        return (
+            f"floor(N q) = {divisor_of(run, run.dataset_size)} is the same for {run.dataset_size - 1}, "
+            f"{run.dataset_size} and {run.dataset_size + 1} records, so here the plain guarantee holds; it does not "
+            "for every dataset size."
+        )
+    return None
+
+
+def is_divided(run: Run) -> bool:
+    """Whether the divisor of a run depends on the data in a way that shows."""
+    return run.normalization in DATA_DEPENDENT and public_because(run) is None
+
+
+def check_divided(run: Run) -> None:
+    """Refuse what a divided run must have and lacks: a dimension, and divisors that are not 0."""
+    if run.dimension is None:
+        raise InputError(
+            f"normalization={run.normalization!r} scales the noise of every coordinate, so dimension is needed: add "
+            "the number of trained parameters."
+        )
+    assert run.dataset_size is not None
+    smallest = run.dataset_size - 1
+    if run.normalization == "expected" and smallest < 1:
+        raise InputError(
+            "Expected dataset_size >= 2 with normalization='expected', got dataset_size=1: its neighbor is empty and "
+            "divides by 0."
+        )
+    if run.normalization == "floor" and divisor_of(run, smallest) < 1:
+        raise InputError(
+            f"normalization='floor' divides by floor({smallest} * {run.rate:g}) = 0 on a neighbor with {smallest} "
+            "records: in practice the update is infinite or not a number. Raise sample_rate or dataset_size."
+        )
+    if run.normalization == "realized" and smallest < 1:
+        raise InputError("Expected dataset_size >= 2 with normalization='realized', got dataset_size=1.")

@@ -1,0 +1,63 @@
+"""Attacks on several epochs and phases, composed from below."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from calipers.errors import InputError
+from calipers.laws.average import AllocationPair
+from calipers.laws.product import Product
+from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.shuffle_product import AttackProduct
+from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+
+
+def test_one_epoch_composed_is_one_epoch() -> None:
+    """The law of one epoch shows at most what its best test shows, and nearly all of it."""
+    attack = ShuffleAttack(0.9, 50)
+    for epsilon in (0.0, 1.5):
+        single, (composed, _) = attack.best_test(epsilon).delta, AttackProduct([(attack, 1)]).delta(epsilon)
+        assert 0.97 * single <= composed <= single * 1.001
+    single, (composed, _) = attack.epsilon(1e-5), AttackProduct([(attack, 1)]).epsilon(1e-5)
+    assert 0.97 * single <= composed <= single * 1.001
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_phases_of_one_batch_are_one_gaussian(delta: float) -> None:
+    """T = 1 hides nothing: phases with sigma = 1 (twice) and sigma = 2 (four times) have mu^2 = 2 + 1."""
+    phases = AttackProduct([(ShuffleAttack(1.0, 1), 2), (ShuffleAttack(2.0, 1), 4)])
+    exact = gaussian_epsilon(math.sqrt(3.0), delta)
+    assert 0.98 * exact <= phases.epsilon(delta)[0] <= exact
+    exact = float(gaussian_delta(math.sqrt(3.0), 1.0))
+    assert 0.97 * exact <= phases.delta(1.0)[0] <= exact
+
+
+def test_below_a_product_that_closes() -> None:
+    """Where a pair has laws on both sides, the attack stays inside its bracket's upper jaw and near its lower one."""
+    factors = [(AllocationPair(1.0, 20), 3), (AllocationPair(2.0, 5, 0.8), 2)]
+    jaws = Product(factors).epsilon(1e-6)
+    found, backward = AttackProduct(factors).epsilon(1e-6)
+    assert 0.99 * jaws.lower <= found <= jaws.upper
+    assert not backward
+
+
+def test_a_second_phase_shows_more() -> None:
+    """Adding epochs of any kind never shows less."""
+    one = AttackProduct([(ShuffleAttack(1.0, 30), 2)])
+    more = AttackProduct([(ShuffleAttack(1.0, 30), 2), (ShuffleAttack(3.0, 10), 1)])
+    assert more.delta(1.0)[0] > one.delta(1.0)[0]
+
+
+def test_very_small_deltas_are_resolved() -> None:
+    """delta at a large epsilon, far below double precision of 1, stays positive and below the Gaussian's."""
+    found, _ = AttackProduct([(ShuffleAttack(1.0, 10), 3)]).delta(14.0)
+    assert 0.0 < found <= float(gaussian_delta(math.sqrt(3.0), 14.0)) < 1e-9
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="factor"):
+        AttackProduct([])
+    with pytest.raises(InputError, match="count"):
+        AttackProduct([(ShuffleAttack(1.0, 10), 0)])
