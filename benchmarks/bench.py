@@ -1,8 +1,9 @@
 """Calipers beside other accountants, in one process: ``python -m benchmarks.bench [--quick] [--only SECTION ...]``.
 
 Sections: settings (five reference runs), steps (a thousand steps against a million), calibration, deltas (1e-15 and
-1e-18), gdp (mu beside gdpnum), memory. "true" is the value of an oracle that shares no code with Calipers
-(tests/oracles/reference.json). An answer below it understates the privacy loss and is printed in red.
+1e-18), gdp (mu beside gdpnum), memory, auditing (trials per second), allocation (balls-and-bins and
+shuffling). "true" is the value of an oracle that shares no code with Calipers (tests/oracles/reference.json). An answer
+below it understates the privacy loss and is printed in red.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import peers
+from . import allocation, auditing, peers
 from .clock import Timed, best_of, peak_memory
 from .peers import Answer, Peer, Setting
 
@@ -237,8 +238,16 @@ class Bench:
             table.add_row(peer.label, f"{before:.0f} MiB", f"{after:.0f} MiB", f"{after - before:.0f} MiB", answer)
         self.console.print(table)
 
+    def auditing(self) -> None:
+        """Runs of an audit per second, beside a plain loop."""
+        auditing.compare(self.console, self.repeats)
 
-SECTIONS = ("settings", "steps", "calibration", "deltas", "gdp", "memory")
+    def allocation(self) -> None:
+        """Balls-and-bins and shuffling, beside what else there is."""
+        allocation.compare(self.console, self.repeats, self.limit)
+
+
+SECTIONS = ("settings", "steps", "calibration", "deltas", "gdp", "memory", "auditing", "allocation")
 
 
 def main() -> None:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import click
 
 from calipers._version import __version__
+from calipers.cli.audit import audit_command
 from calipers.cli.calibrate import calibrate_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
+from calipers.cli.explore import explore_command
 from calipers.cli.failures import SpeakingGroup
 from calipers.cli.measure import measure_command
+from calipers.cli.probe import probe_command
 from calipers.cli.reproduce import reproduce_command
 from calipers.cli.theorem import theorem_command
+from calipers.cli.train import train_command
 
 __all__ = ["main"]
 
@@ -39,6 +43,8 @@ def main() -> None:
       calipers measure --run run.toml --delta 1e-6 --json
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
       calipers compare poisson.toml shuffle.toml
+      calipers audit mine:target --claim 1,1e-5
+      calipers probe opacus --dataset-size 1000 --batch-size 100
 
     A run file is TOML with the names of the options and underscores for hyphens:
 
@@ -61,7 +67,11 @@ for command in (
     calibrate_command,
     curve_command,
     compare_command,
+    audit_command,
+    probe_command,
+    train_command,
     theorem_command,
     reproduce_command,
+    explore_command,
 ):
     main.add_command(command)

@@ -57,17 +57,20 @@ _RUN_OPTIONS = (
 )
 
 
-def run_options(*, noise_default: float | None = None) -> Callable[[Command], Command]:
+def run_options(*, noise_default: float | None = None, optional: bool = False) -> Callable[[Command], Command]:
     """Add the options that describe a run; the command gets `runs`, its phases.
 
-    `noise_default` stands in for a noise multiplier that the command is about to find.
+    `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
+    empty when no run is described.
     """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
-            runs = _runs(values.pop("run_file"), given, noise_default)
+            run_file = values.pop("run_file")
+            described = not optional or run_file is not None or bool(given)
+            runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
         return _decorated(with_runs, _RUN_OPTIONS)

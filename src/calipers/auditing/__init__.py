@@ -1,0 +1,1 @@
+"""Attacks on real implementations: a game, a score, and lower bounds on leakage that hold with a stated confidence."""

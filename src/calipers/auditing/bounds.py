@@ -1,0 +1,269 @@
+"""Lower bounds on leakage from the scores of an attack, each with a confidence that is true.
+
+Scores of independent runs without the record (`absent`) and with it (`present`) turn into tests: say "present" when
+the score exceeds a threshold, or when it does not (the reversed test, for a score whose sign is wrong). A test with
+false positive rate alpha and false negative rate beta proves leakage by Equations (2) and (3) of Wang et al. (2026),
+and its rates are binomial proportions. What can go wrong is the choice of the threshold: the best of a thousand
+thresholds looks good on the data that chose it, leakage or not. So the trials are split.
+
+1. On the first part of the trials every threshold, both orientations and several ways of sharing the error budget
+   between the two rates are tried, and the combination is kept whose bound would be best if the rest looked alike.
+2. On the rest, which the choice has never seen, the two rates of this one test get Clopper-Pearson upper bounds. The
+   error 1 - confidence is shared between them: given the first part, the bound is wrong with probability at most that.
+
+Since step 1 happens before the counted trials, it costs no confidence, whatever it does; reversed tests and uneven
+shares are free. Ties need no care: a threshold test is a test, whatever atoms the scores have. Scores of +-inf are
+allowed.
+
+Each bound makes its own choice, so **each bound holds with its confidence on its own**. Where all must hold at once,
+read them off the simultaneous curve (`calipers.auditing.band`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates, error_level, upper_rate
+from calipers.bracket import Evidence, Kind, Side
+from calipers.citations import statement
+from calipers.curves.gdp import gdp_mu
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+SELECTION_SHARE = 0.25
+"""The part of the trials that chooses the test. A quarter finds the threshold well and costs the rest little."""
+
+DEFAULT_DELTA0 = 1e-10
+_DELTA0 = Domain(0.0, 1.0, high_open=True)
+_ERROR_SHARES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+_MOST_CANDIDATES = 1000
+_TAIL_CANDIDATES = 50
+_CAUTION = np.array(0.16)  # one standard deviation
+
+Objective = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def checked_scores(name: str, values: ArrayLike) -> FloatArray:
+    """One row of at least two scores without NaN, or `InputError`."""
+    scores = np.asarray(values)
+    if scores.dtype.kind not in "iuf" or scores.ndim != 1 or scores.size < 2:
+        raise InputError(
+            f"Expected {name} as one row of at least 2 scores, got shape {scores.shape} of {scores.dtype}."
+        )
+    scores = scores.astype(np.float64)
+    if np.isnan(scores).any():
+        raise InputError(f"Expected {name} without NaN: a run whose score is unknown must not be dropped or guessed.")
+    return scores
+
+
+@dataclass(frozen=True)
+class ThresholdTest:
+    """Say "present" if the score exceeds `threshold` (orientation "above") or if it does not ("below")."""
+
+    threshold: float
+    orientation: str
+
+    def errors(self, absent: FloatArray, present: FloatArray) -> tuple[int, int]:
+        """(false positives, false negatives) on these scores."""
+        above_absent = int(np.count_nonzero(absent > self.threshold))
+        above_present = int(np.count_nonzero(present > self.threshold))
+        if self.orientation == "above":
+            return above_absent, present.size - above_present
+        return absent.size - above_absent, above_present
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """quantity(at) >= value, with the confidence of the evidence.
+
+    `fpr` and `fnr` are the upper confidence bounds on the rates of `test`; `trials` are the (absent, present) runs
+    that were counted, those that chose the test excluded.
+    """
+
+    quantity: str
+    at: float
+    value: float
+    test: ThresholdTest
+    fpr: float
+    fnr: float
+    trials: tuple[int, int]
+    evidence: Evidence
+
+    def to_dict(self) -> dict[str, object]:
+        """The bound as a JSON object."""
+        given = {"epsilon": "delta", "delta": "epsilon", "mu": "delta0"}[self.quantity]
+        return {
+            given: self.at,
+            "lower": self.value,
+            "threshold": self.test.threshold if np.isfinite(self.test.threshold) else str(self.test.threshold),
+            "orientation": self.test.orientation,
+            "fpr_upper": self.fpr,
+            "fnr_upper": self.fnr,
+            "trials": list(self.trials),
+            "lower_evidence": self.evidence.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every test tried on the first part, with the rates it is expected to have."""
+
+    threshold: FloatArray
+    above: FloatArray
+    fpr: FloatArray
+    fnr: FloatArray
+
+
+def wilson_upper(rate: FloatArray, trials: int, error: FloatArray) -> FloatArray:
+    """Wilson's approximate upper bound for a proportion: an estimate, used to plan and to choose, never to conclude."""
+    z = -special.ndtri(error)
+    middle = rate + z * z / (2.0 * trials)
+    width = z * np.sqrt(rate * (1.0 - rate) / trials + z * z / (4.0 * trials * trials))
+    return np.asarray(np.minimum((middle + width) / (1.0 + z * z / trials), 1.0), dtype=np.float64)
+
+
+class SplitScores:
+    """Scores of one audit, split into the part that chooses tests and the part that counts their errors."""
+
+    def __init__(
+        self, absent: ArrayLike, present: ArrayLike, confidence: float = 0.95, selection_share: float = SELECTION_SHARE
+    ) -> None:
+        share = OPEN_UNIT.check("selection_share", selection_share)
+        self.confidence = OPEN_UNIT.check("confidence", confidence)
+        self.error = error_level(self.confidence)
+        self.absent, self.present = checked_scores("absent", absent), checked_scores("present", present)
+        # At least one run on each side of the split.
+        cut_absent = min(max(int(share * self.absent.size), 1), self.absent.size - 1)
+        cut_present = min(max(int(share * self.present.size), 1), self.present.size - 1)
+        self._choosing = (self.absent[:cut_absent], self.present[:cut_present])
+        self._counting = (self.absent[cut_absent:], self.present[cut_present:])
+
+    @property
+    def trials(self) -> tuple[int, int]:
+        """(absent, present) runs in the part that counts."""
+        return self._counting[0].size, self._counting[1].size
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Thresholds at the scores of the choosing part, in both orientations, thinned to a thousand or so."""
+        absent, present = (np.sort(part) for part in self._choosing)
+        pooled = np.unique(np.concatenate((absent, present)))
+        if pooled.size > _MOST_CANDIDATES:
+            even = np.linspace(0, pooled.size - 1, _MOST_CANDIDATES).astype(np.int64)
+            ends = np.arange(_TAIL_CANDIDATES)
+            pooled = pooled[np.unique(np.concatenate((even, ends, pooled.size - 1 - ends)))]
+        # Half a pseudo-count keeps an empty tail of the choosing part from promising a rate of zero.
+        absent_above = absent.size - np.searchsorted(absent, pooled, side="right")
+        present_above = present.size - np.searchsorted(present, pooled, side="right")
+        alpha = (absent_above + 0.5) / (absent.size + 1.0)
+        power = (present_above + 0.5) / (present.size + 1.0)
+        return Candidates(
+            threshold=np.tile(pooled, 2),
+            above=np.repeat([1.0, 0.0], pooled.size),
+            fpr=np.concatenate((alpha, 1.0 - alpha)),
+            fnr=np.concatenate((1.0 - power, power)),
+        )
+
+    @cached_property
+    def _expected_bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Expected upper bounds (fpr, fnr) of every candidate (rows) at every share of the error (columns).
+
+        The best of many candidates was lucky. Taking its rates one standard deviation worse than they look keeps the
+        choice out of tails in which the choosing part has seen nothing.
+        """
+        fpr = wilson_upper(self.candidates.fpr, self._choosing[0].size, _CAUTION)[:, None]
+        fnr = wilson_upper(self.candidates.fnr, self._choosing[1].size, _CAUTION)[:, None]
+        absent, present = self.trials
+        upper_fpr = wilson_upper(fpr, absent, self.error * _ERROR_SHARES)
+        return upper_fpr, wilson_upper(fnr, present, self.error * (1.0 - _ERROR_SHARES))
+
+    def choose(self, objective: Objective) -> tuple[ThresholdTest, float, float]:
+        """(test, error share, value) where the expected bounds make `objective` largest; uses the first part only."""
+        values = objective(*self._expected_bounds)
+        row, column = np.unravel_index(int(np.argmax(values)), values.shape)
+        orientation = "above" if self.candidates.above[row] == 1.0 else "below"
+        test = ThresholdTest(float(self.candidates.threshold[row]), orientation)
+        return test, float(_ERROR_SHARES[column]), float(values[row, column])
+
+    def rates(self, test: ThresholdTest, share: float) -> tuple[float, float]:
+        """Upper confidence bounds on the test's (fpr, fnr) from the part that counts.
+
+        Post-condition: given the first part, both hold together with probability at least `confidence`.
+        """
+        absent, present = self._counting
+        false_positives, false_negatives = test.errors(absent, present)
+        fpr = float(upper_rate(false_positives, absent.size, self.error * share))
+        return fpr, float(upper_rate(false_negatives, present.size, self.error * (1.0 - share)))
+
+    def observed_rates(self, test: ThresholdTest) -> tuple[float, float]:
+        """The shares of false positives and false negatives in the part that counts: estimates."""
+        absent, present = self._counting
+        false_positives, false_negatives = test.errors(absent, present)
+        return false_positives / absent.size, false_negatives / present.size
+
+    def _bound(
+        self, quantity: str, at: float, objective: Objective, value: Callable[[float, float], float]
+    ) -> LowerBound:
+        test, share, _ = self.choose(objective)
+        fpr, fnr = self.rates(test, share)
+        chosen, counted = (" + ".join(str(part.size) for part in parts) for parts in (self._choosing, self._counting))
+        text = (
+            f"A threshold test chosen on {chosen} runs; its two error rates counted on {counted} others, "
+            "Clopper-Pearson bounds sharing the error budget."
+        )
+        evidence = Evidence(Kind.STATISTICAL, text, str(statement("clopper1934:limits")), self.confidence)
+        return LowerBound(quantity, at, value(fpr, fnr), test, fpr, fnr, self.trials, evidence)
+
+    def epsilon(self, delta: float) -> LowerBound:
+        """A lower bound on epsilon(delta).
+
+        Post-condition: it exceeds the true epsilon(delta) with probability at most 1 - confidence.
+        """
+        delta = PROBABILITY.check("delta", delta)
+        return self._bound(
+            "epsilon",
+            delta,
+            lambda fpr, fnr: epsilon_of_rates(fpr, fnr, delta),
+            lambda fpr, fnr: float(epsilon_of_rates(fpr, fnr, delta)),
+        )
+
+    def delta(self, epsilon: float) -> LowerBound:
+        """A lower bound on delta(epsilon).
+
+        Post-condition: it exceeds the true delta(epsilon) with probability at most 1 - confidence.
+        """
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        return self._bound(
+            "delta",
+            epsilon,
+            lambda fpr, fnr: delta_of_rates(fpr, fnr, epsilon),
+            lambda fpr, fnr: float(delta_of_rates(fpr, fnr, epsilon)),
+        )
+
+    def mu(self, delta0: float = DEFAULT_DELTA0) -> LowerBound:
+        """A lower bound on mu up to delta0: no smaller mu describes the pair by G_mu tensor f_(0, delta0).
+
+        Post-condition: it exceeds the true mu (up to delta0, and so over all alpha) with probability at most
+        1 - confidence.
+        """
+        delta0 = _DELTA0.check("delta0", delta0)
+        return self._bound(
+            "mu",
+            delta0,
+            lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64),
+            lambda fpr, fnr: gdp_mu(attack_curve(fpr, fnr), delta0),
+        )
+
+
+def attack_curve(fpr: ArrayLike, fnr: ArrayLike) -> TradeoffCurve:
+    """The attack curve of tests with rates at most these. Post-condition: f >= the pair's curve (Side.LOWER)."""
+    alpha, beta = np.atleast_1d(np.asarray(fpr, dtype=np.float64)), np.atleast_1d(np.asarray(fnr, dtype=np.float64))
+    return TradeoffCurve.from_tests(alpha, 1.0 - beta, 1.0 - alpha, beta, side=Side.LOWER)

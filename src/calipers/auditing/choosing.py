@@ -1,0 +1,88 @@
+"""Which distinguisher suits which target, by name.
+
+"auto" is the strongest one known for the target, and nothing is hidden about it: its name stands in every report.
+
+| target | "auto" |
+|---|---|
+| built-in | the exact likelihood ratio; the matched filter where the batches cannot be enumerated |
+| a function with an attribute `scores` | that function |
+| any other | Gaussians fitted to pilot runs |
+"""
+
+from __future__ import annotations
+
+from calipers.auditing.builtin import NoisySums
+from calipers.auditing.distinguishers import (
+    Distinguisher,
+    LikelihoodRatio,
+    MatchedFilter,
+    MaximumTest,
+    Plain,
+    ScoreFunction,
+    fit,
+)
+from calipers.auditing.mixtures import enumerable
+from calipers.auditing.normality import NormalityTest
+from calipers.auditing.targets import FunctionTarget, Target, described
+from calipers.domains import choice
+from calipers.errors import InputError
+
+DISTINGUISHERS = (
+    "auto",
+    "likelihood-ratio",
+    "matched-filter",
+    "maximum",
+    "normality",
+    "scores",
+    "fitted",
+    "plain",
+)
+DEFAULT_PILOT = 500
+
+
+def distinguisher_for(
+    target: Target, name: str = "auto", *, seed: int = 0, pilot: int = DEFAULT_PILOT
+) -> Distinguisher:
+    """The distinguisher of that name for the target, or `InputError` if they do not fit together.
+
+    `seed` and `pilot` matter to "fitted" only: so many runs for each hypothesis are played to fit it, and never used
+    again.
+    """
+    choice("distinguisher", name, DISTINGUISHERS)
+    if name == "auto":
+        name = _strongest(target)
+    if name == "fitted":
+        return fit(target, pilot=pilot, seed=seed)
+    if name == "plain":
+        return Plain()
+    if name == "scores":
+        return _own_scores(target)
+    if name == "matched-filter":
+        return MatchedFilter()
+    if not isinstance(target, NoisySums):
+        raise InputError(
+            f"distinguisher={name!r} needs a built-in target, whose law is known; use 'fitted' or 'scores'."
+        )
+    if name == "maximum":
+        return MaximumTest(rounds=target.rounds)
+    return NormalityTest(target) if name == "normality" else LikelihoodRatio(target)
+
+
+def _strongest(target: Target) -> str:
+    if isinstance(target, NoisySums):
+        return "likelihood-ratio" if enumerable(target) else "matched-filter"
+    return "scores" if _scores_of(target) is not None else "fitted"
+
+
+def _scores_of(target: Target) -> object:
+    return getattr(target.function, "scores", None) if isinstance(target, FunctionTarget) else None
+
+
+def _own_scores(target: Target) -> ScoreFunction:
+    function = _scores_of(target)
+    if not callable(function):
+        raise InputError(
+            f"{target.name} has no attribute `scores`, a function from outputs (count, features) to count scores; add "
+            "it, or use 'fitted'."
+        )
+    return ScoreFunction(function, label=f"scores of {target.name} ({described(function)})")

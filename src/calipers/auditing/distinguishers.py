@@ -1,0 +1,293 @@
+"""Distinguishers: one score for each run, larger where the record seems present.
+
+A distinguisher may be clever or naive; the statistics that follow hold for any score, because they compare how often
+scores of the two hypotheses exceed a threshold. The score decides only how much of the leakage is found, and by
+Neyman and Pearson nothing finds more than the likelihood ratio. So:
+
+- `LikelihoodRatio`, for built-in targets: log p(y | present) - log p(y | absent), exact over all batches.
+- `MatchedFilter`: the noisy sums' projection on the record's gradient, added up. Best where only the mean differs.
+- `MaximumTest`, for samplers that use the record once an epoch: the largest round of each epoch.
+- `Plain`: the output is the score already (one number for each run).
+- `ScoreFunction`, a canary's own score: any function of the outputs.
+- `Fitted`: Gaussians fitted to pilot runs. The pilot's random numbers are never used again, so the audit that follows
+  is as honest as with any other score.
+
+The normality test of Wang et al. (2026) has its own module, `calipers.auditing.normality`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from calipers.auditing.builtin import NoisySums
+from calipers.auditing.mixtures import Mixture, mixture
+from calipers.auditing.targets import Target, TargetError, described, source_digest
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT_FROM_ZERO, Domain
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+add_statement(
+    "calipers:audit-likelihood",
+    "The likelihood ratio of a divided noisy sum",
+    "Given the batches both hypotheses are Gaussian; the exact ratio is a ratio of two mixtures over configurations.",
+)
+add_statement(
+    "chua2024:max-test",
+    "Section 4.3, the sets E_C = {max_t w_t >= C}",
+    "The largest round distinguishes shuffled batches.",
+)
+
+# No pilot below this: a variance has to be fitted for each hypothesis.
+PILOT = Domain(10, 10**9, integer=True)
+# The pilot's seeds: no chunk of a game reaches this number.
+PILOT_KEY = 2**62
+
+
+@runtime_checkable
+class Distinguisher(Protocol):
+    """The adversary of the privacy game."""
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+
+    def identity(self) -> dict[str, object]:
+        """Everything that changes the scores, as JSON."""
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """One number for each run, larger = more likely present; finite or infinite, never NaN."""
+
+
+def projections(target: NoisySums, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(<y, e>, |y|^2) of a built-in target's outputs, each of shape (count, rounds)."""
+    features = target.dimension if target.vectors else 2
+    expected = (target.epochs * target.rounds, features)
+    if outputs.ndim != 3 or outputs.shape[1:] != expected:
+        raise InputError(f"Expected outputs of shape (count, {expected[0]}, {expected[1]}), got {outputs.shape}.")
+    projection = outputs[..., 0]
+    if target.vectors:
+        return projection, np.einsum("crn,crn->cr", outputs, outputs)
+    return projection, np.square(projection) + outputs[..., 1]
+
+
+@implements("calipers:audit-likelihood")
+@dataclass(frozen=True)
+class LikelihoodRatio:
+    """The most powerful score there is for a built-in target.
+
+    Post-condition: the score is log p(outputs | present) - log p(outputs | absent), with both densities exact mixtures
+    over the batches (see `calipers.auditing.mixtures` for the round-off). At each false positive rate no other score
+    reaches a larger true positive rate against this target.
+    """
+
+    target: NoisySums
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "exact likelihood ratio"
+
+    def identity(self) -> dict[str, object]:
+        """The law whose ratio it is."""
+        return {"distinguisher": "likelihood-ratio", "of": self.target.identity()}
+
+    @cached_property
+    def _mixtures(self) -> tuple[Mixture, Mixture]:
+        return mixture(self.target, present=False), mixture(self.target, present=True)
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """The sum of the epochs' log likelihood ratios."""
+        target = self.target
+        projection, square = (
+            part.reshape(-1, target.rounds) for part in projections(target, np.asarray(outputs, dtype=np.float64))
+        )
+        absent, present = (
+            side.log_density(projection, square, target.dimension, target.noise_multiplier) for side in self._mixtures
+        )
+        return np.asarray((present - absent).reshape(-1, target.epochs).sum(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class MatchedFilter:
+    """Projection of the outputs on the record's gradient, added over rounds.
+
+    `direction` is that gradient's direction among the features; None is the first feature, where built-in targets
+    have it.
+    """
+
+    direction: tuple[float, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "matched filter"
+
+    def identity(self) -> dict[str, object]:
+        """The direction."""
+        return {"distinguisher": "matched-filter", "direction": list(self.direction) if self.direction else None}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """Inner products with the direction."""
+        found = np.asarray(outputs, dtype=np.float64)
+        if self.direction is None:
+            along = found[..., 0]
+        elif found.shape[-1] != len(self.direction):
+            raise InputError(f"Expected {len(self.direction)} features, as the direction has, got {found.shape[-1]}.")
+        else:
+            along = found @ np.asarray(self.direction, dtype=np.float64)
+        return np.asarray(along.reshape(len(found), -1).sum(axis=1), dtype=np.float64)
+
+
+@implements("chua2024:max-test")
+@dataclass(frozen=True)
+class MaximumTest:
+    """The largest projection among the rounds of an epoch, added over epochs.
+
+    Against shuffled batches with all other gradients opposite (v = -1), the record's batch stands out by 2 when it is
+    present and by 1 when it is zeroed out; the maximum finds it without knowing where it is.
+    """
+
+    rounds: int
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "maximum over the rounds of an epoch"
+
+    def identity(self) -> dict[str, object]:
+        """The rounds of an epoch."""
+        return {"distinguisher": "maximum", "rounds": self.rounds}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """Sum over epochs of the maximum over rounds of the first feature."""
+        found = np.asarray(outputs, dtype=np.float64)
+        if found.ndim != 3 or found.shape[1] % self.rounds:
+            raise InputError(f"Expected outputs of shape (count, epochs * {self.rounds}, features), got {found.shape}.")
+        epochs = found[..., 0].reshape(len(found), -1, self.rounds)
+        return np.asarray(epochs.max(axis=2).sum(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The output as it is, for targets that show one number in each run."""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return "the output itself"
+
+    def identity(self) -> dict[str, object]:
+        """Nothing to choose."""
+        return {"distinguisher": "plain"}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """The one feature."""
+        found = np.asarray(outputs, dtype=np.float64)
+        if found.size != len(found):
+            raise InputError(f"Expected one number for each run, got outputs of shape {found.shape}; add a score.")
+        return found.ravel()
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """Any function from outputs to scores: the loss of a canary, a shadow model, whatever the auditor knows."""
+
+    function: Callable[..., object]
+    label: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Where the function lives."""
+        return self.label if self.label is not None else described(self.function)
+
+    def identity(self) -> dict[str, object]:
+        """The name, and the digest of the file the function is written in."""
+        return {"distinguisher": "function", "name": self.name, "source": source_digest(self.function)}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """The function's scores; their shape is checked by the game."""
+        return np.asarray(self.function(outputs), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The log likelihood ratio of two Gaussians, fitted to pilot runs.
+
+    With x the outputs, each feature divided by its `scale` (the pooled deviation of the pilot), the score is
+    log phi(x; m1, v1 I) - log phi(x; m0, v0 I). The means differ only along features whose difference exceeds what the
+    pilot's own noise explains (about three features in a thousand pass by chance); the two variances are common to all
+    features, which is what a divisor that depends on the data changes.
+    """
+
+    scale: FloatArray
+    absent_mean: FloatArray
+    present_mean: FloatArray
+    absent_variance: float
+    present_variance: float
+    pilot: int
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return f"Gaussians fitted to {self.pilot} pilot runs"
+
+    def identity(self) -> dict[str, object]:
+        """The digest of the fitted numbers."""
+        variances = [self.absent_variance, self.present_variance]
+        numbers = np.concatenate([self.scale, self.absent_mean, self.present_mean, variances]).astype("<f8")
+        digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+        return {"distinguisher": "fitted", "pilot": self.pilot, "digest": digest}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """The fitted log likelihood ratio."""
+        rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
+        if rows.shape[1] != self.absent_mean.size:
+            raise InputError(f"Fitted to {self.absent_mean.size} features, got {rows.shape[1]}.")
+        rows = rows / self.scale
+        absent = np.square(rows - self.absent_mean).sum(axis=1) / self.absent_variance
+        present = np.square(rows - self.present_mean).sum(axis=1) / self.present_variance
+        scale = rows.shape[1] * math.log(self.absent_variance / self.present_variance)
+        return np.asarray(0.5 * (absent - present + scale), dtype=np.float64)
+
+
+# |difference| / its standard deviation beyond which a feature's mean is believed to differ.
+BELIEVED = 3.0
+
+
+def fit(target: Target, *, pilot: int, seed: int) -> Plain | Fitted:
+    """A distinguisher from `pilot` runs of each hypothesis; `Plain` where there is one feature and its mean rises.
+
+    The pilot uses seeds that `play` never uses, so the fitted score is independent of the audited runs.
+    """
+    pilot = PILOT.check_int("pilot", pilot, "Too few runs fit nothing.")
+    seeds = np.random.SeedSequence(COUNT_FROM_ZERO.check_int("seed", seed), spawn_key=(PILOT_KEY,)).spawn(2)
+    sides = []
+    for present, child in zip((False, True), seeds, strict=True):
+        rows = np.asarray(target.outputs(present, pilot, np.random.default_rng(child)), dtype=np.float64)
+        sides.append(rows.reshape(pilot, -1))
+    absent, present_rows = sides
+    if absent.shape != present_rows.shape:
+        raise TargetError(
+            f"{target.name} shows {absent.shape[1]} numbers without the record and {present_rows.shape[1]} with it."
+        )
+    if not (np.isfinite(absent).all() and np.isfinite(present_rows).all()):
+        raise TargetError(f"{target.name} returned NaN or infinity in a pilot run (seed {seed}).")
+    means = np.array([rows.mean(axis=0) for rows in sides])
+    variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
+    pooled = variances.mean(axis=0)
+    differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / pilot)
+    if absent.shape[1] == 1 and differs[0] and means[1][0] > means[0][0]:
+        return Plain()
+    # A feature that never varied has no scale of its own; 1 leaves it as it is.
+    scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
+    means = np.where(differs, means, means.mean(axis=0)) / scale
+    spread = np.maximum((variances / scale**2).mean(axis=1), np.finfo(np.float64).tiny)
+    return Fitted(scale, means[0], means[1], float(spread[0]), float(spread[1]), pilot)

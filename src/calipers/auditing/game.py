@@ -1,0 +1,292 @@
+"""The game: run the target again and again on both hypotheses, keep one score for each run.
+
+Trials are played in chunks. Chunk c of a game with seed s draws from
+
+    SeedSequence(s, spawn_key=(c, 0))   record absent,        SeedSequence(s, spawn_key=(c, 1))   record present,
+
+the two children of SeedSequence(s, spawn_key=(c,)). What a chunk gives therefore depends on nothing but the target, the
+distinguisher, the seed and the chunk's number and size: not on the number of processes, nor on what was played before,
+nor on interruptions. Memory holds the scores of all trials and the outputs of one chunk for each worker.
+
+**Where it runs.** `jobs=1` plays in this process. More jobs play in processes of their own (joblib's "loky"), and
+`joblib_backend="dask"` or "ray" on a cluster:
+
+    client = dask.distributed.Client("scheduler:8786")
+    play(target, distinguisher, trials=10**6, seed=1, joblib_backend="dask")
+
+For Ray, `ray.init(address="auto")` first. Workers must be able to import the target's module.
+
+**What is refused**, with the chunk and the seed that repeat it: a target that raises, returns NaN, changes the shape of
+its output, takes longer than `time_limit` seconds for a chunk, kills its process, or gives other outputs when the same
+chunk is played again. For the last, the first chunk is played twice (and once more against the ledger when a game is
+resumed): a target that takes randomness from elsewhere cannot be repeated, and one that seeds itself with a constant
+plays one run over and over, which no statistics survive.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from calipers.auditing.distinguishers import Distinguisher
+from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
+from calipers.auditing.parallel import each_played
+from calipers.auditing.targets import Target, TargetError, footprint
+from calipers.domains import COUNT, POSITIVE
+from calipers.errors import CalipersError, InputError
+from calipers.numerics.types import FloatArray
+
+DEFAULT_CHUNK = 100
+SEEDS = 2**128
+# Numbers repeated on another machine may differ in their last digits; a run with other random numbers differs in all.
+REPEATED = 1e-6
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of both hypotheses, in the order of the chunks."""
+
+    absent: FloatArray
+    present: FloatArray
+
+
+@dataclass(frozen=True)
+class Game:
+    """Everything that decides the scores."""
+
+    target: Target
+    distinguisher: Distinguisher
+    trials: int
+    seed: int
+    chunk: int
+    time_limit: float | None = None
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are; the last may be shorter."""
+        return -(-self.trials // self.chunk)
+
+    def size(self, number: int) -> int:
+        """Trials for each hypothesis in a chunk."""
+        return min(self.chunk, self.trials - number * self.chunk)
+
+    def description(self) -> dict[str, object]:
+        """What the ledger's fingerprint is made of."""
+        return {
+            "format": FORMAT,
+            "target": self.target.identity(),
+            "distinguisher": self.distinguisher.identity(),
+            "trials": self.trials,
+            "seed": str(self.seed),
+            "chunk": self.chunk,
+        }
+
+
+def play(
+    target: Target,
+    distinguisher: Distinguisher,
+    *,
+    trials: int,
+    seed: int,
+    jobs: int = 1,
+    joblib_backend: str | None = None,
+    chunk: int | None = None,
+    ledger: Path | str | None = None,
+    resume: bool = False,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """The scores of `trials` independent runs for each hypothesis.
+
+    `chunk` None takes the target's own `chunk` attribute, or 100. `progress(done, trials)` is called in this process.
+    With `ledger`, finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Chunks
+    kept there are not played again; killing the process loses at most the chunks in flight, one for each worker.
+
+    Post-condition: the same target, distinguisher, trials, seed and chunk give the same scores, bit for bit on the
+    same machine, whatever `jobs`, `joblib_backend`, interruptions and resumption.
+    """
+    game = Game(
+        target,
+        distinguisher,
+        COUNT.check_int("trials", trials),
+        checked_seed(seed),
+        COUNT.check_int("chunk", chunk if chunk is not None else getattr(target, "chunk", None) or DEFAULT_CHUNK),
+        None if time_limit is None else POSITIVE.check("time_limit", time_limit),
+    )
+    if resume and ledger is None:
+        raise InputError("resume needs a ledger to go on with; name its file.")
+    if ledger is None:
+        return _played(game, None, jobs, joblib_backend, progress)
+    with open_ledger(Path(ledger), game.description(), resume=resume) as book:
+        return _played(game, book, jobs, joblib_backend, progress)
+
+
+def checked_seed(seed: object) -> int:
+    """The seed as an int, or `InputError`. (No `Domain`: those know doubles, and a seed may have 128 bits.)"""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < SEEDS:
+        raise InputError(f"Expected seed to be an integer in [0, 2^128), got seed={seed!r}.")
+    return int(seed)
+
+
+def _played(game: Game, book: Ledger | None, jobs: int, backend: str | None, progress: Progress | None) -> Scores:
+    known = book.chunks() if book is not None else {}
+    for number, found in known.items():
+        _check_kept(game, number, found, book)
+    missing = [number for number in range(game.chunks) if number not in known]
+    done = sum(game.size(number) for number in known)
+    if progress is not None:
+        progress(done, game.trials)
+    if missing:
+        # Chunk 0 is played twice, or once more than the ledger has it.
+        for found in each_played(play_chunk, game, [0, *missing], jobs, backend):
+            reference = known.get(0) if found.number == 0 else None
+            if reference is not None:
+                _check_repeated(game, reference, found, resumed=0 not in missing)
+                continue
+            _check_shape(game, known, found)
+            known[found.number] = found
+            if book is not None:
+                book.record(found)
+            done += game.size(found.number)
+            if progress is not None:
+                progress(done, game.trials)
+    ordered = [known[number] for number in range(game.chunks)]
+    return Scores(
+        np.concatenate([found.absent for found in ordered]), np.concatenate([found.present for found in ordered])
+    )
+
+
+def play_chunk(game: Game, number: int) -> PlayedChunk:
+    """One chunk, both hypotheses; a `TargetError` that names it if anything goes wrong. Runs in a worker."""
+    try:
+        return _within(game.time_limit, lambda: _chunk(game, number))
+    except Exception as error:
+        cause = error.__cause__ or error
+        said = str(error) if isinstance(error, CalipersError) else f"{type(error).__name__}: {error}"
+        failure = failed(game, number, said)
+        failure.add_note("".join(traceback.format_exception(cause)))
+        raise failure from error
+
+
+def failed(game: Game, number: int, said: str) -> TargetError:
+    """The error that names the chunk and the seed."""
+    named = said if said.startswith(game.target.name) else f"{game.target.name}: {said}"
+    error = TargetError(f"{named.rstrip('.')}. (Chunk {number}, seed {game.seed}, {game.size(number)} runs each.)")
+    error.chunk, error.seed = number, game.seed
+    return error
+
+
+def _chunk(game: Game, number: int) -> PlayedChunk:
+    count = game.size(number)
+    seeds = np.random.SeedSequence(game.seed, spawn_key=(number,)).spawn(2)
+    scores: list[FloatArray] = []
+    shapes: list[tuple[int, ...]] = []
+    for present, child in zip((False, True), seeds, strict=True):
+        rng = np.random.default_rng(child)
+        before = footprint(rng)
+        outputs = np.asarray(game.target.outputs(present, count, rng), dtype=np.float64)
+        _check_outputs(outputs, count, present, drew=footprint(rng) != before)
+        shapes.append(outputs.shape[1:])
+        scores.append(_scored(game.distinguisher, outputs))
+    if shapes[0] != shapes[1]:
+        raise TargetError(f"outputs have shape {shapes[0]} without the record and {shapes[1]} with it; keep one shape")
+    return PlayedChunk(number, scores[0], scores[1], shapes[0])
+
+
+def _check_outputs(outputs: FloatArray, count: int, present: bool, drew: bool) -> None:
+    side = "present" if present else "absent"
+    if outputs.ndim not in (2, 3) or outputs.shape[0] != count or outputs.size == 0:
+        raise TargetError(
+            f"asked for {count} runs with the record {side} and got an array of shape {outputs.shape}; return "
+            f"({count}, features) or ({count}, rounds, features)"
+        )
+    unusable = np.isnan(outputs).reshape(count, -1).any(axis=1)
+    if unusable.any():
+        raise TargetError(f"returned NaN in run {int(unusable.argmax())} with the record {side}")
+    if not drew and count > 1 and bool((outputs == outputs[:1]).all()):
+        raise TargetError(
+            f"gave the same output in all {count} runs with the record {side} and never drew from rng; take all "
+            "randomness from rng"
+        )
+
+
+def _scored(distinguisher: Distinguisher, outputs: FloatArray) -> FloatArray:
+    found = np.asarray(distinguisher.scores(outputs), dtype=np.float64)
+    if found.shape != (len(outputs),):
+        raise TargetError(
+            f"the distinguisher ({distinguisher.name}) gave an array of shape {found.shape} for {len(outputs)} runs; "
+            "one score for each run is needed"
+        )
+    if np.isnan(found).any():
+        raise TargetError(f"the distinguisher ({distinguisher.name}) gave NaN for run {int(np.isnan(found).argmax())}")
+    return found
+
+
+def _check_kept(game: Game, number: int, found: PlayedChunk, book: Ledger | None) -> None:
+    """What the ledger holds must be a chunk of this game."""
+    if not 0 <= number < game.chunks or not len(found.absent) == len(found.present) == game.size(number):
+        where = f" {book.path}" if book is not None else ""
+        raise LedgerError(f"The ledger{where} is damaged: it holds a chunk {number} that this game does not have.")
+
+
+def _check_shape(game: Game, known: dict[int, PlayedChunk], found: PlayedChunk) -> None:
+    other = next(iter(known.values()), found)
+    if found.shape != other.shape:
+        raise failed(
+            game,
+            found.number,
+            f"outputs have shape {other.shape} in chunk {other.number} and {found.shape} in chunk "
+            f"{found.number}; keep one shape",
+        )
+
+
+def _check_repeated(game: Game, first: PlayedChunk, second: PlayedChunk, *, resumed: bool) -> None:
+    if all(_same(a, b) for a, b in ((first.absent, second.absent), (first.present, second.present))):
+        return
+    if resumed:
+        said = "does not repeat what the ledger holds; the target, or a library it uses, has changed since"
+    else:
+        said = "gave other outputs when the same chunk was played again; take all randomness from rng"
+    raise failed(game, first.number, said)
+
+
+def _same(first: FloatArray, second: FloatArray) -> bool:
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)) or not np.array_equal(first[~finite], second[~finite]):
+        return False
+    scale = float(np.abs(first[finite]).max(initial=0.0))
+    return bool((np.abs(first[finite] - second[finite]) <= REPEATED * scale).all())
+
+
+def _within(limit: float | None, call: Callable[[], PlayedChunk]) -> PlayedChunk:
+    """The result of the call, or `TargetError` after `limit` seconds.
+
+    The call gets a thread of its own, which works in any process and on any cluster. A thread cannot be stopped, so a
+    target that hangs goes on hanging until its process ends.
+    """
+    if limit is None:
+        return call()
+    results: list[PlayedChunk] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="calipers-chunk")
+    thread.start()
+    thread.join(limit)
+    if thread.is_alive():
+        raise TargetError(f"did not finish the chunk within {limit:g} seconds")
+    if errors:
+        raise errors[0]
+    return results[0]

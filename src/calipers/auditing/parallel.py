@@ -1,0 +1,93 @@
+"""Chunks in parallel, through joblib: the only place that knows about processes and clusters.
+
+One chunk is one task: joblib would otherwise bundle short ones, and an interruption would lose the bundle. Results
+arrive in any order; whoever consumes them sorts them. joblib is imported when there is something to share out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from calipers.auditing.targets import TargetError
+from calipers.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from calipers.auditing.game import Game
+    from calipers.auditing.ledger import PlayedChunk
+
+LOCAL = ("loky", "multiprocessing", "threading", "sequential")
+CLUSTERS = {"dask": "distributed", "ray": "ray"}
+
+Work = Callable[["Game", int], "PlayedChunk"]
+
+
+def each_played(
+    work: Work, game: Game, numbers: Sequence[int], jobs: int, backend: str | None
+) -> Iterator[PlayedChunk]:
+    """`work(game, number)` for each number, in the order in which they finish.
+
+    Errors of `work` come through as they are. A worker that dies takes its chunk along; that is a `TargetError` too.
+    """
+    workers = checked_jobs(jobs)
+    if backend is None and workers == 1:
+        return (work(game, number) for number in numbers)
+    return _shared(work, game, numbers, workers, "loky" if backend is None else checked_backend(backend))
+
+
+def checked_jobs(jobs: object) -> int:
+    """A positive number of processes, or a negative one: -1 is all processors, -2 all but one."""
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0:
+        raise InputError(f"Expected jobs to be a positive integer, or -1 for all processors, got jobs={jobs!r}.")
+    return jobs
+
+
+def checked_backend(name: str) -> str:
+    """A joblib backend that can be used here, with the cluster's library at hand."""
+    if name in CLUSTERS:
+        if importlib.util.find_spec(CLUSTERS[name]) is None:
+            extra = "install calipers[dask]" if name == "dask" else "install ray"
+            raise MissingExtraError(f"joblib_backend={name!r} needs the library {CLUSTERS[name]}; {extra}.")
+        if name == "ray":
+            importlib.import_module("ray.util.joblib").register_ray()
+    elif name not in LOCAL:
+        allowed = ", ".join(repr(known) for known in (*LOCAL, *CLUSTERS))
+        raise InputError(f"Expected joblib_backend to be one of {allowed}, got joblib_backend={name!r}.")
+    return name
+
+
+def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backend: str) -> Iterator[PlayedChunk]:
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    flying: list[int] = []
+
+    def tasks() -> Iterator[object]:
+        for number in numbers:
+            flying.append(number)
+            yield delayed(work)(game, number)
+
+    # A cluster says itself how many workers it has.
+    count = -1 if backend in CLUSTERS and workers == 1 else workers
+    try:
+        # Named by the configuration, joblib also finds backends that other libraries bring along.
+        with parallel_config(backend=backend, n_jobs=count):
+            parallel = Parallel(batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
+        for found in parallel(tasks()):
+            flying.remove(found.number)
+            yield found
+    except TerminatedWorkerError as error:
+        failure = TargetError(
+            f"{game.target.name}: a worker process died, of a crash or for lack of memory; play with jobs=1 to see "
+            f"where. (One of the chunks {', '.join(map(str, sorted(set(flying))))}, seed {game.seed}.)"
+        )
+        failure.chunk, failure.seed = min(flying), game.seed
+        raise failure from error
+    except ValueError as error:
+        if backend == "dask" and "Client" in str(error):
+            raise InputError(
+                "joblib_backend='dask' needs a cluster; create a dask.distributed.Client in this process first."
+            ) from error
+        raise

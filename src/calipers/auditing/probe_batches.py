@@ -1,0 +1,233 @@
+"""The law of the batches, from the batches.
+
+What is counted in a run of E epochs of T steps over N records, and what it decides:
+
+- a record that comes twice in one epoch rules out every sampler that deals records out; a record that
+  comes exactly once in every epoch has probability (T q (1-q)^(T-1))^(N E) under Poisson sampling, far
+  below any error probability;
+- batches of one size rule out Poisson and balls-and-bins (a binomial size repeated over and over has
+  probability at most its largest mass to that power);
+- for Poisson sampling at rate q the number of inclusions is Binomial(N E T, q). Chernoff's bound
+  P(n KL(X/n, q) >= x) <= 2 e^(-x) gives an interval for q that holds for every n;
+- the spread of batch sizes, the spread of the records' counts and the number of records that two
+  successive batches share have mean N q (1-q), S q (1-q) for S steps, and N q^2; each is compared in units of its
+  standard deviation. These three comparisons use the normal approximation and say so.
+
+The number of epochs is chosen so that the rates 1/T and 1/(T-1) can be told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.auditing.probe_protocol import Configuration, Finding
+from calipers.errors import InputError
+from calipers.numerics.normal import normal_tail_quantile
+from calipers.numerics.types import IntArray
+
+# Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
+MOST_BATCHES = 60_000
+# The normal approximations above are poor for fewer.
+LEAST_BATCHES = 1000
+
+
+@dataclass(frozen=True)
+class BatchCounts:
+    """What a run of `epochs` epochs showed."""
+
+    dataset_size: int
+    steps_per_epoch: int
+    epochs: int
+    sizes: IntArray
+    by_record: IntArray
+    shared: int
+    repeats: int
+    once_per_epoch: bool
+    twice_in_batch: bool
+    first_epoch: tuple[IntArray, ...]
+    same_every_epoch: bool
+
+    @property
+    def inclusions(self) -> int:
+        """Records in all batches together."""
+        return int(self.sizes.sum())
+
+    @property
+    def rate(self) -> float:
+        """The fraction of (record, step) pairs that were inclusions."""
+        return self.inclusions / (self.dataset_size * self.sizes.size)
+
+
+def epochs_needed(dataset_size: int, steps_per_epoch: int, error: float) -> int:
+    """Epochs after which an interval at this error separates 1/T from 1/(T-1), within `MOST_BATCHES`.
+
+    Relative half-width sqrt(2 log(2/error) / (N E)), and two standard deviations of luck, below 1/T.
+    """
+    reach = math.sqrt(2 * math.log(2 / error)) + 2
+    wanted = max((reach * steps_per_epoch) ** 2 / dataset_size, LEAST_BATCHES / steps_per_epoch)
+    return max(2, min(math.ceil(wanted), MOST_BATCHES // steps_per_epoch))
+
+
+def count_batches(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> BatchCounts:
+    """Draw one run and count."""
+    steps = configuration.steps_per_epoch
+    sizes = np.zeros(epochs * steps, dtype=np.int64)
+    by_record = np.zeros(dataset_size, dtype=np.int64)
+    this_epoch = np.zeros(dataset_size, dtype=np.int64)
+    previous = np.zeros(dataset_size, dtype=np.bool_)
+    shared = repeats = 0
+    once, twice, same = True, False, True
+    first: list[IntArray] = []
+    step = -1
+    for step, batch in enumerate(_drawn(configuration, dataset_size, epochs, seed)):
+        if step >= sizes.size:
+            raise InputError(f"batches({epochs}) yields more than {epochs} x {steps} batches.")
+        place = step % steps
+        if place == 0:
+            this_epoch[:] = 0
+        sizes[step] = batch.size
+        present = np.zeros(dataset_size, dtype=np.bool_)
+        present[batch] = True
+        distinct = int(present.sum())
+        twice = twice or distinct < batch.size
+        if step:
+            shared += int(previous[batch].sum())
+        previous = present
+        this_epoch[batch] += 1
+        by_record[batch] += 1
+        if step < steps:
+            first.append(batch)
+        elif same:
+            same = np.array_equal(np.sort(batch), np.sort(first[place]))
+        if place == steps - 1:
+            repeats += int(np.count_nonzero(this_epoch > 1))
+            once = once and bool((this_epoch == 1).all())
+    if step + 1 != sizes.size:
+        raise InputError(f"batches({epochs}) yields {step + 1} batches, expected {epochs} x {steps}.")
+    return BatchCounts(
+        dataset_size, steps, epochs, sizes, by_record, shared, repeats, once, twice, tuple(first), same and epochs > 1
+    )
+
+
+def _drawn(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> Iterator[IntArray]:
+    for given in configuration.batches(epochs, np.random.default_rng(seed)):
+        batch = np.asarray(given, dtype=np.int64).ravel()
+        if batch.size and not (batch.min() >= 0 and batch.max() < dataset_size):
+            raise InputError(f"A batch holds indices outside range({dataset_size}).")
+        yield batch
+
+
+def rate_interval(counts: BatchCounts, error: float) -> tuple[float, float]:
+    """Rates q that the inclusions do not exclude: for independent inclusions, q lies inside with probability 1 - error.
+
+    Chernoff: all q with n KL(X/n, q) <= log(2/error).
+    """
+    trials = counts.dataset_size * counts.sizes.size
+    share = counts.rate
+    budget = math.log(2 / error) / trials
+
+    def edge(far: float) -> float:
+        near = share
+        for _ in range(200):
+            middle = 0.5 * (near + far)
+            near, far = (near, middle) if _divergence(share, middle) > budget else (middle, far)
+        return far
+
+    return edge(0.0), edge(1.0)
+
+
+def _divergence(p: float, q: float) -> float:
+    """KL(Bernoulli(p), Bernoulli(q))."""
+    if q in (0.0, 1.0):
+        return 0.0 if p == q else math.inf
+    first = p * math.log(p / q) if p else 0.0
+    return first + ((1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0)
+
+
+def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> tuple[Finding, str | None]:
+    """The sampler, with the word a `Run` has for it (None: it has none). `redrawn` is a short run, other seed."""
+    sizes = counts.sizes
+    evidence = (
+        f"{sizes.size} batches of {int(sizes.min())} to {int(sizes.max())} records in {counts.epochs} epochs; "
+        f"{counts.repeats} times a record came more than once in an epoch"
+    )
+    if counts.twice_in_batch:
+        return Finding("sampler", "draws with replacement inside a batch", evidence, alarm=True), None
+    dealt = counts.repeats == 0 and counts.steps_per_epoch > 1
+    if dealt and (counts.once_per_epoch or len(set(sizes.tolist())) == 1):
+        return _dealt(counts, redrawn, evidence)
+    if len(set(sizes.tolist())) == 1 and 0 < sizes[0] < counts.dataset_size:
+        verdict = f"a fresh uniform batch of exactly {int(sizes[0])} records in every step"
+        return Finding("sampler", verdict, evidence, alarm=True), None
+    deviations = _poisson_deviations(counts)
+    allowed = float(normal_tail_quantile(error / (2 * len(deviations))))
+    listed = ", ".join(f"{name} {value:+.2f}" for name, value in deviations.items())
+    evidence = f"{evidence}; in standard deviations: {listed} (allowed {allowed:.2f}, normal approximation)"
+    if all(abs(value) <= allowed for value in deviations.values()):
+        return Finding("sampler", "Poisson: every record independently in every step", evidence, error), "poisson"
+    return Finding("sampler", "not Poisson, and no other sampler known here", evidence, error, alarm=True), None
+
+
+def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Finding, str | None]:
+    """Samplers that deal every record out at most once in an epoch."""
+    even = len(set(counts.sizes.tolist())) == 1
+    last = counts.sizes[counts.steps_per_epoch - 1 :: counts.steps_per_epoch]
+    others = np.delete(counts.sizes, np.s_[counts.steps_per_epoch - 1 :: counts.steps_per_epoch])
+    fixed = even or (len(set(others.tolist())) == 1 and len(set(last.tolist())) == 1)
+    reseeded = not all(
+        np.array_equal(np.sort(a), np.sort(b)) for a, b in zip(counts.first_epoch, redrawn.first_epoch, strict=True)
+    )
+    if not fixed:
+        if counts.same_every_epoch:
+            verdict = "balls-and-bins, thrown once and reused in every epoch"
+            return Finding("sampler", verdict, evidence, alarm=True), None
+        return Finding("sampler", "balls-and-bins: every record in one batch of the epoch", evidence), "balls-and-bins"
+    tail = "" if even else f"; the last batch of an epoch holds {int(last[0])} records, the others {int(others[0])}"
+    if counts.same_every_epoch:
+        kind = "one random order for the whole run" if reseeded else "the same batches in every run"
+        return Finding("sampler", f"fixed batches: {kind}", evidence + tail, alarm=True), "deterministic"
+    return Finding("sampler", "shuffle: fixed batch sizes, a new order in every epoch", evidence + tail, alarm=True), (
+        "shuffle" if even else None
+    )
+
+
+def _poisson_deviations(counts: BatchCounts) -> dict[str, float]:
+    """How far the counts are from independent inclusions, each in units of its standard deviation."""
+    size, steps, rate = counts.dataset_size, counts.sizes.size, counts.rate
+    if rate in (0.0, 1.0):
+        return {}
+    return {
+        "spread of batch sizes": _spread(counts.sizes, size, rate),
+        "spread of records' counts": _spread(counts.by_record, steps, rate),
+        "records shared by successive batches": _shared(counts, size, steps, rate),
+    }
+
+
+def _spread(found: IntArray, trials: int, rate: float) -> float:
+    """The spread of n counts of Binomial(trials, q), as a normal deviate.
+
+    With q estimated from the same counts, sum (X - m)^2 / v for v = trials q (1-q) has mean n - 1 and variance
+    2 n (1 - 1/trials), like chi-square of n - 1 degrees; its cube root is close to normal (Wilson and Hilferty).
+    """
+    variance = trials * rate * (1 - rate)
+    degrees = found.size - 1
+    if trials < 2 or degrees < 1:
+        return 0.0
+    total = float(np.sum((found - found.mean()) ** 2)) / variance
+    scaled = degrees + (total - degrees) / math.sqrt(1 - 1 / trials)
+    width = 2 / (9 * degrees)
+    return (math.cbrt(max(scaled, 0.0) / degrees) - 1 + width) / math.sqrt(width)
+
+
+def _shared(counts: BatchCounts, size: int, steps: int, rate: float) -> float:
+    """The records that successive batches share, standardised.
+
+    With q estimated from the same counts what remains is the sum of (x_t - q)(x_{t+1} - q) over records and
+    steps, whose terms are uncorrelated with variance (q (1-q))^2.
+    """
+    mean = size * (steps - 1) * rate**2
+    return (counts.shared - mean) / (rate * (1 - rate) * math.sqrt(size * (steps - 1)))

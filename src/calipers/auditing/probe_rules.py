@@ -1,0 +1,185 @@
+"""From divisors at several dataset sizes to the rule behind them, and from findings to a `Run`.
+
+A rule is a function of the dataset size m: nothing (1), a constant, m q, floor(m q), with the q that the
+library accounts for at that size, or the batch that came out. One size cannot tell them apart, so the
+probe looks at N - 1, N, N + 1, at both sides of the multiple of the batch size below N, where libraries
+that count batches change their mind, and at half the size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from calipers.auditing.probe_protocol import Finding, Schedule
+from calipers.auditing.probe_steps import StepNumbers, close
+from calipers.errors import InputError
+from calipers.run import Run
+
+PHRASES = {
+    "none": "nothing: the noisy sum itself is released",
+    "constant": "a constant",
+    "expected": "N q, the expected batch size",
+    "floor": "floor(N q)",
+    "realized": "|B|, the batch that came out",
+}
+
+
+def sizes_to_probe(dataset_size: int, batch_size: int) -> tuple[int, ...]:
+    """N and its neighbors, both sides of the multiple of the batch size at or below N, and something far away."""
+    multiple = dataset_size // batch_size * batch_size
+    half = dataset_size // 2
+    sizes = {dataset_size - 1, dataset_size, dataset_size + 1, multiple, multiple + 1, half, half + 1}
+    return tuple(sorted(size for size in sizes if size >= max(1, batch_size)))
+
+
+def divisor_rule(numbers: StepNumbers, schedules: Sequence[Schedule]) -> str | None:
+    """The word a `Run` has for the divisor, or None if no rule fits all sizes.
+
+    "constant" wins over a rule in q that happens to give the same number at every size.
+    """
+    if numbers.realized:
+        return "realized"
+    divisors = [schedule.divisor for schedule in schedules]
+    if not numbers.data_independent or any(divisor is None for divisor in divisors):
+        return None
+    known = [divisor for divisor in divisors if divisor is not None]
+    if all(close(divisor, 1.0) for divisor in known) and all(_expected(s) != 1.0 for s in schedules):
+        return "none"
+    if all(close(divisor, known[0]) for divisor in known):
+        return "constant"
+    expected = [_expected(schedule) for schedule in schedules]
+    if all(close(divisor, math.floor(value)) for divisor, value in zip(known, expected, strict=True)):
+        return "floor"
+    if all(close(divisor, value) for divisor, value in zip(known, expected, strict=True)):
+        return "expected"
+    return None
+
+
+def _expected(schedule: Schedule) -> float:
+    """N q as the library would compute it; q is one over the steps of an epoch if it accounts for nothing."""
+    rate = schedule.accounted_rate
+    return schedule.dataset_size * (1 / schedule.steps_per_epoch if rate is None else rate)
+
+
+def divisor_finding(numbers: StepNumbers, schedules: Sequence[Schedule], dataset_size: int) -> Finding:
+    """The rule, and the divisors it was read from."""
+    here = next(schedule for schedule in schedules if schedule.dataset_size == dataset_size)
+    shown = ", ".join(f"{_number(schedule.divisor)} at N = {schedule.dataset_size}" for schedule in schedules)
+    if here.divisor == 0.0:
+        return Finding("divisor", "ZERO: the step returns infinities or NaN", f"Divisors: {shown}.", alarm=True)
+    rule = divisor_rule(numbers, schedules)
+    if rule == "realized":
+        counts = ", ".join(f"{value:.6g}" for value in numbers.by_count)
+        return Finding("divisor", PHRASES[rule], f"Batches of 1, 2, 3 records are divided by {counts}.", alarm=True)
+    if rule is None:
+        return Finding("divisor", "no rule known here fits", f"Divisors: {shown}.", alarm=True)
+    tail = f", {_number(here.divisor)}" if rule in ("constant", "floor", "expected") else ""
+    # A divisor that moves with N is no post-processing of the noisy sum.
+    return Finding("divisor", PHRASES[rule] + tail, f"Divisors: {shown}.", alarm=rule in ("floor", "expected"))
+
+
+def neighbor_finding(schedules: Sequence[Schedule], dataset_size: int) -> Finding:
+    """What changes when one record joins or leaves."""
+    near = [schedule for schedule in schedules if abs(schedule.dataset_size - dataset_size) <= 1]
+    shown = "; ".join(_described(schedule) for schedule in near)
+    moves = moving(near)
+    jump = _largest_jump(schedules)
+    evidence = f"{shown}.{'' if moves else jump}"
+    if not moves:
+        return Finding("neighbors", "nothing moves when N changes by one", evidence)
+    return Finding("neighbors", f"{', '.join(moves)} move when N changes by one", evidence, alarm=True)
+
+
+def moving(near: Sequence[Schedule]) -> list[str]:
+    """Which of rate, steps and divisor differ among neighbors."""
+    found = []
+    if len({schedule.accounted_rate for schedule in near}) > 1:
+        found.append("the sample rate")
+    if len({schedule.steps_per_epoch for schedule in near}) > 1:
+        found.append("the steps of an epoch")
+    divisors = [schedule.divisor for schedule in near if schedule.divisor is not None]
+    if divisors and not all(close(divisor, divisors[0]) for divisor in divisors):
+        found.append("the divisor")
+    return found
+
+
+def _largest_jump(schedules: Sequence[Schedule]) -> str:
+    pairs = [
+        (first, second)
+        for first, second in itertools.pairwise(schedules)
+        if second.dataset_size == first.dataset_size + 1 and moving((first, second))
+    ]
+    if not pairs:
+        return ""
+    first, second = pairs[-1]
+    return f" One record more changes: {_described(first)} to {_described(second)}."
+
+
+def _described(schedule: Schedule) -> str:
+    rate = "" if schedule.accounted_rate is None else f", accounted rate {fraction(schedule.accounted_rate)}"
+    divisor = "" if schedule.divisor is None else f", divisor {_number(schedule.divisor)}"
+    return f"N = {schedule.dataset_size}: {schedule.steps_per_epoch} steps{rate}{divisor}"
+
+
+def fraction(rate: float) -> str:
+    """A rate as 1/m where it is one, otherwise as a decimal."""
+    whole = round(1 / rate) if rate > 0 else 0
+    return f"1/{whole}" if whole and 1 / whole == rate else f"{rate:.6g}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{round(value)}" if close(value, round(value)) else f"{value:.6g}"
+
+
+def run_normalization(rule: str | None, near: Sequence[Schedule], rate: float, steps: int) -> str | None:
+    """The word for the divisors of N and its neighbors, where `Run` means by it what was measured; else None.
+
+    A rule in the accounted rate need not hold for the rate that batches are drawn with. Neighbors with other
+    steps have another rate; a caveat says so, and they are left out here.
+    """
+    if rule not in ("floor", "expected"):
+        return rule
+    near = [schedule for schedule in near if schedule.steps_per_epoch == steps]
+    divisors = [schedule.divisor for schedule in near if schedule.divisor is not None]
+    meant = [schedule.dataset_size * rate for schedule in near]
+    if rule == "floor":
+        meant = [float(math.floor(value)) for value in meant]
+    if all(close(divisor, value) for divisor, value in zip(divisors, meant, strict=True)):
+        return rule
+    return "constant" if all(close(divisor, divisors[0]) for divisor in divisors) else None
+
+
+def matching_run(
+    *,
+    dataset_size: int,
+    rate: float,
+    steps: int,
+    noise_multiplier: float | None,
+    clips: bool,
+    sampler: str | None,
+    normalization: str | None,
+    dimension: int | None,
+) -> tuple[Run | None, str]:
+    """One epoch of what was found as a `Run`, or None and the reason."""
+    if sampler is None or normalization is None or noise_multiplier is None or not clips:
+        known = {"sampler": sampler, "divisor": normalization, "noise": noise_multiplier, "clipping": clips or None}
+        missing = [name for name, value in known.items() if value is None]
+        return None, f"No Run describes this {' or this '.join(missing)}."
+    batch_size = dataset_size // steps
+    try:
+        return Run(
+            noise_multiplier=noise_multiplier,
+            dataset_size=dataset_size,
+            sample_rate=rate if sampler == "poisson" else None,
+            batch_size=None if sampler == "poisson" else batch_size,
+            steps=steps,
+            sampler=sampler,
+            normalization=normalization,
+            dimension=dimension,
+        ), ""
+    except InputError as error:
+        return None, str(error)

@@ -1,0 +1,120 @@
+"""Does the audit cry wolf? Repeated audits of a target that ignores the record.
+
+If the record changes nothing, every "leak" that an audit finds is an error, and it may make one with probability at
+most 1 - confidence. So: take the target, never show it the record, audit it again and again with fresh randomness,
+and count how often each statistic claims leakage. The count is compared with Bin(repeats, 1 - confidence) by its
+exact tail. A small p-value means that the stated confidence is false for this target and score: runs that are not
+independent (a cache, a seed used twice, a score fitted on the same runs) are the usual reason.
+
+Clopper-Pearson bounds and shared budgets keep the true error well below 1 - confidence, so a healthy audit finds
+leakage rarely or never here; the test looks in the direction that harms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.auditing.band import simultaneous_band
+from calipers.auditing.bounds import SplitScores
+from calipers.auditing.distinguishers import Distinguisher
+from calipers.auditing.game import play
+from calipers.auditing.statistics import at_least, error_level
+from calipers.auditing.targets import Target
+from calipers.auditing.verdict import Outcome, judge, profile_of
+from calipers.bracket import Side
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import COUNT, OPEN_UNIT
+from calipers.numerics.types import FloatArray
+
+STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict")
+_CALIBRATED_ABOVE = 1e-3
+
+
+class IgnoresRecord:
+    """A target whose runs never contain the record, whichever hypothesis is asked for."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.name = f"{target.name}, record ignored"
+        self.chunk = getattr(target, "chunk", None)
+
+    def identity(self) -> dict[str, object]:
+        """The target's identity, marked."""
+        return {"ignores_record": True, **self.target.identity()}
+
+    def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
+        """Runs without the record. `present` changes nothing, which is the point."""
+        return self.target.outputs(False, count, rng)
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """How often audits of nothing found something. `found` and `p_value` are keyed by `STATISTICS`."""
+
+    repeats: int
+    trials: int
+    confidence: float
+    found: dict[str, int]
+    p_value: dict[str, float]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the counts agree with the stated confidence.
+
+        A sound audit is called uncalibrated with probability at most 1 in 200 (five statistics, each at 1 in 1000).
+        """
+        return min(self.p_value.values()) > _CALIBRATED_ABOVE
+
+    def to_dict(self) -> dict[str, object]:
+        """The self-test as a JSON object."""
+        return {
+            "repeats": self.repeats,
+            "trials": self.trials,
+            "confidence": self.confidence,
+            "found": self.found,
+            "p_value": self.p_value,
+            "calibrated": self.calibrated,
+        }
+
+
+def leakage_found(absent: FloatArray, present: FloatArray, confidence: float) -> dict[str, bool]:
+    """Which statistics claim leakage on these scores, at the stated confidence."""
+    split = SplitScores(absent, present, confidence)
+    band = simultaneous_band(absent, present, confidence)
+    nothing = profile_of(TradeoffCurve.perfect_privacy(Side.UPPER), "perfect privacy")
+    return {
+        "epsilon": split.epsilon(0.0).value > 0.0,
+        "delta": split.delta(0.0).value > 0.0,
+        "mu": split.mu(0.0).value > 0.0,
+        "curve": float(band.curve.delta(0.0)) > 0.0,
+        "verdict": judge(split, band, nothing, (0.0, 1.0)).outcome is Outcome.FALSIFIED,
+    }
+
+
+def self_test(
+    target: Target,
+    distinguisher: Distinguisher,
+    *,
+    repeats: int,
+    trials: int,
+    seed: int,
+    confidence: float = 0.95,
+    jobs: int = 1,
+) -> SelfTest:
+    """Audit the target `repeats` times with the record ignored, and test the count of false alarms.
+
+    Post-condition: if audits hold what they promise, each p-value is at most u with probability at most u.
+    """
+    repeats = COUNT.check_int("repeats", repeats)
+    confidence = OPEN_UNIT.check("confidence", confidence)
+    ignoring = IgnoresRecord(target)
+    found = dict.fromkeys(STATISTICS, 0)
+    for child in np.random.SeedSequence(seed).generate_state(repeats, np.uint64):
+        scores = play(ignoring, distinguisher, trials=trials, seed=int(child), jobs=jobs)
+        for name, claimed in leakage_found(scores.absent, scores.present, confidence).items():
+            found[name] += claimed
+    error = error_level(confidence)
+    p_value = {name: float(at_least(count, repeats, error)) for name, count in found.items()}
+    return SelfTest(repeats, trials, confidence, found, p_value)

@@ -1,0 +1,214 @@
+"""Binomial confidence bounds, and what a pair of error rates says about privacy.
+
+**Clopper-Pearson.** k successes in n independent trials with success probability p. The upper bound at error level a is
+the p at which P[Bin(n, p) <= k] = a; the lower bound the p at which P[Bin(n, p) >= k] = a. Both tails are incomplete
+beta functions,
+
+    P[Bin(n, p) <= k] = 1 - I_p(k + 1, n - k),        P[Bin(n, p) >= k] = I_p(k, n - k + 1),
+
+so each bound is one inversion. An inversion is only as good as its iteration (some have been wrong by orders of
+magnitude), so nothing here is believed because it was inverted: the tail is evaluated at the inverted point, charged
+with its own relative error, and the point is moved outward until the tail is truly at most a.
+
+**Error rates and privacy.** A test with false positive rate alpha and false negative rate beta shows, for an
+(epsilon, delta)-private pair, alpha + e^epsilon beta >= 1 - delta and the same with the two exchanged. Turned round,
+these are Equations (2) and (3) of Wang et al. (2026). Both are decreasing in alpha and in beta, so upper confidence
+bounds on the rates give lower confidence bounds on leakage. The paper takes each rate from a 95 % interval of its
+own; the pair then holds with 90 % only. Here the two rates share one error budget (`calipers.auditing.bounds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from calipers.citations import add_source, add_statement, implements
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.errors import CertificationError, InputError
+from calipers.numerics.types import FloatArray
+
+add_source(
+    "clopper1934",
+    "Clopper, Pearson",
+    "The use of confidence or fiducial limits illustrated in the case of the binomial",
+    1934,
+    "Biometrika 26(4)",
+)
+add_statement(
+    "clopper1934:limits",
+    "Section 4",
+    "The exact binomial limits: the success probabilities at which the observed tail has the stated probability.",
+)
+add_statement("wang2026:eq2", "Equation (2)", "The epsilon at delta that a test's error rates prove.")
+add_statement("wang2026:eq3", "Equation (3)", "The delta at epsilon that a test's error rates prove.")
+
+TAIL_RELATIVE_ERROR = 1e-10
+"""Relative error of the binomial tails wherever they exceed 1e-250 (checked against mpmath; typically 1e-15)."""
+
+MOST_TRIALS = 100_000_000
+"""The largest number of trials for which the accuracy above has been checked."""
+
+TRIALS = Domain(1, MOST_TRIALS, integer=True)
+_ROUNDOFF = 8.0 * 2.0**-53
+_MOST_STEPS = 200
+
+
+def _counts(successes: ArrayLike, trials: int) -> tuple[FloatArray, int]:
+    trials = TRIALS.check_int("trials", trials)
+    counts = np.asarray(successes)
+    if counts.dtype == np.bool_ or counts.dtype.kind not in "iuf":
+        raise InputError(f"Expected successes as whole numbers in [0, {trials}], got successes={successes!r}.")
+    counts = np.asarray(counts, dtype=np.float64)
+    if not np.all((counts >= 0) & (counts <= trials) & (counts == np.floor(counts))):
+        raise InputError(f"Expected successes as whole numbers in [0, {trials}], got successes={successes!r}.")
+    return counts, trials
+
+
+def at_most(successes: ArrayLike, trials: int, probability: ArrayLike) -> FloatArray:
+    """P[Bin(trials, probability) <= successes], within TAIL_RELATIVE_ERROR."""
+    counts, trials = _counts(successes, trials)
+    p = _rates("probability", probability)
+    inside = np.minimum(counts, trials - 1)  # the tail of all counts is 1, whatever betaincc would say
+    tail = special.betaincc(inside + 1.0, trials - inside, p)
+    return np.asarray(np.where(counts == trials, 1.0, tail), dtype=np.float64)
+
+
+def at_least(successes: ArrayLike, trials: int, probability: ArrayLike) -> FloatArray:
+    """P[Bin(trials, probability) >= successes], within TAIL_RELATIVE_ERROR."""
+    counts, trials = _counts(successes, trials)
+    p = _rates("probability", probability)
+    inside = np.maximum(counts, 1.0)
+    tail = special.betainc(inside, trials - inside + 1.0, p)
+    return np.asarray(np.where(counts == 0, 1.0, tail), dtype=np.float64)
+
+
+@implements("clopper1934:limits")
+def upper_rate(successes: ArrayLike, trials: int, error: ArrayLike) -> FloatArray:
+    """The one-sided Clopper-Pearson upper bound at error level `error`; arrays broadcast.
+
+    Post-condition: P[Bin(trials, p) <= successes] <= error at every p >= the returned one (or the returned one is 1),
+    so the bound falls below the true rate with probability at most `error`. Verified, rounding included.
+    """
+    counts, trials = _counts(successes, trials)
+    counts, level = np.broadcast_arrays(counts, _levels(error))
+    shape = counts.shape
+    counts, level = counts.ravel(), level.ravel()
+    bound = np.ones(counts.size)
+    open_ = counts < trials
+    k, a = counts[open_], level[open_]
+    start = np.asarray(special.betainccinv(k + 1.0, trials - k, a), dtype=np.float64)
+    start = np.where(np.isfinite(start), start, (k + 1.0) / (trials + 1.0))
+    bound[open_] = _pushed(start, lambda p: at_most(k, trials, p) * (1.0 + TAIL_RELATIVE_ERROR) <= a, up=True)
+    return bound.reshape(shape)
+
+
+@implements("clopper1934:limits")
+def lower_rate(successes: ArrayLike, trials: int, error: ArrayLike) -> FloatArray:
+    """The one-sided Clopper-Pearson lower bound at error level `error`; arrays broadcast.
+
+    Post-condition: P[Bin(trials, p) >= successes] <= error at every p <= the returned one (or the returned one is 0),
+    so the bound exceeds the true rate with probability at most `error`. Verified, rounding included.
+    """
+    counts, trials = _counts(successes, trials)
+    counts, level = np.broadcast_arrays(counts, _levels(error))
+    shape = counts.shape
+    counts, level = counts.ravel(), level.ravel()
+    bound = np.zeros(counts.size)
+    open_ = counts > 0
+    k, a = counts[open_], level[open_]
+    start = np.asarray(special.betaincinv(k, trials - k + 1.0, a), dtype=np.float64)
+    start = np.where(np.isfinite(start), start, k / (trials + 1.0))
+    bound[open_] = _pushed(start, lambda p: at_least(k, trials, p) * (1.0 + TAIL_RELATIVE_ERROR) <= a, up=False)
+    return bound.reshape(shape)
+
+
+def rate_interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """The two-sided Clopper-Pearson interval: half of 1 - confidence on each side.
+
+    Post-condition: it misses the true rate with probability at most 1 - confidence.
+    """
+    error = 0.5 * error_level(confidence)
+    return float(lower_rate(successes, trials, error)), float(upper_rate(successes, trials, error))
+
+
+def error_level(confidence: float) -> float:
+    """1 - confidence, rounded down: the error probability that all parts of one statement share."""
+    return (1.0 - OPEN_UNIT.check("confidence", confidence)) * (1.0 - _ROUNDOFF)
+
+
+@implements("wang2026:eq2")
+def epsilon_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:
+    """Equation (2): the larger of log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr) and 0; arrays broadcast.
+
+    Post-condition: at most the exact value, so that no pair with a test of these rates (or smaller ones) is
+    (epsilon, delta)-private at an epsilon below the returned one. inf where a rate is 0 and leaves room above delta.
+    """
+    alpha, beta = _rates("fpr", fpr), _rates("fnr", fnr)
+    delta = PROBABILITY.check("delta", delta)
+    found = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape))
+    for own, other in ((alpha, beta), (beta, alpha)):
+        # Three roundings of at most 2^-53 each, of numbers of size at most 1.
+        room = (1.0 - delta - own) - _ROUNDOFF
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.log(room) - np.log(other)
+            slack = _ROUNDOFF * (2.0 + np.abs(np.log(room)) + np.abs(np.log(other)))
+            rounded = np.where(np.isinf(value), value, value - slack)
+        found = np.maximum(found, np.where(room > 0.0, rounded, 0.0))
+    return np.asarray(found, dtype=np.float64)
+
+
+@implements("wang2026:eq3")
+def delta_of_rates(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> FloatArray:
+    """Equation (3): the larger of 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr and 0; arrays broadcast.
+
+    Post-condition: at most the exact value, so that every pair with a test of these rates (or smaller ones) has
+    delta(epsilon) at least the returned one.
+    """
+    alpha, beta = _rates("fpr", fpr), _rates("fnr", fnr)
+    epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+    with np.errstate(over="ignore"):
+        odds = float(np.exp(np.float64(epsilon))) * (1.0 + _ROUNDOFF)
+    found = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape))
+    for own, other in ((alpha, beta), (beta, alpha)):
+        with np.errstate(invalid="ignore", over="ignore"):
+            cost = np.where(other > 0.0, odds * other, 0.0)
+            value = (1.0 - own) - cost
+        found = np.maximum(found, np.where(value > 0.0, value - _ROUNDOFF, 0.0))
+    return np.asarray(found, dtype=np.float64)
+
+
+def _rates(name: str, values: ArrayLike) -> FloatArray:
+    rates = np.asarray(values, dtype=np.float64)
+    if not np.all((rates >= 0.0) & (rates <= 1.0)):
+        raise InputError(f"Expected {name} in [0, 1], got {name}={values!r}.")
+    return rates
+
+
+def _levels(error: ArrayLike) -> FloatArray:
+    level = np.asarray(error, dtype=np.float64)
+    if not np.all((level >= 1e-200) & (level < 1.0)):
+        raise InputError(f"Expected error in [1e-200, 1), got error={error!r}.")
+    return level
+
+
+def _pushed(start: FloatArray, holds: Callable[[FloatArray], NDArray[np.bool_]], up: bool) -> FloatArray:
+    """The start, moved outward in growing steps until `holds`; a bound pushed to the end of [0, 1] needs no proof.
+
+    The first step is a relative 2^-30 of the nearer end: larger than the error of a good inversion, far below the
+    width of any interval.
+    """
+    end, sign = (1.0, 1.0) if up else (0.0, -1.0)
+    point = np.asarray(start, dtype=np.float64)
+    pending = np.ones(point.shape, dtype=np.bool_)
+    step = 2.0**-30
+    for _ in range(_MOST_STEPS):
+        moved = np.nextafter(point + sign * step * np.minimum(point, 1.0 - point), end)
+        point = np.where(pending, moved, point)
+        pending &= ~holds(point) & (point != end)
+        if not pending.any():
+            return point
+        step = min(4.0 * step, 0.5)
+    raise CertificationError("A binomial confidence bound could not be verified; please report the counts.")

@@ -1,0 +1,288 @@
+"""Falsified, consistent, or cannot tell: an audit beside a claim.
+
+A claim is a profile: delta(epsilon) at most D(epsilon), in both directions, at every epsilon >= 0. An audit looks at it
+from two sides.
+
+**FALSIFIED.** A test, and the epsilon at which it is to be used, are chosen on the first part of the trials; on the
+rest the test's lower bound exceeds D(epsilon). If the claim is true this happens with probability at most 1 -
+confidence. One test and one epsilon are judged, so nothing has to be corrected for.
+
+**CONSISTENT.** The claim was not falsified, and the audit could have seen a violation: the simultaneous band excludes
+that any threshold test on this score exceeds D(epsilon) by more than `violation`, at any of the audited epsilons. If
+some threshold test does exceed the claim by more than that, the verdict is CONSISTENT with probability at most 1 -
+confidence: this is the power of the audit, proven and not estimated. It is a statement about this attack. A better
+score may do what this one cannot; no audit proves privacy.
+
+**CANNOT TELL.** Neither: too few trials to falsify the claim, too few to exclude a violation of the stated size. The
+verdict then estimates how many would do, from the gap that was observed.
+
+The hypotheses of the first two exclude each other, so both errors are at most 1 - confidence without sharing a budget.
+
+Beside a certified upper jaw the same comparison means something else: the jaw is a proof about the run that was
+described. An audit above it shows, with its confidence, that **the implementation is not the run described**.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from calipers.auditing.band import Band
+from calipers.auditing.bounds import SplitScores, ThresholdTest, wilson_upper
+from calipers.bracket import Evidence, Kind, Side
+from calipers.citations import statement
+from calipers.curves.rdp_curve import adp_tradeoff
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import NON_NEGATIVE, POSITIVE_PROBABILITY
+from calipers.errors import InputError
+from calipers.measure.measurement import Claim, Measurement
+from calipers.numerics.types import FloatArray
+
+DEFAULT_VIOLATION = 0.05
+_ROUNDOFF = 8.0 * 2.0**-53
+_MOST_TRIALS = 10**12
+
+Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] | Callable[[float], float]"
+
+
+class Outcome(enum.Enum):
+    """What an audit says about a claim; see the module docstring for the line between them."""
+
+    FALSIFIED = "falsified"
+    CONSISTENT = "consistent"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """delta(epsilon) as claimed or certified: `forward` for the null hypothesis "absent", `backward` for "present"."""
+
+    name: str
+    forward: Callable[[float], float]
+    backward: Callable[[float], float]
+
+    def at(self, epsilon: float) -> float:
+        """The larger of both directions."""
+        return max(self.forward(epsilon), self.backward(epsilon))
+
+
+def _checked(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
+    @cache
+    def read(epsilon: float) -> float:
+        value = float(function(epsilon))
+        if not 0.0 <= value <= 1.0:
+            raise InputError(f"Expected delta(epsilon) of the {name} in [0, 1], got {value} at epsilon={epsilon}.")
+        return value
+
+    return read
+
+
+def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -> Profile:
+    """Anything that says how much leaks at most, as a profile.
+
+    A curve of Side.UPPER, a pair (epsilon, delta), a function delta(epsilon) that holds in both directions, the
+    `claim` of a measurement, or a measurement: its certified upper jaw if `certified`, otherwise the claim it
+    carries.
+    """
+    if isinstance(claimed, tuple):
+        epsilon, delta = claimed
+        return profile_of(adp_tradeoff(epsilon, delta), name)
+    if isinstance(claimed, TradeoffCurve):
+        if claimed.side is not Side.UPPER:
+            raise InputError(f"Expected the {name} as a curve of Side.UPPER (a guarantee), got an attack (Side.LOWER).")
+        curve, inverse = claimed, claimed.inverse()
+        forward = _checked(name, lambda epsilon: float(curve.delta(epsilon)))
+        return Profile(name, forward, _checked(name, lambda epsilon: float(inverse.delta(epsilon))))
+    if isinstance(claimed, Measurement):
+        measured = claimed
+        if certified:
+            read = _checked(name, lambda epsilon: measured.delta(epsilon).upper)
+        else:
+            read = _checked(name, measured.claim.delta)
+    elif isinstance(claimed, Claim):
+        read = _checked(name, claimed.delta)
+    elif callable(claimed):
+        read = _checked(name, claimed)
+    else:
+        raise InputError(
+            f"Expected the {name} as a TradeoffCurve, a Measurement, a pair (epsilon, delta) or a function "
+            f"delta(epsilon), got {type(claimed).__name__}."
+        )
+    return Profile(name, read, read)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome, where it was decided, and what it means in one sentence.
+
+    `delta_lower` is the bound at `epsilon` that was compared with `delta_claimed`. `excluded` is the smallest
+    violation that the band excludes for every threshold test on this score (negative if none even reaches the claim);
+    `violation` the one it was asked to exclude. `trials_estimate` is an estimate, per hypothesis, of what it would
+    take to be told; None where none can be given.
+    """
+
+    outcome: Outcome
+    against: str
+    epsilon: float
+    delta_lower: float
+    delta_claimed: float
+    test: ThresholdTest
+    excluded: float
+    violation: float
+    trials_estimate: int | None
+    message: str
+    evidence: Evidence
+
+    def to_dict(self) -> dict[str, object]:
+        """The verdict as a JSON object."""
+        return {
+            "outcome": self.outcome.value,
+            "against": self.against,
+            "epsilon": self.epsilon,
+            "delta_lower": self.delta_lower,
+            "delta_claimed": self.delta_claimed,
+            "excluded": self.excluded,
+            "violation": self.violation,
+            "trials_estimate": self.trials_estimate,
+            "message": self.message,
+            "evidence": self.evidence.as_dict(),
+        }
+
+
+def gain(fpr: FloatArray, fnr: FloatArray, epsilon: float, direction: str) -> FloatArray:
+    """power - e^epsilon fpr ("forward"), or the same with the hypotheses exchanged ("backward"), rounded down."""
+    own, other = (fnr, fpr) if direction == "forward" else (fpr, fnr)
+    odds = math.exp(epsilon)
+    return np.asarray((1.0 - own) - odds * other * (1.0 + _ROUNDOFF) - _ROUNDOFF, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the first part of the trials chose to judge."""
+
+    test: ThresholdTest
+    share: float
+    epsilon: float
+    direction: str
+    claimed: float
+
+
+def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> _Choice:
+    """The test, epsilon and direction with the most headroom: expected excess over the expected width of its bound."""
+    best: tuple[float, _Choice] | None = None
+    tried = scores.candidates
+    for epsilon in epsilons:
+        for direction, claimed in (("forward", profile.forward(epsilon)), ("backward", profile.backward(epsilon))):
+            seen = gain(tried.fpr, tried.fnr, epsilon, direction)[:, None]
+
+            def headroom(
+                fpr: FloatArray,
+                fnr: FloatArray,
+                epsilon: float = epsilon,
+                direction: str = direction,
+                claimed: float = claimed,
+                seen: FloatArray = seen,
+            ) -> FloatArray:
+                return (seen - claimed) / (seen - gain(fpr, fnr, epsilon, direction))
+
+            test, share, value = scores.choose(headroom)
+            if best is None or value > best[0]:
+                best = (value, _Choice(test, share, epsilon, direction, claimed))
+    assert best is not None
+    return best[1]
+
+
+def _trials_estimate(scores: SplitScores, choice: _Choice, gap: float, excluded: float, violation: float) -> int | None:
+    """Trials for each hypothesis after which one of the two sides would probably be told: an estimate.
+
+    `gap` is the excess over the claim that was seen.
+    """
+    played = max(scores.absent.size, scores.present.size)
+    # To exclude: the band narrows like one over the square root of the trials, around the excess that was seen.
+    to_exclude = played * ((excluded - gap) / (violation - gap)) ** 2 if gap < violation else math.inf
+    most = min(_MOST_TRIALS, to_exclude)
+    fpr, fnr = (np.array(rate) for rate in scores.observed_rates(choice.test))
+    total = played
+    while gap > 0.0 and total < most:
+        counted = max(int(total * scores.trials[0] / scores.absent.size), 1)
+        upper_fpr = wilson_upper(fpr, counted, np.array(scores.error * choice.share))
+        upper_fnr = wilson_upper(fnr, counted, np.array(scores.error * (1.0 - choice.share)))
+        if float(gain(upper_fpr, upper_fnr, choice.epsilon, choice.direction)) > choice.claimed:
+            return total
+        total = math.ceil(1.1 * total)
+    return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
+
+
+def _message(
+    outcome: Outcome, choice: _Choice, against: str, found: tuple[float, float, float, float], trials: int | None
+) -> str:
+    lower, excluded, violation, confidence = found
+    sure = f"with confidence {confidence:g}"
+    if outcome is Outcome.FALSIFIED:
+        comparison = f"delta({choice.epsilon:g}) is at least {lower:.6g}, the {against} allows {choice.claimed:.6g}"
+        if against == "upper jaw":
+            return f"The implementation is not the run described: {sure}, {comparison}."
+        return f"Falsified: {sure}, {comparison}."
+    if outcome is Outcome.CONSISTENT:
+        within = f"exceeds the {against} by more than {excluded:.3g} (asked: {violation:g})"
+        seen = within if excluded > 0.0 else f"even reaches the {against}"
+        return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
+    unable = f"Cannot tell: a violation of {violation:g} could not be excluded, only one of {excluded:.3g}"
+    if trials is None:
+        return f"{unable}; no affordable number of trials would decide (an estimate)."
+    return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
+
+
+def judge(
+    scores: SplitScores,
+    band: Band,
+    profile: Profile,
+    epsilons: Sequence[float],
+    violation: float = DEFAULT_VIOLATION,
+) -> Verdict:
+    """The verdict of these scores on the profile at the given epsilons.
+
+    Post-condition: FALSIFIED with probability at most 1 - confidence if the profile is true; CONSISTENT with
+    probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
+    """
+    violation = POSITIVE_PROBABILITY.check("violation", violation)
+    grid = [NON_NEGATIVE.check("epsilon", epsilon) for epsilon in epsilons]
+    if not grid:
+        raise InputError("Expected at least one epsilon at which to compare, got none.")
+    choice = _choose(scores, profile, grid)
+    fpr, fnr = (np.array(rate) for rate in scores.rates(choice.test, choice.share))
+    lower = max(float(gain(fpr, fnr, choice.epsilon, choice.direction)), 0.0)
+    allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
+    excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
+    trials = None
+    if lower > choice.claimed:
+        outcome = Outcome.FALSIFIED
+    elif excluded <= violation:
+        outcome = Outcome.CONSISTENT
+    else:
+        outcome = Outcome.CANNOT_TELL
+        seen_fpr, seen_fnr = (np.array(rate) for rate in scores.observed_rates(choice.test))
+        gap = float(gain(seen_fpr, seen_fnr, choice.epsilon, choice.direction)) - choice.claimed
+        trials = _trials_estimate(scores, choice, gap, excluded, violation)
+    message = _message(outcome, choice, profile.name, (lower, excluded, violation, scores.confidence), trials)
+    source = f"{statement('wang2026:eq3')}; {statement('clopper1934:limits')}; {statement('massart1990:cor1')}"
+    evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)
+    return Verdict(
+        outcome=outcome,
+        against=profile.name,
+        epsilon=choice.epsilon,
+        delta_lower=lower,
+        delta_claimed=choice.claimed,
+        test=choice.test,
+        excluded=excluded,
+        violation=violation,
+        trials_estimate=trials,
+        message=message,
+        evidence=evidence,
+    )

@@ -1,0 +1,282 @@
+"""`calipers audit`: run an implementation with and without one record, and bound what it leaks from below."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.cli.options import json_option, run_options, show
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calipers.auditing.audit import AuditResult
+    from calipers.auditing.distinguishers import Distinguisher
+    from calipers.auditing.self_test import SelfTest
+    from calipers.auditing.targets import Target
+    from calipers.auditing.verdict import Claimed
+
+BUILT_IN = "builtin"
+DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
+# A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
+TRIALS, SELF_TEST_TRIALS = 10_000, 500
+
+_OPTIONS = (
+    click.option(
+        "--other-gradients",
+        type=click.Choice(["-1", "0", "1"]),
+        help="builtin: the other gradients, as multiples of the differing one. [default: what leaks most]",
+    ),
+    click.option("--vectors", is_flag=True, help="builtin: play full vectors, not their sufficient statistic."),
+    click.option(
+        "--distinguisher",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="How runs are scored: likelihood-ratio, matched-filter, maximum, normality, scores, fitted, plain.",
+    ),
+    click.option("--score", metavar="MODULE:FUNCTION", help="Score runs by a function of your own instead."),
+    click.option("--pilot", type=int, help="Runs to fit a score to, where one is fitted. [default: 500]"),
+    click.option("--trials", type=int, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number."),
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of every bound."),
+    click.option("--delta", type=float, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-05]"),
+    click.option("--epsilon", type=float, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
+    click.option(
+        "--claim",
+        metavar="EPSILON,DELTA",
+        help="The claim to test. [default: Poisson accounting of the run, if one is described]",
+    ),
+    click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all processors."),
+    click.option("--chunk", type=int, help="Runs of each hypothesis played at a time. [default: by the target]"),
+    click.option("--time-limit", type=float, metavar="SECONDS", help="Give up when one chunk takes longer."),
+    click.option("--ledger", metavar="FILE", help="Keep every finished chunk in this file."),
+    click.option("--resume", is_flag=True, help="Go on with the ledger where it ends."),
+    click.option("--self-test", "self_testing", is_flag=True, help="Never show the record; count false alarms."),
+    click.option("--repeats", type=int, default=100, show_default=True, help="Audits in a self-test."),
+)
+
+
+def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("audit", short_help="Attack an implementation: bound its leakage from below.")
+@click.argument("target_name", metavar="TARGET")
+@_audit_options
+@run_options(optional=True)
+@json_option
+def audit_command(runs: tuple[Run, ...], target_name: str, as_json: bool, **values: Any) -> None:
+    """Run TARGET many times with and without one record, and bound what it leaks from below.
+
+    TARGET is module:function, a function of your own that plays one run and returns what an
+    adversary sees, or `builtin`, noisy sums of worst-case gradients as the run's options say.
+
+    \b
+      # mine.py
+      def target(present, rng):
+          noise = rng.normal(scale=2.0, size=10)
+          return noise + 1.0 if present else noise
+
+    Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
+    (count, features) to count scores, says how to tell the two apart; without one, a score is
+    fitted to pilot runs.
+
+    Every bound holds with the confidence stated, for this pair of datasets under this attack: an
+    audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
+    Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
+
+    With --ledger an audit can be killed at any moment and continued with --resume; the result is
+    the same as without the interruption.
+
+    \b
+    Examples:
+      calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
+      calipers audit mine:target --trials 50000 --claim 1,1e-5
+      calipers audit mine:target --self-test
+      calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.05 --steps 1 --noise-multiplier 10
+    """
+    if len(runs) > 1:
+        raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
+    run = runs[0] if runs else None
+    target = chosen_target(target_name, run, values)
+    if values["self_testing"]:
+        _show_self_test(target, values, as_json)
+        return
+    claim, upper = claims(run, values["claim"])
+    distinguisher = chosen_distinguisher(target, values)
+    result = _audited(target, distinguisher, claim, upper, values)
+    if as_json:
+        from calipers.reports.records import to_json
+
+        click.echo(to_json(result.to_dict()))
+        return
+    show(audit_report(result, target.name, distinguisher.name))
+
+
+def chosen_target(name: str, run: Run | None, values: dict[str, Any]) -> Target:
+    """The built-in target of the run, or the function at module:function."""
+    if name == BUILT_IN:
+        if run is None:
+            raise InputError("builtin needs a run; describe it with --dataset-size, --sample-rate, --steps and so on.")
+        from calipers.auditing.builtin import NoisySums
+
+        gradient = None if values["other_gradients"] is None else int(values["other_gradients"])
+        vectors = values["vectors"] or values["distinguisher"] == "normality"
+        return NoisySums.of_run(run, gradient=gradient, vectors=vectors)
+    for option in ("other_gradients", "vectors"):
+        if values[option]:
+            raise InputError(f"--{option.replace('_', '-')} is about the built-in target; leave it out with {name}.")
+    from calipers.auditing.loading import load_target
+
+    return load_target(name)
+
+
+def chosen_distinguisher(target: Target, values: dict[str, Any]) -> Distinguisher:
+    """The score function that was named, or the distinguisher of that name."""
+    from calipers.auditing.choosing import DEFAULT_PILOT, distinguisher_for
+
+    if values["score"] is None:
+        pilot = DEFAULT_PILOT if values["pilot"] is None else values["pilot"]
+        return distinguisher_for(target, values["distinguisher"], seed=values["seed"], pilot=pilot)
+    if values["distinguisher"] != "auto":
+        raise InputError("--score and --distinguisher contradict each other: both say how to score; give one of them.")
+    from calipers.auditing.distinguishers import ScoreFunction
+    from calipers.auditing.loading import load_function
+
+    return ScoreFunction(load_function(values["score"]), label=values["score"])
+
+
+def claims(run: Run | None, text: str | None) -> tuple[Claimed | None, Claimed | None]:
+    """(claim, certified upper jaw): the pair that was given, or what accounting says of the run."""
+    given = None if text is None else _pair(text)
+    if run is None:
+        return given, None
+    from calipers.measure import measure
+
+    try:
+        measurement = measure(run)
+    except UnsupportedError:
+        # No proof covers what was executed; mainstream accounting would not have asked.
+        plain = Run(sample_rate=run.rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
+        return given if given is not None else measure(plain).claim, None
+    return given if given is not None else measurement.claim, measurement
+
+
+def _pair(text: str) -> tuple[float, float]:
+    try:
+        epsilon, delta = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"Expected --claim EPSILON,DELTA (such as 1,1e-5), got {text!r}.") from error
+    return epsilon, delta
+
+
+def _audited(
+    target: Target, distinguisher: Distinguisher, claim: Claimed | None, upper: Claimed | None, values: dict[str, Any]
+) -> AuditResult:
+    from calipers.auditing.audit import audit
+
+    with _progress() as progress:
+        return audit(
+            target,
+            distinguisher,
+            trials=TRIALS if values["trials"] is None else values["trials"],
+            seed=values["seed"],
+            confidence=values["confidence"],
+            deltas=values["delta"] or DELTAS,
+            epsilons=values["epsilon"] or EPSILONS,
+            claim=claim,
+            upper=upper,
+            jobs=values["jobs"],
+            chunk=values["chunk"],
+            ledger=values["ledger"],
+            resume=values["resume"],
+            time_limit=values["time_limit"],
+            progress=progress,
+        )
+
+
+def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> None:
+    """Repeated audits without the record; exit status 1 when they find leakage too often."""
+    for option in ("claim", "ledger", "resume"):
+        if values[option]:
+            raise InputError(f"--{option} has no meaning in a self-test; leave it out.")
+    from calipers.auditing.self_test import self_test
+
+    tested = self_test(
+        target,
+        chosen_distinguisher(target, values),
+        repeats=values["repeats"],
+        trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
+        seed=values["seed"],
+        confidence=values["confidence"],
+        jobs=values["jobs"],
+    )
+    if not tested.calibrated:
+        raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
+    if as_json:
+        from calipers.reports.records import to_json
+
+        click.echo(to_json(tested.to_dict()))
+        return
+    click.echo(f"{target.name}: {_false_alarms(tested)}")
+
+
+def _false_alarms(tested: SelfTest) -> str:
+    counts = ", ".join(f"{name} {count}" for name, count in tested.found.items())
+    allowed = tested.repeats * (1 - tested.confidence)
+    return (
+        f"{tested.repeats} audits that never saw the record, {tested.trials} trials each; false alarms: {counts}. "
+        f"Each may have about {allowed:.3g} at confidence {tested.confidence:g}."
+    )
+
+
+def audit_report(result: AuditResult, target: str, distinguisher: str) -> RenderableType:
+    """What was played, the bounds beside claim and upper jaw, the verdicts, the notes."""
+    from rich import box
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("quantity")
+    for heading in ("at least", "claim", "proven at most"):
+        table.add_column(heading, justify="right")
+    for bound in result.epsilon:
+        table.add_row(f"epsilon at delta = {bound.at:g}", floor_digits(bound.value), "", "")
+    for number, bound in enumerate(result.delta):
+        claim = "" if result.claims is None else nearest_digits(result.claims[number])
+        upper = "" if result.uppers is None else ceil_digits(result.uppers[number])
+        table.add_row(f"delta at epsilon = {bound.at:g}", floor_digits(bound.value), claim, upper)
+    table.add_row(f"mu (up to delta0 = {result.mu.at:g})", floor_digits(result.mu.value), "", "")
+    verdicts = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
+    lines = [f"Scored by: {distinguisher}.", *(verdict.message for verdict in verdicts), *result.notes]
+    played = f"{result.trials} trials for each hypothesis, seed {result.seed}, confidence {result.confidence:g}"
+    title = Text(f"{target}: {played}", style="bold")
+    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error when that is a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("trials", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

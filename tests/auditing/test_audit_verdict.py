@@ -1,0 +1,207 @@
+"""Verdicts, the audit that ties them to a game, and the self-test."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from calipers.auditing.audit import AuditResult, audit
+from calipers.auditing.band import simultaneous_band
+from calipers.auditing.bounds import SplitScores
+from calipers.auditing.distinguishers import Plain
+from calipers.auditing.self_test import self_test
+from calipers.auditing.verdict import Claimed, Outcome, Verdict, judge, profile_of
+from calipers.bracket import Side
+from calipers.curves.gdp import gaussian_curve
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.errors import InputError
+from calipers.measure.routes import measure
+from calipers.numerics.normal import gaussian_delta
+from calipers.run import Run
+
+
+class Shift:
+    """Gaussian noise, and a shift of the mean when the record is present."""
+
+    chunk = 2000
+
+    def __init__(self, mu: float) -> None:
+        self.mu = mu
+        self.name = "shift"
+        self.calls = 0
+
+    def identity(self) -> dict[str, object]:
+        return {"target": "shift", "mu": self.mu}
+
+    def outputs(self, present: bool, count: int, rng: np.random.Generator) -> np.ndarray:
+        self.calls += 1
+        return rng.normal(self.mu * present, 1.0, (count, 1))
+
+
+class SharedNoise(Shift):
+    """A broken target: all runs of one call share most of their noise."""
+
+    def outputs(self, present: bool, count: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.normal() + 0.1 * rng.normal(self.mu * present, 1.0, (count, 1))
+
+
+def verdict_on(mu: float, claim: Claimed, trials: int = 4000, violation: float = 0.05, seed: int = 2) -> Verdict:
+    rng = np.random.default_rng(seed)
+    absent, present = rng.normal(size=trials), rng.normal(mu, size=trials)
+    split, band = SplitScores(absent, present), simultaneous_band(absent, present)
+    return judge(split, band, profile_of(claim), (0.0, 0.5, 1.0), violation)
+
+
+def test_the_three_outcomes() -> None:
+    """A broken claim is falsified, a generous one consistent, and between them it takes more trials to tell."""
+    broken = verdict_on(1.0, gaussian_curve(0.5, Side.UPPER))
+    assert broken.outcome is Outcome.FALSIFIED
+    assert broken.delta_lower > broken.delta_claimed
+    assert broken.evidence.confidence == 0.95
+    generous = verdict_on(0.2, gaussian_curve(1.0, Side.UPPER))
+    assert generous.outcome is Outcome.CONSISTENT
+    assert generous.excluded < 0.0
+    assert "reaches the claim" in generous.message
+    close = verdict_on(1.0, gaussian_curve(0.95, Side.UPPER), trials=500)
+    assert close.outcome is Outcome.CANNOT_TELL
+    assert close.trials_estimate is not None
+    assert close.trials_estimate > 500
+    assert "estimate" in close.message
+
+
+def test_the_lines_between_the_outcomes_are_where_they_are_said_to_be() -> None:
+    """FALSIFIED exactly if the bound exceeds the claim; otherwise CONSISTENT exactly if enough is excluded."""
+    base = verdict_on(1.0, lambda epsilon: 0.38)
+    for factor in np.linspace(0.9, 1.1, 21):
+        found = verdict_on(1.0, lambda epsilon, allowed=factor * base.delta_lower: allowed, violation=1e-6)
+        assert (found.outcome is Outcome.FALSIFIED) == (found.delta_lower > found.delta_claimed)
+    fair = gaussian_curve(0.8, Side.UPPER)
+    excluded = verdict_on(0.8, fair).excluded
+    assert verdict_on(0.8, fair, violation=1.001 * excluded).outcome is Outcome.CONSISTENT
+    assert verdict_on(0.8, fair, violation=0.999 * excluded).outcome is Outcome.CANNOT_TELL
+
+
+def test_the_estimated_number_of_trials_is_about_right() -> None:
+    """With three times the estimated trials the verdict is told; with a hundredth it is not."""
+    estimate = verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=700).trials_estimate
+    assert estimate is not None
+    told = [verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=3 * estimate, seed=s) for s in range(10)]
+    assert sum(found.outcome is not Outcome.CANNOT_TELL for found in told) >= 8
+    few = [verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=max(estimate // 100, 20), seed=s) for s in range(10)]
+    assert sum(found.outcome is Outcome.CANNOT_TELL for found in few) >= 9
+
+
+def test_a_pair_of_numbers_is_a_claim() -> None:
+    """(epsilon, delta) is what it says at its own epsilon, and what it implies below; beyond it delta stays."""
+    claim = profile_of((1.0, 1e-3))
+    assert claim.at(1.0) == pytest.approx(1e-3, abs=1e-12)
+    assert claim.at(2.0) <= 1e-3 + 1e-12
+    assert claim.at(0.0) == pytest.approx(1 - (1 - 1e-3) * 2 / (1 + np.e), abs=1e-9)
+
+
+def test_an_asymmetric_curve_keeps_its_directions() -> None:
+    """A claim that allows leakage in one direction only is read by direction, not by the larger of the two."""
+    one_sided = TradeoffCurve.from_atoms([0.3], [1.0], p_inf=0.7, q_zero=0.0, side=Side.UPPER)
+    claim = profile_of(one_sided)
+    assert claim.forward(1.0) == pytest.approx(0.7, abs=1e-12)
+    assert claim.backward(2.0) == pytest.approx(0.0, abs=1e-12)
+    # Mass 0.6 of "present" where "absent" never is: allowed forward. The reverse is forbidden at epsilon = 2.
+    half = np.where(np.arange(4000) % 10 < 6, 1.0, 0.0)
+    nothing = np.zeros(4000)
+    allowed = judge(SplitScores(nothing, half), simultaneous_band(nothing, half), claim, (2.0,))
+    forbidden = judge(SplitScores(half, nothing), simultaneous_band(half, nothing), claim, (2.0,))
+    assert allowed.outcome is not Outcome.FALSIFIED
+    assert forbidden.outcome is Outcome.FALSIFIED
+    turned = profile_of(one_sided.inverse())
+    assert judge(SplitScores(nothing, half), simultaneous_band(nothing, half), turned, (2.0,)).outcome is (
+        Outcome.FALSIFIED
+    )
+    assert judge(SplitScores(half, nothing), simultaneous_band(half, nothing), turned, (2.0,)).outcome is not (
+        Outcome.FALSIFIED
+    )
+
+
+def test_a_measurement_gives_its_claim_or_its_certified_jaw() -> None:
+    """One full-batch Gaussian step: both agree with the exact profile from above, the jaw within its tolerance."""
+    run = Run(dataset_size=10, batch_size=10, steps=1, noise_multiplier=1.0)
+    measured = measure(run)
+    exact = float(gaussian_delta(1.0, 1.0))
+    assert profile_of(measured, certified=True).at(1.0) == measured.delta(1.0).upper
+    assert exact <= profile_of(measured, certified=True).at(1.0) <= 1.01 * exact
+    assert profile_of(measured).at(1.0) == measured.claim.delta(1.0) == profile_of(measured.claim).at(1.0)
+
+
+def test_what_is_no_claim_is_refused() -> None:
+    """An attack curve, a word, and a function that returns no probability."""
+    with pytest.raises(InputError, match=r"Side\.UPPER"):
+        profile_of(gaussian_curve(1.0, Side.LOWER))
+    with pytest.raises(InputError, match="TradeoffCurve"):
+        profile_of("private")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="delta"):
+        profile_of(lambda epsilon: 2.0).at(0.0)
+
+
+@pytest.fixture(scope="module")
+def result() -> AuditResult:
+    half, unit = gaussian_curve(0.5, Side.UPPER), gaussian_curve(0.6, Side.UPPER)
+    return audit(Shift(1.0), Plain(), trials=4000, seed=1, claim=half, upper=unit, deltas=(1e-5, 1e-2))
+
+
+def test_audit_reports_bounds_verdict_and_a_run_that_is_not_the_one_described(result: AuditResult) -> None:
+    """A unit shift against the claim mu = 0.5 and a jaw certified for mu = 0.6: both fall, and are told apart."""
+    assert result.verdict is not None
+    assert result.upper_verdict is not None
+    assert result.verdict.outcome is Outcome.FALSIFIED
+    assert result.as_described is False
+    assert "not the run described" in result.upper_verdict.message
+    assert "not the run described" not in result.verdict.message
+    assert 0.7 < result.mu.value < 1.0
+
+
+def test_audit_result_is_json(result: AuditResult) -> None:
+    """Every number survives a strict round trip; claims and jaws stand beside the bounds."""
+    record = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert record["verdict"]["outcome"] == "falsified"
+    assert record["delta"][0]["lower"] > record["delta"][0]["claim"]
+    assert record["delta"][0]["upper"] == result.uppers[0]  # type: ignore[index]
+    assert [row["delta"] for row in record["epsilon"]] == [1e-5, 1e-2]
+    assert record["epsilon"][0]["lower_evidence"]["kind"] == "statistical"
+
+
+def test_audit_repeats_bit_for_bit(result: AuditResult) -> None:
+    """The same seed gives the same bounds; without a claim there is no verdict."""
+    again = audit(Shift(1.0), Plain(), trials=4000, seed=1, deltas=(1e-5, 1e-2))
+    assert again.epsilon == result.epsilon
+    assert again.verdict is None
+    assert again.as_described is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"confidence": 1.0}, {"deltas": (2.0,)}, {"epsilons": ()}, {"epsilons": (-1.0,)}, {"violation": 0.0},
+     {"delta0": 1.0}, {"selection_share": 0.0}, {"claim": "private"}],
+    ids=lambda wrong: next(iter(wrong)),
+)  # fmt: skip
+def test_wrong_questions_are_refused_before_the_game(wrong: dict[str, object]) -> None:
+    """Not one run is played for a question that has no answer."""
+    target = Shift(1.0)
+    with pytest.raises(InputError):
+        audit(target, Plain(), trials=100, seed=1, **{"claim": (1.0, 1e-5), **wrong})  # type: ignore[arg-type]
+    assert target.calls == 0
+
+
+def test_self_test_finds_nothing_on_an_honest_target() -> None:
+    """With the record ignored a leaking target leaks nothing, and the audits say so."""
+    found = self_test(Shift(3.0), Plain(), repeats=40, trials=200, seed=5)
+    assert found.calibrated
+    assert max(found.found.values()) <= 6
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_self_test_catches_runs_that_are_not_independent() -> None:
+    """Shared noise makes every statistic cry wolf, and the exact binomial test says so."""
+    found = self_test(SharedNoise(0.0), Plain(), repeats=20, trials=200, seed=5)
+    assert not found.calibrated
+    assert min(found.p_value.values()) < 1e-6
