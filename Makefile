@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-slow test-adapters lint format types layers bench reproduce clean
+.PHONY: help run test test-slow test-adapters test-explorer lint format types layers docs bench reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,8 +24,12 @@ test: $(VENV)/.extra-test ## the test suite
 test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "slow or heavy"
 
-test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting ## the tests that need dp-accounting
-	$(BIN)/python -m pytest -m dp_accounting
+test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
+	$(BIN)/python -m pytest -m "(dp_accounting or opacus or jax_privacy or torch) and not slow and not heavy"
+
+test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
+	.ci/chromium
+	$(BIN)/python -m pytest -m explorer
 
 lint: $(VENV)/.extra-dev ## style: ruff check, ruff format --check
 	$(BIN)/ruff check .
@@ -41,6 +45,10 @@ types: $(VENV)/.extra-dev ## mypy --strict on src
 layers: $(VENV)/.extra-dev ## which room may import which
 	$(BIN)/lint-imports --no-logo
 
+docs: $(VENV)/.extra-docs ## the documentation, in build/docs; GALLERY=none leaves the papers' figures out
+	CALIPERS_GALLERY=$(or $(GALLERY),quick) $(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
+
 bench: $(BENCH_VENV)/.peers ## time and precision beside other accountants (installs PyTorch for Opacus)
 	$(BENCH_VENV)/bin/python -m benchmarks.bench
 
@@ -48,7 +56,7 @@ reproduce: $(VENV)/.calipers ## the papers' tables and figures
 	$(BIN)/calipers reproduce --all
 
 clean: ## remove the environment, caches and builds
-	rm -rf .venv .venv-bench build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build dist docs/generated .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made:
@@ -61,6 +69,13 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 	@.ci/venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq "$$(grep '^torch' $<)"
 	@$(BENCH_VENV)/bin/python -m pip --disable-pip-version-check --no-input install -qq -r $< --editable .
+	@touch $@
+
+# PyTorch first and by its own name and version: with Opacus alone pip would choose one.
+$(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.made
+	@echo "installing Opacus and JAX-Privacy"
+	@$(PIP_INSTALL) "$$(grep '^torch' $<)"
+	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy]'
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made

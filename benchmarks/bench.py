@@ -2,8 +2,8 @@
 
 Sections: settings (five reference runs), steps (a thousand steps against a million), calibration, deltas (1e-15 and
 1e-18), gdp (mu beside gdpnum), memory, auditing (trials per second), allocation (balls-and-bins and
-shuffling). "true" is the value of an oracle that shares no code with Calipers (tests/oracles/reference.json). An answer
-below it understates the privacy loss and is printed in red.
+shuffling), training (records per second). "true" is the value of an oracle that shares no code with Calipers
+(tests/oracles/reference.json). An answer below it understates the privacy loss and is printed in red.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import allocation, auditing, peers
+from . import allocation, auditing, peers, training
 from .clock import Timed, best_of, peak_memory
 from .peers import Answer, Peer, Setting
 
@@ -242,12 +242,16 @@ class Bench:
         """Runs of an audit per second, beside a plain loop."""
         auditing.compare(self.console, self.repeats)
 
+    def training(self) -> None:
+        """Records per second of private training, beside Opacus."""
+        training.compare(self.console, self.repeats)
+
     def allocation(self) -> None:
         """Balls-and-bins and shuffling, beside what else there is."""
         allocation.compare(self.console, self.repeats, self.limit)
 
 
-SECTIONS = ("settings", "steps", "calibration", "deltas", "gdp", "memory", "auditing", "allocation")
+SECTIONS = ("settings", "steps", "calibration", "deltas", "gdp", "memory", "auditing", "allocation", "training")
 
 
 def main() -> None:

@@ -28,9 +28,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
+from calipers.opacus_releases import run_keys
 
 SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
@@ -227,6 +229,24 @@ class Run:
         if "noise_multiplier" not in given:
             raise InputError("A run needs noise_multiplier; add it.")
         return cls(**given)  # type: ignore[arg-type]  # every value is checked by __post_init__
+
+    @classmethod
+    def from_opacus(
+        cls,
+        version: str,
+        *,
+        dataset_size: int,
+        noise_multiplier: float,
+        dimension: int | None = None,
+        **settings: Any,
+    ) -> Run:
+        """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
+
+        `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
+        epochs or steps, loss_reduction, public_rate. Refused where the rate moves with the dataset's size.
+        """
+        keys = run_keys(version, dataset_size=dataset_size, **settings)
+        return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Run:

@@ -116,33 +116,46 @@ def test_one_dimension_is_the_mixture_on_the_line(normalization: str) -> None:
     assert bracket.upper >= max(truths)
 
 
-@pytest.mark.parametrize("normalization", ["expected", "realized"])
-def test_large_datasets_in_one_dimension_recover_the_plain_run(normalization: str) -> None:
-    """n = 1 and N = 10^8: the plain bracket for N q; dividing by the realized size costs at most its factor two."""
+def test_large_datasets_in_one_dimension_recover_the_plain_attack() -> None:
+    """n = 1 and N = 10^8: the best attack is the plain one; the proof, which reveals the batch, adds a shift of q/sigma."""
     rate, sigma, steps = 1e-3, 1.0, 100
     plain = measure(Run(sample_rate=rate, noise_multiplier=sigma, steps=steps)).epsilon(1e-5)
-    found = measure(run(normalization, 10**8, rate, sigma, steps, 1)).epsilon(1e-5)
-    if normalization == "expected":
-        assert found.lower <= plain.upper
-        assert abs(found.upper / plain.upper - 1.0) <= 5e-3
-        assert abs(found.lower / plain.lower - 1.0) <= 5e-3
-    else:
-        twice = measure(Run(sample_rate=rate, noise_multiplier=0.5 * sigma, steps=steps)).epsilon(1e-5)
-        assert found.lower <= found.upper <= 1.02 * twice.upper
+    found = measure(run("expected", 10**8, rate, sigma, steps, 1)).epsilon(1e-5)
+    assert abs(found.lower / plain.lower - 1.0) <= 5e-3
+    assert plain.lower <= found.upper <= 1.5 * plain.upper
 
 
-@pytest.mark.parametrize(("normalization", "smaller", "sigma", "steps", "dimension"), [("expected", 2, 1.0, 1, 1), ("expected", 9, 3.0, 5, 4), ("realized", 20, 5.0, 3, 10), ("floor", 3, 0.5, 1, 1)])
+def test_large_datasets_cost_the_realized_size_a_factor_two_in_sensitivity() -> None:
+    """N = 10^8: at most the plain run with half the noise, at least the plain run."""
+    rate, sigma, steps = 1e-3, 1.0, 100
+    plain, twice = (measure(Run(sample_rate=rate, noise_multiplier=s, steps=steps)).epsilon(1e-5) for s in (sigma, 0.5 * sigma))
+    found = measure(run("realized", 10**8, rate, sigma, steps, 1)).epsilon(1e-5)
+    assert 0.99 * plain.lower <= found.lower <= found.upper <= 1.02 * twice.upper
+
+
+def isotropic_delta(dimension: int, divisor: int, sigma: float, steps: int, eps: float) -> float:
+    """The larger order of T rounds of N(m e, s^2 I) against N(0, I), m = 2K/((K+1) sigma)."""
+    mean, share = 2.0 * divisor / ((divisor + 1.0) * sigma), divisor / (divisor + 1.0)
+    if dimension == steps == 1:
+        line = division.Mixture(np.ones(1), np.array([[mean]]), np.array([share]))
+        return max(division.profile(line, division.Mixture(np.ones(1), np.zeros((1, 1)), np.ones(1)), eps, way) for way in division.ORDERS)
+    pair = division.isotropic(dimension, divisor, mean)
+    # The ratio has a largest value in one order, none in the other.
+    largest = steps * (-dimension * math.log(share) + 0.5 * mean * mean / (1.0 - share * share))
+    forward = contour.delta(pair, steps, eps, "PQ") if eps < 0.9 * largest else 0.0
+    return max(forward, contour.delta(pair, steps, eps, "QP"))
+
+
+@pytest.mark.parametrize(
+    ("normalization", "smaller", "sigma", "steps", "dimension"),
+    [("expected", 2, 1.0, 1, 1), ("expected", 9, 3.0, 5, 4), ("realized", 20, 5.0, 3, 10), ("floor", 3, 0.7, 1, 1)],
+)
 def test_at_rate_one_the_bracket_closes(normalization: str, smaller: int, sigma: float, steps: int, dimension: int) -> None:
-    """q = 1: all three divide by N or N + 1, one isotropic pair is worst, and both jaws reach its contour integral."""
-    found = measure(run(normalization, smaller, 1.0, sigma, steps, dimension))
-    bracket = found.epsilon(1e-5)
+    """q = 1: all three divide by N or N + 1, one isotropic pair is worst, and both jaws reach it."""
+    bracket = measure(run(normalization, smaller, 1.0, sigma, steps, dimension)).epsilon(1e-5)
     assert bracket.relative_width <= 1e-3
     for value, side in ((bracket.lower, 1.0), (bracket.upper, -1.0)):
-        delta = max(
-            contour.delta(division.isotropic(dimension, k, 2.0 * k / ((k + 1.0) * sigma)), steps, value, order)
-            for k in (smaller, smaller + 1)
-            for order in division.ORDERS
-        )
+        delta = max(isotropic_delta(dimension, k, sigma, steps, value) for k in (smaller, smaller + 1))
         # At the lower jaw delta is still at least 1e-5, at the upper one at most.
         assert side * (delta - 1e-5) >= -1e-12
 
@@ -275,20 +288,21 @@ def check_drawn(seed: int) -> None:
         assert "told apart" in str(error) or "divides by floor" in str(error), (divided, error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("seed", range(9))
+# Of the first nine all but a realized size of few records, which takes long.
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 6, 7, 8])
 def test_the_jaws_are_in_order(seed: int) -> None:
     """lower <= upper for epsilon and delta over random sizes, rates, noise, steps and dimensions."""
     check_drawn(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 400))
+@pytest.mark.parametrize("seed", [2, *range(100, 400)])
 def test_the_jaws_are_in_order_for_many_runs(seed: int) -> None:
-    """Three hundred more."""
+    """Three hundred more, and a realized size of few records."""
     check_drawn(seed)
 
 
-@pytest.mark.parametrize(("normalization", "rate"), [("expected", 0.3), ("realized", 0.6)])
+@pytest.mark.parametrize(("normalization", "rate"), [("expected", 0.3), pytest.param("realized", 0.6, marks=pytest.mark.slow)])
 def test_readings_of_the_curves_are_in_order(normalization: str, rate: float) -> None:
     """gdp, tpr, tradeoff, advantage and Bayes error: lower <= upper, and the attack's curve lies above the guarantee's."""
     found = measure(run(normalization, 20, rate, 3.0, 2, 10))
@@ -332,15 +346,15 @@ def best_beta(k: int, sigma: float, alpha: float) -> float:
 def test_notes_say_that_the_usual_claim_fails(normalization: str) -> None:
     """Whoever divides by the data reads what to do instead, and the evidence names both neighbors."""
     found = measure(run(normalization, 99, 0.1, 2.0, 1, 10))
-    assert any("usual claim does not hold" in note and "public constant" in note for note in found.notes)
+    assert any("divisor depends on the data" in note and "public constant" in note for note in found.notes)
     lower, upper = found.explain()
-    assert "(99, 100)" in upper.text
-    assert "v e" in lower.text
+    assert "(99, 100)" in upper.statement
+    assert "v e" in lower.statement
 
 
 def test_more_coordinates_leak_more() -> None:
-    """The upper jaw grows with the dimension for a moving divisor, and does not for the realized size beyond its bound."""
-    expected = [measure(run("expected", 50, 0.2, 5.0, 4, n)).epsilon(1e-5) for n in (1, 100, 3000)]
+    """The upper jaw grows with the dimension for a moving divisor, and not at all for the realized size of many records."""
+    expected = [measure(run("expected", 50, 0.2, 5.0, 4, n)).epsilon(1e-5) for n in (1, 1000)]
     for small, large in zip(expected, expected[1:], strict=False):
         assert small.lower <= large.upper
         assert small.upper <= large.upper * (1 + 1e-3)

@@ -195,9 +195,7 @@ class NoisySums:
 
     def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
         """`count` runs, each of epochs * rounds noisy sums."""
-        crowd, included = self._batches(present, count, rng)
-        sums = self.gradient * crowd + self.pull(present) * included
-        divisors = self.divisor(present, crowd + included)
+        sums, divisors = self.releases(present, count, rng)
         noise = self.noise_multiplier
         if self.vectors:
             found = rng.standard_normal((*sums.shape, self.dimension))
@@ -210,6 +208,11 @@ class NoisySums:
         if self.dimension > 1:
             found[..., 1] = rng.chisquare(self.dimension - 1, sums.shape) * np.square(noise / divisors)
         return found
+
+    def releases(self, present: bool, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """For every run and round, before noise: the sum along e, and its divisor."""
+        crowd, included = self._batches(present, count, rng)
+        return self.gradient * crowd + self.pull(present) * included, self.divisor(present, crowd + included)
 
     def _batches(self, present: bool, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """For every run and round: how many others are in the batch, and whether the differing record is."""

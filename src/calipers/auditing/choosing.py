@@ -59,23 +59,31 @@ def distinguisher_for(
         return _own_scores(target)
     if name == "matched-filter":
         return MatchedFilter()
-    if not isinstance(target, NoisySums):
+    known = _known(target)
+    if known is None:
         raise InputError(
             f"distinguisher={name!r} needs a built-in target, whose law is known; use 'fitted' or 'scores'."
         )
     if name == "maximum":
-        return MaximumTest(rounds=target.rounds)
-    return NormalityTest(target) if name == "normality" else LikelihoodRatio(target)
+        return MaximumTest(rounds=known.rounds)
+    return NormalityTest(known) if name == "normality" else LikelihoodRatio(known)
 
 
 def _strongest(target: Target) -> str:
-    if isinstance(target, NoisySums):
-        return "likelihood-ratio" if enumerable(target) else "matched-filter"
+    known = _known(target)
+    if known is not None:
+        return "likelihood-ratio" if enumerable(known) else "matched-filter"
     return "scores" if _scores_of(target) is not None else "fitted"
 
 
+def _known(target: Target) -> NoisySums | None:
+    """The built-in target, or the one whose noise a device draws."""
+    inner = getattr(target, "sums", target)
+    return inner if isinstance(inner, NoisySums) else None
+
+
 def _scores_of(target: Target) -> object:
-    return getattr(target.function, "scores", None) if isinstance(target, FunctionTarget) else None
+    return getattr(target.function if isinstance(target, FunctionTarget) else target, "scores", None)
 
 
 def _own_scores(target: Target) -> ScoreFunction:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.cli.options import json_option, run_options, show
+from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.run import Run
 
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
     from calipers.auditing.self_test import SelfTest
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
+    from calipers.reports.report import Report
 
 BUILT_IN = "builtin"
+OPACUS = {"opacus": "mean", "opacus:sum": "sum"}
+"""Names of the installed Opacus as a target, and the loss_reduction they stand for."""
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 # A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
 TRIALS, SELF_TEST_TRIALS = 10_000, 500
@@ -32,6 +37,9 @@ _OPTIONS = (
         "--other-gradients",
         type=click.Choice(["-1", "0", "1"]),
         help="builtin: the other gradients, as multiples of the differing one. [default: what leaks most]",
+    ),
+    click.option(
+        "--device", default="cpu", show_default=True, help="builtin, opacus: where noise is drawn, e.g. cuda."
     ),
     click.option("--vectors", is_flag=True, help="builtin: play full vectors, not their sufficient statistic."),
     click.option(
@@ -74,11 +82,16 @@ def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_audit_options
 @run_options(optional=True)
 @json_option
-def audit_command(runs: tuple[Run, ...], target_name: str, as_json: bool, **values: Any) -> None:
+@report_option
+def audit_command(
+    runs: tuple[Run, ...], target_name: str, as_json: bool, report_path: Path | None, **values: Any
+) -> None:
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 
     TARGET is module:function, a function of your own that plays one run and returns what an
-    adversary sees, or `builtin`, noisy sums of worst-case gradients as the run's options say.
+    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say; or
+    `opacus` (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4
+    records.
 
     \b
       # mine.py
@@ -102,19 +115,33 @@ def audit_command(runs: tuple[Run, ...], target_name: str, as_json: bool, **valu
       calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
       calipers audit mine:target --trials 50000 --claim 1,1e-5
       calipers audit mine:target --self-test
+      calipers audit opacus --jobs 2
       calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
           --sample-rate 0.05 --steps 1 --noise-multiplier 10
     """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     run = runs[0] if runs else None
+    if target_name in OPACUS:
+        run = _opacus_run(run, OPACUS[target_name])
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
+        if report_path is not None:
+            raise InputError("--report has no meaning in a self-test; leave it out.")
         _show_self_test(target, values, as_json)
         return
     claim, upper = claims(run, values["claim"])
     distinguisher = chosen_distinguisher(target, values)
     result = _audited(target, distinguisher, claim, upper, values)
+
+    def report() -> Report:
+        from calipers.measure import Measurement
+        from calipers.reports.audited import report_audit
+
+        proven = upper if isinstance(upper, Measurement) else None
+        return report_audit(result, target.name, distinguisher.name, run, proven)
+
+    write_when_asked(report_path, report)
     if as_json:
         from calipers.reports.records import to_json
 
@@ -123,8 +150,28 @@ def audit_command(runs: tuple[Run, ...], target_name: str, as_json: bool, **valu
     show(audit_report(result, target.name, distinguisher.name))
 
 
+def _opacus_run(run: Run | None, loss_reduction: str) -> Run:
+    """What the Opacus target executes: four records with the differing one, q = 1/2, one step."""
+    if run is not None:
+        raise InputError(
+            "The Opacus target brings its own run (4 records, q = 1/2, one step); leave out the run's options."
+        )
+    return Run(
+        dataset_size=4,
+        sample_rate=0.5,
+        steps=1,
+        noise_multiplier=10.0,
+        normalization="none" if loss_reduction == "sum" else "floor",
+        dimension=26_010,
+    )
+
+
 def chosen_target(name: str, run: Run | None, values: dict[str, Any]) -> Target:
-    """The built-in target of the run, or the function at module:function."""
+    """The built-in target of the run, the installed Opacus, or the function at module:function."""
+    if name in OPACUS:
+        from calipers.adapters.opacus_target import OpacusTarget
+
+        return OpacusTarget(loss_reduction=OPACUS[name], device=values["device"])
     if name == BUILT_IN:
         if run is None:
             raise InputError("builtin needs a run; describe it with --dataset-size, --sample-rate, --steps and so on.")
@@ -132,7 +179,12 @@ def chosen_target(name: str, run: Run | None, values: dict[str, Any]) -> Target:
 
         gradient = None if values["other_gradients"] is None else int(values["other_gradients"])
         vectors = values["vectors"] or values["distinguisher"] == "normality"
-        return NoisySums.of_run(run, gradient=gradient, vectors=vectors)
+        sums = NoisySums.of_run(run, gradient=gradient, vectors=vectors)
+        if values["device"] == "cpu" or values["distinguisher"] == "normality":
+            return sums
+        from calipers.adapters.torch_sums import TorchSums
+
+        return TorchSums(sums, values["device"])
     for option in ("other_gradients", "vectors"):
         if values[option]:
             raise InputError(f"--{option.replace('_', '-')} is about the built-in target; leave it out with {name}.")

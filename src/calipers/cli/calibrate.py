@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from calipers.cli.options import json_option, run_options, show, tolerance_option
+from calipers.cli.options import json_option, measured, run_options, show, tolerance_option
+from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
 from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.calibrate import Calibration
+    from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
 # Each target is the options that make it up.
@@ -23,7 +31,10 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @click.option("--fpr", type=float, help="The false positive rate that belongs to --tpr.")
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option
-def calibrate_command(runs: tuple[Run, ...], tolerance: float, as_json: bool, **values: float | None) -> None:
+@report_option
+def calibrate_command(
+    runs: tuple[Run, ...], tolerance: float, as_json: bool, report_path: Path | None, **values: float | None
+) -> None:
     """Find the smallest noise multiplier whose upper jaw meets a target.
 
     The guarantee is proven for the noise multiplier that is printed. Describe the run as for
@@ -42,6 +53,7 @@ def calibrate_command(runs: tuple[Run, ...], tolerance: float, as_json: bool, **
     from calipers.calibrate import solve
 
     calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
+    write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
         from calipers.reports.records import calibration_record, to_json
 
@@ -50,6 +62,22 @@ def calibrate_command(runs: tuple[Run, ...], tolerance: float, as_json: bool, **
     from calipers.reports.table import calibration_report
 
     show(calibration_report(calibration))
+
+
+def calibration_file(calibration: Calibration, tolerance: float) -> Report:
+    """The report of the calibrated run, read at the target's own delta, false positive rate and delta0."""
+    from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
+    from calipers.reports.report import report_calibration
+
+    target = calibration.target
+    questions = Questions(
+        deltas=(target["delta"],) if "delta" in target else DEFAULT_DELTAS,
+        fprs=(target["fpr"],) if "fpr" in target else DEFAULT_FPRS,
+        delta0=target.get("delta0", DEFAULT_DELTA0),
+    )
+    # As narrow as the last measurements of the search, so that the report shows the value that met the target.
+    measurement = measured((calibration.run,), min(max(1e-2, tolerance), 5 * tolerance))
+    return report_calibration(calibration, measurement, questions)
 
 
 def chosen_target(values: dict[str, float | None]) -> dict[str, float]:

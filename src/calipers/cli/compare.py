@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.options import DEFAULT_TOLERANCE, json_option, measured, question_options, show, tolerance_option
+from calipers.cli.options import (
+    DEFAULT_TOLERANCE,
+    json_option,
+    measured,
+    question_options,
+    show,
+    tolerance_option,
+    write,
+)
+from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import load_runs
+from calipers.run import SAMPLERS, Run, load_runs
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
+    from calipers.reports.report import Report
 
 
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, metavar="A.toml B.toml [...]")
+@click.option("--samplers", is_flag=True, help="Compare the one run file given with itself under the four samplers.")
+@click.option("--output", metavar="FILE", help="Also draw both jaws of all profiles, as FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option
-def compare_command(files: tuple[str, ...], questions: Questions, tolerance: float, as_json: bool) -> None:
+@report_option
+def compare_command(
+    files: tuple[str, ...],
+    samplers: bool,
+    output: str | None,
+    questions: Questions,
+    tolerance: float,
+    as_json: bool,
+    report_path: Path | None,
+) -> None:
     """Measure several run files and say which run is more private.
 
     A run is called certainly more private than another only when its proof beats the other's
@@ -28,13 +50,25 @@ def compare_command(files: tuple[str, ...], questions: Questions, tolerance: flo
     \b
     Example:
       calipers compare poisson.toml shuffle.toml --delta 1e-6
+      calipers compare run.toml --samplers --output samplers.png
     """
-    if len(files) < 2:
-        raise InputError(f"compare needs at least two run files, got {len(files)}; name another one.")
-    described = [load_runs(name) for name in files]
-    from calipers.reports.comparison import compare_measurements
+    file_format = None if output is None else chosen_picture(output)
+    names, described = _described(files, samplers)
+    from calipers.reports.comparison import compare_measurements, profiles
 
-    comparison = compare_measurements(files, [measured(runs, tolerance) for runs in described], questions)
+    measurements = [measured(runs, tolerance) for runs in described]
+    comparison = compare_measurements(names, measurements, questions)
+    if output is not None and file_format is not None:
+        from calipers.reports.plots import draw_profiles, picture
+
+        write(picture(lambda ax: draw_profiles(ax, profiles(names, measurements)), file_format, wide=True), output)
+
+    def report() -> Report:
+        from calipers.reports.compared import report_comparison
+
+        return report_comparison(comparison, measurements)
+
+    write_when_asked(report_path, report)
     if as_json:
         from calipers.reports.records import comparison_record, to_json
 
@@ -43,3 +77,25 @@ def compare_command(files: tuple[str, ...], questions: Questions, tolerance: flo
     from calipers.reports.table import comparison_report
 
     show(comparison_report(comparison))
+
+
+def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:
+    """Names and phases of the runs to compare."""
+    if not samplers:
+        if len(files) < 2:
+            raise InputError(
+                f"compare needs at least two run files, got {len(files)}; name another one, or --samplers."
+            )
+        return files, [load_runs(name) for name in files]
+    if len(files) != 1:
+        raise InputError(f"--samplers compares one run file with itself, got {len(files)}; name one.")
+    runs = load_runs(files[0])
+    return SAMPLERS, [tuple(run.replace(sampler=sampler) for run in runs) for sampler in SAMPLERS]
+
+
+def chosen_picture(output: str) -> str:
+    """The picture format that the file's ending names."""
+    ending = Path(output).suffix.removeprefix(".").lower()
+    if ending not in ("png", "svg"):
+        raise InputError(f"A picture of a comparison ends in .png or .svg, got --output {output}.")
+    return ending

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +16,12 @@ from calipers.cli.options import (
     show,
     tolerance_option,
 )
+from calipers.cli.report_option import report_option, write_when_asked
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
+    from calipers.reports.report import Report
 
 
 @click.command("measure", short_help="Measure one run from both sides.")
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option
-def measure_command(runs: tuple[Run, ...], questions: Questions, tolerance: float, as_json: bool) -> None:
+@report_option
+def measure_command(
+    runs: tuple[Run, ...], questions: Questions, tolerance: float, as_json: bool, report_path: Path | None
+) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
     Give the run by options or by --run, not both.
@@ -45,10 +51,19 @@ def measure_command(runs: tuple[Run, ...], questions: Questions, tolerance: floa
       calipers measure --dataset-size 60000 --batch-size 256 --epochs 60 --noise-multiplier 1.1
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
       calipers measure --run run.toml --epsilon 1 --json
+      calipers measure --run run.toml --report out.html
     """
     from calipers.reports.answers import answer
 
-    answers = answer(measured(runs, tolerance), questions)
+    measurement = measured(runs, tolerance)
+    answers = answer(measurement, questions)
+
+    def report() -> Report:
+        from calipers.reports.report import report_measurement
+
+        return report_measurement(measurement, questions)
+
+    write_when_asked(report_path, report)
     if as_json:
         from calipers.reports.records import measurement_record, to_json
 

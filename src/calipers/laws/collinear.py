@@ -36,7 +36,9 @@ add_statement(
 )
 
 DIRECTION = Domain(-1.0, 1.0)
-_SPARE = 30.0
+_SPARE, _DEEP = 30.0, 300.0
+"""How far below e^log_tail the probability of batch sizes left out lies: where sizes are many, and where they are few.
+"""
 _MOST_TERMS = 4_000_000
 _MOST_FAR_TERMS = 300_000
 _FINEST = 0.01
@@ -94,37 +96,48 @@ class CollinearPair:
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
 
-    def _sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray]:
+    def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, bool]:
+        """Batch sizes, their weights, and whether these are all there are."""
         if self.direction == 0.0:  # batch sizes do not show
-            return np.array([0.0]), np.array([1.0])
-        window = binomial_window(self.others, self.rate, log_tail - _SPARE)
-        return window.values, window.weights
+            return np.array([0.0]), np.array([1.0]), True
+        window = binomial_window(self.others, self.rate, log_outside)
+        return window.values, window.weights, self.rate == 1.0 or len(window.values) == self.others + 1
 
     def terms(self, resolution: float = 0.05, log_tail: float = -40.0) -> int:
         """How many cell masses the law needs: what it costs."""
-        sizes, _ = self._sizes(log_tail)
+        sizes, _, _ = self._sizes(log_tail - _SPARE)
         return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
+
+    def _mixtures(self, sizes: FloatArray, weights: FloatArray, scale: float) -> tuple[Components, Components]:
+        """What D and D + e show along the line."""
+        means = self.direction * sizes / self.sigma
+        joined = np.concatenate((scale * means, scale * (means + 1.0 / self.sigma)))
+        both = np.concatenate(((1.0 - self.rate) * weights, self.rate * weights))
+        return Components(weights, means, 1.0), Components(both, joined, scale)
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
         if side is not Side.LOWER:
             raise InputError("An attack gives a lower jaw; it proves no upper one.")
-        sizes, weights = self._sizes(log_tail)
         scale = self.divisor / (self.divisor + 1.0)
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
-        means = self.direction * sizes / self.sigma
-        absent = Components(weights, means, 1.0)
-        joined = np.concatenate((scale * means, scale * (means + 1.0 / self.sigma)))
-        present = Components(np.concatenate(((1.0 - self.rate) * weights, self.rate * weights)), joined, scale)
-        start = min(float(means.min()), float(joined.min())) - radius
-        length = max(float(means.max()), float(joined.max())) + radius - start
-        step = scale * cell_width(max(resolution, _FINEST), length / scale)
         error = 1e-13 + BINOMIAL_RELATIVE_ERROR
-        if len(joined) * length / step <= _MOST_FAR_TERMS:
+        log_outside = log_tail - _DEEP
+        sizes, weights, complete = self._sizes(log_outside)
+        absent, present = self._mixtures(sizes, weights, scale)
+        start, length = _span(absent, present, radius)
+        step = scale * cell_width(max(resolution, _FINEST), length / scale)
+        if len(present.means) * length / step <= _MOST_FAR_TERMS:
             edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
             log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
-            often = np.maximum(log_p, log_q) > log_tail  # what is rare on both datasets only burdens the composition
-            return lower_law(log_p[often], log_q[often], error)
+            # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not
+            # known.
+            often = np.maximum(log_p, log_q) > log_tail
+            known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
+            return lower_law(log_p[often & known], log_q[often & known], error)
+        sizes, weights, _ = self._sizes(log_tail - _SPARE)
+        absent, present = self._mixtures(sizes, weights, scale)
+        start, length = _span(absent, present, radius)
         step = scale * min(max(resolution, _FINEST, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
         count = math.ceil(length / step) + 1
         q = cell_masses(absent, start, step, count, radius)
@@ -132,6 +145,12 @@ class CollinearPair:
         # A cell lacks at most e^(log_tail - _SPARE); the rarer ones are never rejected.
         kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
         return lower_law(np.log(p[kept]), np.log(q[kept]), error)
+
+
+def _span(absent: Components, present: Components, radius: float) -> tuple[float, float]:
+    """Start and length of the interval that reaches `radius` beyond every mean."""
+    low = min(float(absent.means.min()), float(present.means.min())) - radius
+    return low, max(float(absent.means.max()), float(present.means.max())) + radius - low
 
 
 def lower_law(log_p: FloatArray, log_q: FloatArray, error: float) -> Law:

@@ -28,16 +28,17 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.laws.collinear import DIRECTION, lower_law
-from calipers.laws.folded import WIDEST, cell_width, interval_mass, log_interval_mass
+from calipers.laws.folded import WIDEST, interval_mass, log_wide_interval_mass
 from calipers.laws.law import Law
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.gamma import log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.types import FloatArray
 
-_SPARE = 30.0
+_SPARE, _DEEP = 30.0, 300.0
 _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
-_FEW_SIZES = 64
+_FEW_SIZES = 24
+_MOST_CELLS = 1_500
 """Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
 _MOST_TERMS = 600_000
 _FINEST = 0.03
@@ -66,7 +67,10 @@ class RealizedAttack:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
         if side is not Side.LOWER:
             raise InputError("An attack gives a lower jaw; it proves no upper one.")
-        sizes, stay, join = self._sizes(log_tail)
+        log_outside = log_tail - _DEEP
+        sizes, stay, join, complete = self._sizes(log_outside)
+        if len(sizes) > _FEW_SIZES:
+            sizes, stay, join, complete = self._sizes(log_tail - _SPARE)
         unit = max(1.0, round(self.others * self.rate))
         deviation = unit / np.maximum(sizes, 1.0)
         base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
@@ -78,9 +82,10 @@ class RealizedAttack:
             log_p = np.logaddexp(math.log1p(-self.rate) + log_q, np.log(join)[:, None] + log_join)
         if len(sizes) <= _FEW_SIZES:
             log_p, log_q = _mixed(lengths, log_p).ravel(), _mixed(lengths, log_q).ravel()
-            often = np.maximum(log_p, log_q) > log_tail
+            often = np.maximum(log_p, log_q) > log_tail  # what is rare on both datasets only burdens the composition
             log_p, log_q = log_p[often], log_q[often]
-            floor = -math.inf
+            # What may be made of sizes left out, on either dataset, is not known.
+            floor = -math.inf if complete else log_outside + 1.5 * _SPARE - math.log(self.rate)
         else:
             # Sums of products in one matrix product each; sizes left out leave a relative error in rare cells.
             shown = np.exp(lengths)
@@ -89,13 +94,13 @@ class RealizedAttack:
             floor = log_tail
         return lower_law(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR)
 
-    def _sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Batch sizes c, b_c, and q b_(c-1)."""
-        window = binomial_window(self.others, self.rate, log_tail - _SPARE)
+    def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
+        """Batch sizes c, b_c, q b_(c-1), and whether these are all there are."""
+        window = binomial_window(self.others, self.rate, log_outside)
         sizes = np.append(window.values, window.values[-1] + 1.0)
         stay = np.append(window.weights, 0.0)
         join = self.rate * np.concatenate(([0.0], window.weights))
-        return sizes, stay, join
+        return sizes, stay, join, len(window.values) == self.others + 1
 
     def _coordinates(
         self, base: FloatArray, moved: FloatArray, deviation: FloatArray, resolution: float, log_tail: float
@@ -107,16 +112,13 @@ class RealizedAttack:
             usual = np.ones(len(base), dtype=bool)
         start = float(np.min((base - radius * deviation)[usual]))
         end = float(np.max((moved + radius * deviation)[usual]))
-        smallest = float(deviation.min())
-        step = min(max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS), WIDEST * smallest)
-        if len(base) <= _FEW_SIZES:
-            farthest = (end - start + float(np.max(np.abs(base)))) / smallest
-            step = min(step, smallest * cell_width(WIDEST, farthest))
+        finest = max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
+        step = finest if len(base) <= _FEW_SIZES else min(finest, WIDEST * float(deviation.min()))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]
         lows = [(x[None, :-1] - m[:, None]) / deviation[:, None] for m in (base, moved)]
         if len(base) <= _FEW_SIZES:
-            return log_interval_mass(lows[0], width), log_interval_mass(lows[1], width)
+            return log_wide_interval_mass(lows[0], width), log_wide_interval_mass(lows[1], width)
         with np.errstate(divide="ignore"):
             return np.log(interval_mass(lows[0], width)), np.log(interval_mass(lows[1], width))
 
@@ -169,6 +171,9 @@ def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatAr
         return log_p, log_q
     ratio = log_p - log_q
     order = np.argsort(ratio)
-    starts = np.searchsorted(ratio[order], np.linspace(ratio.min(), ratio.max(), _MOST_ATOMS))
-    starts = np.unique(np.minimum(starts, len(ratio) - 1))
+    # Half of the groups have equal width, half equal mass: a few extreme cells must not blur the bulk.
+    spaced = np.searchsorted(ratio[order], np.linspace(ratio.min(), ratio.max(), _MOST_ATOMS // 2))
+    crowd = np.cumsum(np.exp(log_p[order]) + np.exp(log_q[order]))
+    massed = np.searchsorted(crowd, crowd[-1] * np.linspace(0.0, 1.0, _MOST_ATOMS // 2))
+    starts = np.unique(np.minimum(np.concatenate(([0], spaced, massed)), len(ratio) - 1))
     return np.logaddexp.reduceat(log_p[order], starts), np.logaddexp.reduceat(log_q[order], starts)

@@ -69,6 +69,7 @@ _UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _SHALLOWER = 6.0
 _DEEPEST = -620.0
+_LARGEST_ERROR = 0.1
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
 
@@ -142,9 +143,13 @@ def _upper_node(
     for plans in _plans(sigma, rounds, epsilon, resolution, log_tail):
         total = _summed(sigma, rounds, epsilon, plans, log_tail, ())
         values, (noise,) = total.flat()
-        gain = unit * float(np.sum(noise * np.maximum(values - strike, 0.0))) / rounds
+        if total.error > _LARGEST_ERROR:
+            continue  # masses without digits bound nothing
+        above = values > strike
+        gain = unit * float(np.sum(noise[above] * (values[above] - strike))) / rounds
+        gain += 8.0 * UNIT_ROUNDOFF * unit * strike * float(np.sum(noise[above])) / rounds  # the strike is rounded too
         # E|A - k B| <= 1 + k stands where `calipers.laws.average` has E[Y] = 1: at most |S| is lost on what was cut.
-        charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - min(total.error, 0.5))
+        charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error)
         best = min(best, participation * (charged + (1.0 + k) * total.lost_moment))
     # If A and B are known up to a factor 1 +- e, then A - k e^(2e) B <= (1 + e)(A' - k B').
     error = (width * _end(sigma, rounds, log_tail) + width * width + 8.0 + epsilon) * 4.0 * UNIT_ROUNDOFF

@@ -38,6 +38,8 @@ DIRECTIONS = (-1.0, 0.0, 1.0)
 _COARSE = 0.2
 _MOST_TERMS = 3e5
 _MOST_SIZES = 40
+_SEEN, _FEW = 1e-15, 6
+_FEW_STEPS = 16
 _TYPICAL_LOG_DELTA = math.log(1e-5)
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
@@ -64,6 +66,10 @@ class NeighborPair:
             for run in realized
         ]
         few = all(pair.proof.sizes(-40.0) <= _MOST_SIZES for pair in pairs)  # type: ignore[union-attr]  # selected above
+        # Sizes tell too much only where a batch may well hold every record, or where there are few of them.
+        few = few and any(
+            run.total_steps * run.rate ** (self.size + 1) > _SEEN or self.size <= _FEW for run in realized
+        )
         return ("calipers:size-and-sum", "calipers:batch-revealed") if few else ("calipers:size-and-sum",)
 
     @functools.cached_property
@@ -119,6 +125,11 @@ class NeighborPair:
         """The composition, with this proof above and this attack below."""
         return Product(self.factors(proof, direction))
 
+    @property
+    def steps(self) -> int:
+        """Steps of all phases."""
+        return sum(run.total_steps for run in self.phases)
+
     def best_direction(self, estimate: Callable[[list[tuple[Law, int]]], float]) -> float:
         """The attack that a saddle point estimate ranks first; the estimate decides which bound is computed, not what
         it says.
@@ -162,13 +173,14 @@ class DividedBackend:
 
     def _measured(self, estimate: Callable[[list[tuple[Law, int]]], float], ask: Callable[[Product], Jaws]) -> Jaws:
         found = []
-        direction = self.pairs[0].best_direction(estimate)
+        few = self.pairs[0].steps <= _FEW_STEPS  # saddle point estimates are poor there, and answers cheap
+        tried = self.pairs[0].directions if few else (self.pairs[0].best_direction(estimate),)
         for pair in self.pairs:
-            answers = {proof: ask(pair.product(proof, direction)) for proof in pair.proofs}
-            lead = max(answers.values(), key=lambda jaws: jaws.lower)
-            proof = min(answers, key=lambda name: answers[name].upper)
-            attack = f"{pair.size} and {pair.size + 1} records, v = {direction:g}"
-            found.append(Jaws(lead.lower, answers[proof].upper, lead.threshold, lead.reversed, proof, attack))
+            answers = {(proof, v): ask(pair.product(proof, v)) for proof in pair.proofs for v in tried}
+            attacked = max(answers, key=lambda key: answers[key].lower)
+            proven = min(answers, key=lambda key: answers[key].upper)
+            lead, attack = answers[attacked], f"{pair.size} and {pair.size + 1} records, v = {attacked[1]:g}"
+            found.append(Jaws(lead.lower, answers[proven].upper, lead.threshold, lead.reversed, proven[0], attack))
         low, high = max(found, key=lambda jaws: jaws.lower), max(found, key=lambda jaws: jaws.upper)
         return Jaws(low.lower, high.upper, low.threshold, low.reversed, high.proof, low.attack)
 

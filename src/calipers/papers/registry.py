@@ -14,7 +14,7 @@ from calipers.errors import InputError
 from calipers.papers.items import Item, Progress
 from calipers.papers.storage import Result, read_result, write_outcome
 
-PAPERS = ("gomez2025", "chua2024", "ertan2026", "vandijk2026")
+PAPERS = ("gomez2025", "chua2024", "ertan2026", "vandijk2026", "wang2026")
 
 
 @cache

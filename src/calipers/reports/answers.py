@@ -112,11 +112,11 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
-    from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
-
     run = measurement.runs[0]
     floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
     if floored and len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
+        from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
+
         found = worst_dataset_size(run, delta=questions.deltas[0], tolerance=measurement.tolerance)
         if found is not None:
             yield found.note

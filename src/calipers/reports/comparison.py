@@ -15,6 +15,7 @@ private; a comparison at a single delta is still possible and is given beside th
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 SLACK = 1e-9
 # Interpolating between breakpoints in double precision errs by less than this.
 ROUNDING = 1e-14
+# Profiles are drawn down to this delta.
+SMALLEST_SHOWN = 1e-8
+_JAWS = (Side.LOWER, Side.UPPER)
 
 
 class Order(enum.Enum):
@@ -63,6 +67,16 @@ class Comparison:
     names: tuple[str, ...]
     answers: tuple[Answers, ...]
     verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Bounds of one privacy profile: lower <= delta(epsilon) <= upper."""
+
+    name: str
+    epsilon: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
 
 
 class BrokenLine(Protocol):
@@ -96,6 +110,10 @@ def order_of(first: Measurement, second: Measurement) -> Order:
         return Order.INCOMPARABLE
     if first.runs == second.runs:
         return Order.SAME
+    if shuffles(first.runs, second.runs):
+        return Order.FIRST
+    if shuffles(second.runs, first.runs):
+        return Order.SECOND
     first_wins = nowhere_below(first.curve(Side.UPPER), second.curve(Side.LOWER))
     second_wins = nowhere_below(second.curve(Side.UPPER), first.curve(Side.LOWER))
     if first_wins and second_wins:
@@ -103,6 +121,19 @@ def order_of(first: Measurement, second: Measurement) -> Order:
     if first_wins or second_wins:
         return Order.FIRST if first_wins else Order.SECOND
     return Order.OPEN
+
+
+def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
+    """True only if the first run is the second one with some fixed batches shuffled, which never leaks more.
+
+    Chua et al. (2024), Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex.
+    """
+    if len(first) != len(second) or first == second:
+        return False
+    return all(
+        a == b or (a.sampler == "shuffle" and b.sampler == "deterministic" and a.replace(sampler=b.sampler) == b)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def compare_measurements(names: Sequence[str], measurements: Sequence[Measurement], questions: Questions) -> Comparison:
@@ -114,6 +145,22 @@ def compare_measurements(names: Sequence[str], measurements: Sequence[Measuremen
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(Verdict(names[i], names[j], order, words))
     return Comparison(tuple(names), answers, tuple(verdicts))
+
+
+def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[Profile]:
+    """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves.
+
+    The grid ends where the loosest upper jaw reaches `SMALLEST_SHOWN`, or at the largest epsilon that is finite.
+    """
+    curves = [{side: measurement.curve(side) for side in Side} for measurement in measurements]
+    ends = [both[Side.UPPER].epsilon(SMALLEST_SHOWN) for both in curves]
+    last = max([end for end in ends if math.isfinite(end)], default=1.0) or 1.0
+    # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
+    grid = last * np.linspace(0.0, 1.0, 401) ** 2
+    return [
+        Profile(name, *(tuple(map(float, values)) for values in (grid, *(both[s].delta(grid) for s in _JAWS))))
+        for name, both in zip(names, curves, strict=True)
+    ]
 
 
 def _terms(runs: Sequence[Run]) -> set[tuple[str, str]]:

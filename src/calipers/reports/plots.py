@@ -6,6 +6,7 @@ No global state is touched: figures are built from `matplotlib.figure.Figure`, n
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ from calipers.reports.points import Points
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from calipers.reports.comparison import Profile
+
 PROOF, ATTACK, PAPER = "#1b6ca8", "#c8452d", "#8a8a8a"
 LABELS = {Side.UPPER: "upper jaw (proof)", Side.LOWER: "lower jaw (attack)"}
+RUN_COLORS = ("#1b6ca8", "#c8452d", "#2f8f4e", "#7d4ca8", "#b8860b", "#4a4a4a")
 COLORS = {Side.UPPER: PROOF, Side.LOWER: ATTACK}
 
 
@@ -40,13 +44,31 @@ def draw_profile(ax: Axes, points: Sequence[Points], *, label: str = "") -> Axes
     return ax
 
 
-def picture(draw: Callable[[Axes], object], file_format: str) -> bytes:
-    """One figure as "png" or "svg" bytes; `draw` gets the axes."""
+def draw_profiles(ax: Axes, profiles: Sequence[Profile], *, smallest: float = 1e-8) -> Axes:
+    """Both jaws of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
+    for i, (profile, color) in enumerate(zip(profiles, itertools.cycle(RUN_COLORS))):
+        width = max(1.4, 3.4 - 0.6 * i)  # of two jaws that coincide the first stays visible around the second
+        lower, upper = ([max(value, 0.1 * smallest) for value in jaw] for jaw in (profile.lower, profile.upper))
+        ax.fill_between(profile.epsilon, lower, upper, color=color, alpha=0.15, linewidth=0)
+        ax.plot(profile.epsilon, upper, color=color, linewidth=width, label=profile.name)
+        ax.plot(profile.epsilon, lower, color=color, linewidth=0.8 * width, linestyle="--")
+    ax.plot([], [], color=PAPER, linewidth=1.6, label=LABELS[Side.UPPER])
+    ax.plot([], [], color=PAPER, linewidth=1.3, linestyle="--", label=LABELS[Side.LOWER])
+    ax.set(xlabel="epsilon", ylabel="delta", yscale="log", ylim=(smallest, 1.0))
+    ax.set_xlim(left=0.0)
+    ax.tick_params(axis="x", pad=7)  # in the corner the first labels of both axes would touch
+    # Beside the axes: curves run through every corner of them.
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return ax
+
+
+def picture(draw: Callable[[Axes], object], file_format: str, *, wide: bool = False) -> bytes:
+    """One figure as "png" or "svg" bytes; `draw` gets the axes. A wide one has room for a legend beside them."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("Pictures need matplotlib; install it, or ask for CSV.") from error
-    figure = Figure(figsize=(6.0, 5.0), layout="constrained")
+    figure = Figure(figsize=(8.0 if wide else 6.0, 5.0), layout="constrained")
     draw(figure.subplots())
     buffer = io.BytesIO()
     figure.savefig(buffer, format=file_format, dpi=160)

@@ -1,0 +1,116 @@
+"""How fast private training is: Calipers beside Opacus, same model, same batch, one step after the other.
+
+A step is: gradients of every record, clipping, sum, noise, division, a step of SGD. Opacus runs its optimizer behind
+`GradSampleModule` in its default mode (hooks); the batch is already in memory for both, and the sampler is left out for
+both. CPU time of the process, one thread, the best of several steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+# Model, shape of the records, records in a batch.
+CASES = (("cnn", (1, 28, 28), 256), ("wideresnet-16-4", (3, 32, 32), 16), ("vit-tiny", (3, 32, 32), 16))
+NOISE, NORM, RATE = 1.0, 1.0, 0.1
+
+
+def dataset(shape: tuple[int, int, int], records: int) -> Any:
+    """Random pictures of ten classes."""
+    from calipers.training import Dataset
+
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(records, *shape), dtype=np.uint8)
+    labels = np.arange(records) % 10
+    return Dataset("random", "images", images, labels, images, labels)
+
+
+def calipers_step(name: str, data: Any) -> Callable[[], None]:
+    """`Trainer.take_step` on batches of all records."""
+    from calipers.samplers import Deterministic
+    from calipers.training import Plan, Trainer, build_model
+
+    sampler = Deterministic(dataset_size=data.size, batch_size=data.size, epochs=10**6)
+    plan = Plan(sampler=sampler, noise_multiplier=NOISE, max_grad_norm=NORM, learning_rate=RATE, seed=0)
+    model = build_model(name, data, seed=0)
+    return Trainer(plan, model, data.records, data.labels, prepare=data.prepare, device="cpu").take_step
+
+
+def opacus_step(name: str, data: Any) -> Callable[[], None]:
+    """Forward, backward and `DPOptimizer.step`."""
+    import torch
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    from calipers.adapters.opacus_library import quiet_engine
+    from calipers.training import build_model
+
+    model = GradSampleModule(build_model(name, data, seed=0))
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=RATE),
+        noise_multiplier=NOISE,
+        max_grad_norm=NORM,
+        expected_batch_size=data.size,
+    )
+    records, labels = torch.from_numpy(data.records), torch.from_numpy(data.labels)
+
+    def step() -> None:
+        with quiet_engine():
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(data.prepare(records)), labels).backward()
+            optimizer.step()
+
+    return step
+
+
+def examples_per_second(step: Callable[[], None], records: int, repeats: int) -> float:
+    """Records per CPU second, the best step of several."""
+    step()
+    best = 0.0
+    for _ in range(repeats):
+        began = time.process_time()
+        step()
+        best = max(best, records / (time.process_time() - began))
+    return best
+
+
+def compare(console: Console, repeats: int) -> None:
+    """One table: records per second of both, side by side."""
+    try:
+        import opacus
+        import torch
+    except ImportError as problem:
+        console.print(f"training: {problem}", style="yellow", markup=False)
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    table = Table(
+        title=f"Private training, PyTorch {torch.__version__}, one thread: records per second", title_justify="left"
+    )
+    for heading in ("model", "parameters", "batch", "Calipers", f"Opacus {opacus.__version__}", "x Opacus"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    try:
+        for name, shape, records in CASES:
+            data = dataset(shape, records)
+            table.add_row(name, *_row(name, data, repeats))
+    finally:
+        torch.set_num_threads(threads)
+    console.print(table)
+
+
+def _row(name: str, data: Any, repeats: int) -> list[str]:
+    from calipers.training import build_model
+    from calipers.training.models import parameter_count
+
+    cells = [f"{parameter_count(build_model(name, data, seed=0)):,}", str(data.size)]
+    ours = examples_per_second(calipers_step(name, data), data.size, repeats)
+    try:
+        theirs = examples_per_second(opacus_step(name, data), data.size, repeats)
+    except Exception as problem:
+        return [*cells, f"{ours:,.1f}", f"{type(problem).__name__}: {problem}"[:40], "-"]
+    return [*cells, f"{ours:,.1f}", f"{theirs:,.1f}", f"{ours / theirs:.2f}"]

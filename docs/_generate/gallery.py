@@ -1,0 +1,110 @@
+"""The gallery: what `calipers reproduce` makes of the papers, computed while the documentation is built.
+
+Quick items are computed and shown. Slow ones are listed with the command that makes them, or shown too when
+CALIPERS_GALLERY=all; CALIPERS_GALLERY=none computes nothing, for a quick look at the text. What an earlier build of the
+same version left in `generated/` is shown again; remove that folder to compute it anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from calipers.citations import SOURCES
+from calipers.cli.reproduce import difference, ours
+from calipers.errors import InputError
+from calipers.papers.items import Item, Row, Verdict
+from calipers.papers.registry import finished, list_items, load, reproduce
+from calipers.papers.storage import Result
+
+INTRODUCTION = """# Gallery
+
+Tables, figures and quoted numbers of the papers, computed again. Each item shows the picture and, beside every
+number the paper prints, the bracket that Calipers gets. *Agrees* means that every value of the bracket rounds to the
+printed number, *differs* that none does, *undecided* that some do. "≈" marks an estimate; its note is in the CSV file.
+
+Quick items were computed when this page was built. Slow ones are listed with the command that makes them.
+
+```{toctree}
+:maxdepth: 2
+
+"""
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """gallery.md and one page for each paper; pictures and data go to `folder`."""
+    choice = os.environ.get("CALIPERS_GALLERY", "quick")
+    if choice not in ("quick", "all", "none"):
+        raise InputError(f"Expected CALIPERS_GALLERY to be quick, all or none, got {choice!r}.")
+    items = list_items()
+    shown = {item.name for item in items if choice == "all" or (choice == "quick" and item.cost == "quick")}
+    _compute(sorted(shown), folder)
+    by_source: dict[str, list[Item]] = {}
+    for item in items:
+        by_source.setdefault(item.source, []).append(item)
+    found = {f"gallery-{key}.md": _paper(key, members, shown, folder) for key, members in by_source.items()}
+    return {"gallery.md": INTRODUCTION + "\n".join(name.removesuffix(".md") for name in found) + "\n```\n", **found}
+
+
+def _compute(names: list[str], folder: Path) -> None:
+    """Compute what the folder does not hold yet, on two processors."""
+    missing = [name for name in names if not finished(name, folder)]
+    if missing:
+        from joblib import Parallel, delayed
+
+        Parallel(n_jobs=min(2, os.cpu_count() or 1), batch_size=1)(delayed(reproduce)(name, folder) for name in missing)
+
+
+def _paper(key: str, items: list[Item], shown: set[str], folder: Path) -> str:
+    source = SOURCES[key]
+    authors = source.authors.split(", ")
+    who = source.authors if len(authors) <= 3 else f"{authors[0]} et al."
+    parts = [f"# {who} ({source.year})\n", f"{source.authors} ({source.year}). *{source.title}.* {source.where}.\n"]
+    for item in items:
+        if item.name in shown:
+            parts += _item(item, load(item.name, folder))
+    slow = [item for item in items if item.name not in shown]
+    if slow:
+        parts.append("## Not computed here\n\nThese take minutes. Each command writes tables, pictures and data:\n")
+        parts += [f"{_plain(item.place)}: {_plain(item.title)}\n: `calipers reproduce {item.name}`\n" for item in slow]
+    return "\n".join(parts)
+
+
+def _item(item: Item, result: Result) -> Iterator[str]:
+    yield f"## {_plain(item.place)}: {_plain(item.title)}\n\n{_plain(item.reproduces)}\n"
+    if any(path.name == f"{item.name}.png" for path in result.files):
+        yield f"![{item.place}: {_plain(item.title)}](gallery/{item.name}.png)\n"
+    yield f"{_counted(result.rows)} `calipers reproduce {item.name}` computes it again.\n"
+    yield from (f"- {_plain(remark)}" for remark in result.remarks)
+    yield ""
+    compared = [row for row in result.rows if row.published is not None]
+    if compared:
+        yield '<details class="rows"><summary>Number by number</summary>\n'
+        yield "| quantity | printed | ours | difference | |\n|---|---|---|---|---|"
+        yield from (_cells(row) for row in compared)
+        yield "\n</details>\n"
+
+
+def _counted(rows: tuple[Row, ...]) -> str:
+    counts = Counter(row.verdict for row in rows)
+    printed = sum(count for verdict, count in counts.items() if verdict is not Verdict.NOT_PRINTED)
+    if not printed:
+        return "The paper prints no number of this one."
+    words = {Verdict.AGREES: "agree", Verdict.DIFFERS: "differ", Verdict.UNDECIDED: "undecided"}
+    parts = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
+    return f"Printed numbers compared: {printed} ({', '.join(parts)})."
+
+
+def _cells(row: Row) -> str:
+    assert row.published is not None
+    cells = (row.quantity, row.published.text, ours(row), difference(row), row.verdict.value)
+    return "| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text whose stars, underscores and brackets are not markup."""
+    for sign in "_*<[":
+        text = text.replace(sign, f"\\{sign}")
+    return text

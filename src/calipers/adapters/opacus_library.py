@@ -1,0 +1,65 @@
+"""Opacus and PyTorch, imported when they are needed."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calipers.errors import MissingExtraError
+
+__all__ = ["one_thread", "opacus_module", "quiet_engine", "torch_module"]
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"This needs the library {name.partition('.')[0]}: pip install 'calipers[opacus]'. To keep a PyTorch for "
+            "GPUs out, install the one for CPUs first."
+        ) from error
+
+
+def opacus_module(name: str = "opacus") -> Any:
+    """The module of Opacus called `name`, or `MissingExtraError` with the line to type."""
+    return _imported(name)
+
+
+def torch_module(name: str = "torch") -> Any:
+    """The module of PyTorch called `name`, or `MissingExtraError` with the line to type."""
+    return _imported(name)
+
+
+@contextmanager
+def quiet_engine() -> Iterator[None]:
+    """Silence warnings that are no news in an audit.
+
+    Opacus warns that its generator is not cryptographic (an audit must be repeatable) and logs that a first
+    batch is empty (an audit of small datasets draws many), PyTorch that hooks fire although inputs need no
+    gradients (Opacus reads parameters only).
+    """
+    logger = logging.getLogger("opacus.data_loader")
+    silent, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Secure RNG turned off")
+            warnings.filterwarnings("ignore", message="(Using a non-)?[Ff]ull backward hook")
+            yield
+    finally:
+        logger.disabled = silent
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread: in work this small, threads wait for each other longer than they compute."""
+    torch = torch_module()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

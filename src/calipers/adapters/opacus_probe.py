@@ -1,0 +1,165 @@
+"""The installed Opacus as something to probe: its loader and its step, behind `PrivacyEngine.make_private`.
+
+Nothing is imitated. The batches come from the loader that `make_private` returns. A step is a forward and a
+backward pass of a real model and a step of the optimizer that `make_private` returns; what is read is the
+`grad` handed to the optimizer inside. Only the model is chosen for the purpose: its output for a record x is
+<w, x>, so that the gradient of a record *is* the record, and any per-record gradient can be presented by
+presenting it as data. w is split over two layers, which tells clipping by layer from clipping of the
+whole. The learning rate is 0: every step starts from the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from calipers.adapters.opacus_library import one_thread, opacus_module, quiet_engine, torch_module
+from calipers.numerics.types import FloatArray, IntArray
+
+__all__ = ["GRAD_SAMPLE_MODES", "OpacusConfiguration"]
+
+GRAD_SAMPLE_MODES = ("hooks", "functorch", "ew", "ghost")
+SEEDS = 2**63 - 1
+
+
+class OpacusConfiguration:
+    """Opacus set up for one dataset size and batch size (see `calipers.auditing.probe_protocol`).
+
+    The keywords after `dimension` are those of `PrivacyEngine.make_private`; `shuffle` and `drop_last` are
+    those of the loader that is handed to it.
+    """
+
+    def __init__(
+        self,
+        dataset_size: int,
+        batch_size: int,
+        *,
+        dimension: int = 1000,
+        noise_multiplier: float = 1.0,
+        max_grad_norm: float = 1.0,
+        loss_reduction: str = "mean",
+        grad_sample_mode: str = "hooks",
+        poisson_sampling: bool = True,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        device: str = "cpu",
+    ) -> None:
+        torch = torch_module()
+        self.dimension = dimension
+        self.noise_multiplier = noise_multiplier
+        self.max_grad_norm = max_grad_norm
+        self._torch, self._device, self._reduction = torch, device, loss_reduction
+        self._sampling = torch.Generator()
+        self._noise = torch.Generator(device=device)
+        loader = torch_module("torch.utils.data").DataLoader(
+            _Indices(dataset_size, torch),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            generator=self._sampling,
+            collate_fn=torch.tensor,
+        )
+        model = _linear_model(dimension, torch).to(device)
+        extra: dict[str, Any] = {} if grad_sample_mode == "hooks" else {"grad_sample_mode": grad_sample_mode}
+        if grad_sample_mode == "ghost":
+            extra["criterion"] = _output_criterion(torch, loss_reduction)
+        with quiet_engine():
+            self._engine = opacus_module().PrivacyEngine(accountant="rdp")
+            self._model, self._optimizer, *criterion, self._loader = self._engine.make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+                data_loader=loader,
+                noise_multiplier=noise_multiplier,
+                max_grad_norm=max_grad_norm,
+                loss_reduction=loss_reduction,
+                poisson_sampling=poisson_sampling,
+                noise_generator=self._noise,
+                **extra,
+            )
+        self._criterion = criterion[0] if criterion else None
+        self.steps_per_epoch = len(self._loader)
+
+    def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The batches of the loader that Opacus returned."""
+        self._sampling.manual_seed(int(rng.integers(SEEDS)))
+        with one_thread(), quiet_engine():
+            for _ in range(epochs):
+                for batch in self._loader:
+                    # Before the first record is seen, an empty batch comes as a list of one empty tensor.
+                    yield np.asarray(batch[0] if isinstance(batch, list) else batch, dtype=np.int64)
+
+    def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Forward, backward, `DPOptimizer.step`; the gradient that the optimizer inside was given."""
+        torch = self._torch
+        self._noise.manual_seed(int(rng.integers(SEEDS)))
+        records = torch.tensor(gradients, dtype=torch.float32, device=self._device)
+        self._optimizer.zero_grad()
+        with quiet_engine():
+            outputs = self._model(records)
+            if self._criterion is not None:
+                self._criterion(outputs, torch.zeros(len(records), device=self._device)).backward()
+            elif self._reduction == "mean":
+                outputs.mean().backward()
+            else:
+                outputs.sum().backward()
+            self._optimizer.step()
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in self._optimizer.params])
+        return np.asarray(flat.cpu(), dtype=np.float64)
+
+    def accounted(self) -> tuple[float, float]:
+        """(sample rate, noise multiplier) that one step adds to the accountant's history."""
+        self.update(np.zeros((1, self.dimension)), np.random.default_rng(0))
+        accountant = self._engine.accountant
+        # Opacus 1.0 calls its history "steps".
+        noise_multiplier, sample_rate, _ = (accountant.history if hasattr(accountant, "history") else accountant.steps)[
+            -1
+        ]
+        return float(sample_rate), float(noise_multiplier)
+
+
+class _Indices:
+    """A dataset whose records are their own indices, fetched a batch at a time."""
+
+    def __init__(self, size: int, torch: Any) -> None:
+        self._size, self._torch = size, torch
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> tuple[Any]:
+        return (self._torch.tensor(index),)
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return indices
+
+
+def _linear_model(dimension: int, torch: Any) -> Any:
+    first = max(1, dimension // 3)
+
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = torch.nn.Linear(first, 1, bias=False)
+            self.right = torch.nn.Linear(dimension - first, 1, bias=False)
+
+        def forward(self, records: Any) -> Any:
+            return self.left(records[:, :first]) + self.right(records[:, first:])
+
+    return Linear()
+
+
+def _output_criterion(torch: Any, loss_reduction: str) -> Any:
+    """A loss that is the model's output; Opacus's ghost clipping switches its reduction off and on."""
+
+    class Output(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reduction = loss_reduction
+
+        def forward(self, outputs: Any, _: Any) -> Any:
+            losses = outputs.reshape(-1)
+            return {"mean": losses.mean, "sum": losses.sum}.get(self.reduction, lambda: losses)()
+
+    return Output()

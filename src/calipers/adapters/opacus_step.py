@@ -1,0 +1,162 @@
+"""One private step of the installed Opacus, set up once and taken many times.
+
+See `calipers.adapters.opacus_target` for what is real about it and what is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calipers.adapters.opacus_library import opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_probe import SEEDS
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.numerics.types import FloatArray
+
+if TYPE_CHECKING:
+    from calipers.adapters.opacus_target import OpacusTarget
+
+__all__ = ["CLASSES", "PARAMETERS", "SIDE", "StepEngine", "network"]
+
+PARAMETERS = 26_010
+SIDE = 28
+CLASSES = 10
+
+
+def network() -> Any:
+    """A network for 28 x 28 images with 26,010 parameters: 1,040 + 8,224 + 16,416 + 330."""
+    nn = torch_module("torch.nn")
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, CLASSES),
+    )
+
+
+class StepEngine:
+    """Opacus on the first `size` records, set up once and stepped many times."""
+
+    def __init__(self, target: OpacusTarget, size: int) -> None:
+        torch = torch_module()
+        self._torch, self._target = torch, target
+        data = torch_module("torch.utils.data")
+        self._sampling, self._noise = torch.Generator(), torch.Generator(device=target.device)
+        self._records = (
+            torch.tensor(target.images[:size, None], dtype=torch.float32, device=target.device),
+            torch.tensor(target.labels[:size], device=target.device),
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(target.weights_seed)
+            model = network().to(target.device)
+        mode = target.grad_sample_mode
+        criterion = torch.nn.CrossEntropyLoss(reduction=target.loss_reduction)
+        extra: dict[str, Any] = {} if mode == "hooks" else {"grad_sample_mode": mode}
+        with quiet_engine():
+            self.model, self.optimizer, *ghost, self.loader = (
+                opacus_module()
+                .PrivacyEngine()
+                .make_private(
+                    module=model,
+                    optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+                    data_loader=data.DataLoader(
+                        data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
+                    ),
+                    noise_multiplier=target.noise_multiplier,
+                    max_grad_norm=target.max_grad_norm,
+                    loss_reduction=target.loss_reduction,
+                    noise_generator=self._noise,
+                    **({"criterion": criterion} if mode == "ghost" else {}),
+                    **extra,
+                )
+            )
+        self._criterion = ghost[0] if ghost else criterion
+        self.sample_rate = float(self.loader.batch_sampler.sample_rate)
+        self.divisor = float(self.optimizer.expected_batch_size) if target.loss_reduction == "mean" else 1.0
+        if self.divisor == 0:
+            raise InputError("With these sizes Opacus divides by 0; change batch_size.")
+        self._gradients: list[Any] | None = None
+        with quiet_engine():
+            self._prepare()
+
+    def seed(self, rng: np.random.Generator) -> None:
+        """Take all randomness from `rng`."""
+        self._sampling.manual_seed(int(rng.integers(SEEDS)))
+        self._noise.manual_seed(int(rng.integers(SEEDS)))
+
+    def steps(self, count: int) -> Iterator[FloatArray]:
+        """What `count` steps release, each on a batch of its own."""
+        done = 0
+        while done < count:
+            for (indices,) in self.loader:
+                yield self.full_step(indices) if self._gradients is None else self.replayed_step(indices)
+                done += 1
+                if done == count:
+                    return
+
+    def full_step(self, indices: Any) -> FloatArray:
+        """Forward, backward and a step of the optimizer on the records with these indices."""
+        images, labels = (values[indices.to(self._target.device)] for values in self._records)
+        self.optimizer.zero_grad()
+        self._criterion(self.model(images), labels).backward()
+        self.optimizer.step()
+        return self._released()
+
+    def replayed_step(self, indices: Any) -> FloatArray:
+        """The same, with the records' gradients as Opacus computed them once."""
+        assert self._gradients is not None
+        rows = indices.to(self._target.device)
+        self.optimizer.zero_grad()
+        for parameter, gradients in zip(self.optimizer.params, self._gradients, strict=True):
+            parameter.grad_sample = gradients[rows]
+        self.optimizer.step()
+        return self._released()
+
+    def _released(self) -> FloatArray:
+        flat = self._torch.cat([parameter.grad.reshape(-1) for parameter in self.optimizer.params])
+        found: FloatArray = flat.cpu().double().numpy()
+        return found
+
+    def _prepare(self) -> None:
+        """Record the gradients where the mode has them; check the replay and the empty batch."""
+        everyone = self._torch.arange(len(self._records[1]))
+        nobody = everyone[:0]
+        self._noise.manual_seed(0)
+        full = self.full_step(everyone)
+        if self._target.grad_sample_mode != "ghost":
+            self._gradients = [parameter.grad_sample.detach().clone() for parameter in self.optimizer.params]
+            self._noise.manual_seed(0)
+            difference = float(np.abs(self.replayed_step(everyone) - full).max() / np.abs(full).max())
+            if difference > 1e-5:
+                raise CertificationError(f"Replayed gradients change the step by a relative {difference:.2g}.")
+        try:
+            self.full_step(nobody)
+        except RuntimeError as error:
+            raise UnsupportedError(
+                f"Opacus cannot take a step on an empty batch with grad_sample_mode={self._target.grad_sample_mode!r} "
+                f"({error}), and Poisson sampling draws one sooner or later; audit another mode."
+            ) from error
+
+    def clipped_gradients(self) -> FloatArray:
+        """The records' clipped gradients, one row each, from steps of this engine whose noise is switched off."""
+        noise, self.optimizer.noise_multiplier = self.optimizer.noise_multiplier, 0.0
+        everyone = self._torch.arange(len(self._records[1]))
+        try:
+            found = np.stack([self.full_step(everyone[i : i + 1]) * self.divisor for i in range(len(everyone))])
+        finally:
+            self.optimizer.noise_multiplier = noise
+        norms = np.linalg.norm(found, axis=1)
+        if not np.all(np.abs(norms / self._target.max_grad_norm - 1) < 1e-3):
+            raise CertificationError(
+                f"Some gradients are not clipped: norms {norms} against max_grad_norm={self._target.max_grad_norm}; "
+                "lower max_grad_norm."
+            )
+        return found

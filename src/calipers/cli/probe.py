@@ -1,0 +1,154 @@
+"""`calipers probe`: what an implementation of DP-SGD really does, found by running it."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.cli.options import json_option, show
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calipers.auditing.probe import ProbeReport
+    from calipers.auditing.probe_protocol import Configure
+
+_OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
+
+
+@click.command("probe", short_help="Find out what an implementation of DP-SGD really does.")
+@click.argument("target", metavar="TARGET")
+@click.option("--dataset-size", type=int, required=True, metavar="N", help="Number of records.")
+@click.option("--batch-size", type=int, required=True, metavar="B", help="Batch size given to the implementation.")
+@click.option("--noise-multiplier", type=float, metavar="S", help="Noise to ask for. [default: 1]")
+@click.option("--max-grad-norm", type=float, metavar="C", help="Clipping norm to ask for. [default: 1]")
+@click.option("--loss-reduction", type=click.Choice(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
+@click.option(
+    "--grad-sample-mode",
+    type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+    help="Opacus: how per-record gradients are computed. [default: hooks]",
+)
+@click.option(
+    "--no-poisson",
+    "poisson_sampling",
+    flag_value=False,
+    default=None,
+    type=bool,
+    help="Opacus: keep the shuffled loader.",
+)
+@click.option("--dimension", type=int, metavar="n", help="Parameters of your own model, for the run that is printed.")
+@click.option("--epochs", type=int, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number.")
+@click.option(
+    "--error-probability",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    help="Chance that luck makes any finding wrong, all together.",
+)
+@json_option
+def probe_command(
+    target: str,
+    dataset_size: int,
+    batch_size: int,
+    seed: int,
+    error_probability: float,
+    epochs: int | None,
+    dimension: int | None,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Run an implementation as a black box and say what it does, and which run to measure.
+
+    TARGET is opacus, jax-privacy (the installed versions), or module:function for a loop of your
+    own. Found are the sampler, the rate it samples at and the rate it accounts for, the divisor of
+    the noisy sum, the clipping, the noise, and what changes when the dataset has one record more.
+
+    Your own function takes (dataset_size, batch_size) and returns an object with
+
+    \b
+      dimension, noise_multiplier, max_grad_norm, steps_per_epoch
+      batches(epochs, rng)       the batches of one run, as arrays of indices
+      update(gradients, rng)     (records, dimension) -> (dimension,), one noisy step
+      accounted()                optional: (sample rate, noise multiplier) told to the accountant
+
+    that takes all randomness from rng, a numpy.random.Generator.
+
+    \b
+    Examples:
+      calipers probe opacus --dataset-size 1000 --batch-size 100
+      calipers probe opacus --dataset-size 1000 --batch-size 100 --loss-reduction sum --json
+      calipers probe mine:Loop --dataset-size 1000 --batch-size 100
+    """
+    from calipers.auditing.probe import probe
+
+    given = {key: value for key, value in settings.items() if value is not None}
+    name, configure = _configured(target, dataset_size, batch_size, given)
+    report = probe(
+        configure,
+        dataset_size=dataset_size,
+        batch_size=batch_size,
+        name=name,
+        seed=seed,
+        error_probability=error_probability,
+        epochs=epochs,
+        dimension=dimension,
+    )
+    if as_json:
+        from calipers.reports.records import to_json
+
+        click.echo(to_json(report.to_dict()))
+        return
+    show(probe_report(report))
+
+
+def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[str, Any]) -> tuple[str, Configure]:
+    """The name for the report, and how to set the target up."""
+    if target == "opacus":
+        from calipers.adapters.opacus_library import opacus_module
+        from calipers.adapters.opacus_probe import OpacusConfiguration
+
+        return f"Opacus {opacus_module().__version__}", functools.partial(OpacusConfiguration, **settings)
+    foreign = [f"--{key.replace('_', '-')}" for key in _OPACUS_ONLY if key in settings]
+    if foreign:
+        raise InputError(f"{', '.join(foreign)}: an option of Opacus; leave it out with {target}.")
+    if target == "jax-privacy":
+        from calipers.adapters.jax_privacy import jax_privacy_module
+        from calipers.adapters.jax_privacy_probe import written_for
+
+        version = jax_privacy_module().__version__
+        return f"JAX-Privacy {version}", written_for(dataset_size, batch_size, **settings)
+    if settings:
+        raise InputError(f"{target} chooses its own noise and clipping; leave --noise-multiplier and the like out.")
+    from calipers.auditing.probe_protocol import load_configure
+
+    return target, load_configure(target)
+
+
+def probe_report(report: ProbeReport) -> RenderableType:
+    """The findings as a table, the run, and what it leaves out."""
+    from rich import box
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    for heading in ("", "subject", "found", "evidence"):
+        table.add_column(heading, overflow="fold")
+    for finding in report.findings:
+        chance = (
+            f" (wrong with probability at most {finding.error_probability:.2g})" if finding.error_probability else ""
+        )
+        style = "bold red" if finding.alarm else ""
+        table.add_row(
+            "!" if finding.alarm else "", finding.subject, Text(finding.verdict, style), finding.evidence + chance
+        )
+    title = Text(f"{report.name}, N = {report.dataset_size}, batch size {report.batch_size}", style="bold")
+    described = report.reason if report.run is None else report.run.to_toml().rstrip()
+    heading = "No run to measure:" if report.run is None else "The run to measure (one epoch):"
+    notes = [Padding(Text(f"Note: {caveat}"), (0, 0, 0, 2)) for caveat in report.caveats]
+    return Group(title, table, Text(heading), Padding(Text(described), (0, 0, 0, 2)), *notes)

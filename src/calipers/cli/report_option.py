@@ -1,0 +1,39 @@
+"""`--report FILE`: the result as a file for people or for programs, beside what the command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from calipers.reports.report import Report
+
+
+def _checked(_context: click.Context, _option: click.Parameter, value: str | None) -> Path | None:
+    """The path, refused before anything is computed if no report can be written there."""
+    if value is None:
+        return None
+    from calipers.reports.files import check_report_path
+
+    return check_report_path(value)
+
+
+report_option = click.option(
+    "--report",
+    "report_path",
+    metavar="FILE",
+    callback=_checked,
+    help="Also write a report: FILE.html to read, FILE.md for a model card, or FILE.json for programs.",
+)
+
+
+def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:
+    """Build and write the report if a file was named. Call it before printing: a failure leaves the output empty."""
+    if path is None:
+        return
+    from calipers.reports.files import write_report
+
+    write_report(build(), path)

@@ -1,0 +1,189 @@
+"""The routes: the page, its assets, and the JSON interface that the page itself uses.
+
+Every refusal is one object {"error": sentence, "kind": word}. Bad input is 422 with the sentence that the command line
+would print, a body that is too large 413, a computation that takes too long 504, too many waiting requests 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from calipers._version import __version__
+from calipers.errors import InputError
+from calipers.explorer.guard import BodyError, read_body
+from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
+from calipers.explorer.jobs import Measured, Refusal, Written, shortened
+from calipers.explorer.requests import read_asked, read_asked_together, read_object
+from calipers.explorer.service import Service
+from calipers.explorer.workers import Limits, TooBusyError
+from calipers.reports.records import to_json
+
+T = TypeVar("T")
+
+ASSETS = Path(__file__).with_name("assets")
+ASSET_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+STATUSES = {
+    "input": 422,
+    "unsupported": 422,
+    "not certified": 422,
+    "too large": 422,
+    "too slow": 504,
+    "too busy": 503,
+    "defect": 500,
+}
+CLIENT_LEFT = 499
+
+
+class LeftError(Exception):
+    """The one who asked has closed the connection."""
+
+
+def refused(refusal: Refusal, status: int | None = None) -> Response:
+    """The answer to a request that gets none."""
+    content = to_json({"error": refusal.reason, "kind": refusal.kind})
+    found = STATUSES[refusal.kind] if status is None else status
+    headers = {"retry-after": "1"} if found == 503 else None
+    return Response(content, status_code=found, media_type="application/json", headers=headers)
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """The result of the work, which is cancelled when the client leaves first."""
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise LeftError
+        return task.result()
+    finally:
+        task.cancel()
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _object(request: Request) -> dict[str, object]:
+    """The JSON object of the body. A body that says it is something else is taken at its word."""
+    body = await read_body(request.receive)
+    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise InputError(f"Expected Content-Type: application/json, got {kind!r}.")
+    return read_object(body)
+
+
+def build(limits: Limits | None = None) -> FastAPI:
+    """The application, with its workers started and ended by the server's lifespan."""
+    service = Service(limits or Limits())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            service.stop()
+
+    app = FastAPI(
+        title="Calipers explorer",
+        version=__version__,
+        description="The JSON interface of `calipers explore`, for this machine only.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # the documentation pages of FastAPI load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    _add_errors(app)
+    _add_pages(app)
+    _add_interface(app, service)
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(InputError)
+    async def bad_input(_: Request, error: InputError) -> Response:
+        return refused(Refusal("input", shortened(str(error))))
+
+    @app.exception_handler(BodyError)
+    async def bad_body(_: Request, error: BodyError) -> Response:
+        return refused(Refusal("input", str(error)), error.status)
+
+    @app.exception_handler(TooBusyError)
+    async def busy(_: Request, error: TooBusyError) -> Response:
+        return refused(Refusal("too busy", str(error)))
+
+    @app.exception_handler(LeftError)
+    async def left(_: Request, __: LeftError) -> Response:
+        return Response(status_code=CLIENT_LEFT)
+
+    @app.exception_handler(404)
+    @app.exception_handler(405)
+    async def unknown(request: Request, _: Exception) -> Response:
+        reason = f"There is nothing at {request.method} {request.url.path}; see /api for what there is."
+        return refused(Refusal("input", shortened(reason)), 404)
+
+
+def _add_pages(app: FastAPI) -> None:
+    # Read once: a request never names a file.
+    assets = {path.name: (path.read_bytes(), ASSET_TYPES[path.suffix]) for path in ASSETS.iterdir()}
+
+    def add(address: str, name: str) -> None:
+        @app.get(address, include_in_schema=False)
+        async def asset() -> Response:
+            content, kind = assets[name]
+            return Response(content, media_type=kind)
+
+    for address, name in (("/", "index.html"), ("/api", "api.html"), ("/favicon.ico", "icon.svg")):
+        add(address, name)
+    for name in assets:
+        add(f"/assets/{name}", name)
+
+
+def _add_interface(app: FastAPI, service: Service) -> None:
+    @app.post("/api/measure", **OPERATIONS["measure"])
+    async def measure(request: Request) -> Response:
+        asked = read_asked(await _object(request))
+        reply = await while_connected(request, service.measured(asked))
+        return _json(reply.record) if isinstance(reply, Measured) else refused(reply)
+
+    @app.post("/api/explore", **OPERATIONS["explore"])
+    async def explore(request: Request) -> Response:
+        asked = read_asked(await _object(request))
+        reply = await while_connected(request, service.measured(asked))
+        return _json(reply.page) if isinstance(reply, Measured) else refused(reply)
+
+    @app.post("/api/compare", **OPERATIONS["compare"])
+    async def compare(request: Request) -> Response:
+        together = read_asked_together(await _object(request))
+        reply = await while_connected(request, service.compared(together))
+        return _json(reply.content) if isinstance(reply, Written) else refused(reply)
+
+    @app.post("/api/report", **OPERATIONS["report"])
+    async def report(request: Request) -> Response:
+        record = await _object(request)
+        form = record.pop("format", "html")
+        if not isinstance(form, str) or form not in REPORT_TYPES:
+            raise InputError(f"Expected format to be one of {', '.join(map(repr, REPORT_TYPES))}, got format={form!r}.")
+        reply = await while_connected(request, service.report(read_asked(record), form))
+        if isinstance(reply, Refusal):
+            return refused(reply)
+        attached = {"content-disposition": f'attachment; filename="calipers.{form}"'}
+        return Response(reply.content, media_type=REPORT_TYPES[form], headers=attached)
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")

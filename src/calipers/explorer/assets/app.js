@@ -1,0 +1,254 @@
+// The page: a form that describes runs, and the answers that follow every change.
+
+import { DEFAULTS, LETTERS, fromHash, questionRecord, runRecord, toHash } from "./state.js";
+import { made, showResults, showStatus, showVerdicts, tip } from "./view.js";
+
+const PAUSE = 220; // milliseconds of quiet before a change is measured
+const form = document.getElementById("form");
+let state = fromHash(location.hash);
+// One entry per run, in the order of `state.runs`: what was asked last, and what came back.
+let entries = state.runs.map(fresh);
+let verdictsFor = "";
+
+function fresh() {
+  return { asked: "", answer: null, error: "", abort: null, timer: 0, since: 0, stale: false };
+}
+
+async function post(path, record, signal) {
+  let response;
+  try {
+    response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(record), signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The explorer does not answer; is `calipers explore` still running?");
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  throw new Error(told.error ?? `The explorer answered with status ${response.status}.`);
+}
+
+const nameOf = (index) => LETTERS[index].toUpperCase();
+const question = (run) => ({ run: runRecord(run), ...questionRecord(state.questions) });
+
+// ---- asking
+
+function changed() {
+  history.replaceState(null, "", toHash(state));
+  state.runs.forEach((run, index) => {
+    const asked = JSON.stringify(question(run));
+    const entry = entries[index];
+    if (asked === entry.asked) return;
+    entry.asked = asked;
+    entry.abort?.abort();
+    entry.abort = null;
+    entry.stale = true;
+    clearTimeout(entry.timer);
+    entry.timer = setTimeout(() => ask(entry, asked), PAUSE);
+  });
+  show();
+}
+
+async function ask(entry, asked) {
+  const abort = new AbortController();
+  Object.assign(entry, { abort, error: "", since: performance.now() });
+  show();
+  try {
+    const answer = await (await post("/api/explore", JSON.parse(asked), abort.signal)).json();
+    if (entry.asked === asked) Object.assign(entry, { answer, error: "", stale: false });
+  } catch (error) {
+    if (entry.asked !== asked) return;
+    const cancelled = error.name === "AbortError";
+    Object.assign(entry, { answer: null, stale: false, error: cancelled ? "Cancelled. Change a field to measure again." : error.message });
+  } finally {
+    if (entry.abort === abort) entry.abort = null;
+    show();
+    compare();
+  }
+}
+
+async function compare() {
+  const ready = entries.map((entry, index) => ({ entry, index })).filter(({ entry }) => entry.answer && !entry.stale);
+  const record = { runs: ready.map(({ index }) => runRecord(state.runs[index])), names: ready.map(({ index }) => `Run ${nameOf(index)}`), ...questionRecord(state.questions) };
+  const wanted = ready.length > 1 && ready.length === entries.length ? JSON.stringify(record) : "";
+  if (wanted === verdictsFor) return;
+  verdictsFor = wanted;
+  showVerdicts([]);
+  if (!wanted) return;
+  try {
+    const found = await (await post("/api/compare", record)).json();
+    if (verdictsFor === wanted) showVerdicts(found.verdicts);
+  } catch (error) {
+    if (verdictsFor === wanted) showVerdicts([{ order: "error", sentence: error.message }]);
+  }
+}
+
+// ---- showing
+
+function show() {
+  showTabs();
+  showForm();
+  status();
+  const shown = entries.map((entry, index) => ({ index, color: index, name: nameOf(index), answer: entry.answer, stale: entry.stale }));
+  showResults(shown.filter((run) => run.answer), state.selected);
+  document.documentElement.dataset.state = entries.some((entry) => entry.stale) ? "busy" : entries.some((entry) => entry.error) ? "error" : "ready";
+}
+
+function status() {
+  showStatus(entries.map((entry, index) => {
+    const seconds = entry.abort ? (performance.now() - entry.since) / 1000 : 0;
+    return { index, name: nameOf(index), error: entry.error, busy: seconds > 0.6, seconds: Math.floor(seconds) };
+  }), (index) => entries[index].abort?.abort());
+}
+
+let tabsShown = "";
+
+function showTabs() {
+  // Made anew only when they differ: a button replaced while it is being pressed never hears of it.
+  const wanted = `${state.runs.length} ${state.selected}`;
+  if (wanted === tabsShown) return;
+  tabsShown = wanted;
+  const tabs = state.runs.map((_, index) => {
+    const chosen = index === state.selected;
+    const tab = made("button", { type: "button", role: "tab", class: `tab c${index}`, "aria-selected": chosen, "data-run": LETTERS[index] }, made("span", { class: "dot" }), `Run ${nameOf(index)}`);
+    tab.addEventListener("click", () => { state.selected = index; changed(); });
+    return tab;
+  });
+  const add = made("button", { type: "button", id: "add", title: "Add a copy of this run to compare" }, "+ Compare");
+  add.addEventListener("click", addRun);
+  const remove = made("button", { type: "button", id: "remove", title: "Remove this run" }, "Remove");
+  remove.addEventListener("click", removeRun);
+  const controls = [...(state.runs.length < LETTERS.length ? [add] : []), ...(state.runs.length > 1 ? [remove] : [])];
+  const focused = document.activeElement?.id || document.activeElement?.dataset?.run;
+  document.getElementById("tabs").replaceChildren(...tabs, ...controls);
+  // Whoever was using the keyboard stays where they were.
+  if (focused === "add" || focused === "remove") document.getElementById(focused)?.focus();
+  else if (LETTERS.includes(focused)) document.querySelector(`[data-run="${focused}"]`)?.focus();
+}
+
+function showForm() {
+  const run = state.runs[state.selected];
+  for (const input of form.querySelectorAll("input[name], select[name]")) {
+    const text = "question" in input.dataset ? state.questions[input.name] : run[input.name];
+    if (input.value !== text) input.value = text;
+  }
+  for (const either of form.querySelectorAll("[data-choice]")) {
+    const chosen = run[either.dataset.choice];
+    for (const button of either.querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.value === chosen);
+    for (const field of either.querySelectorAll(".field")) field.hidden = field.dataset.key !== chosen;
+  }
+  const slider = document.getElementById("noise");
+  const noise = Number(run.noise_multiplier);
+  if (noise > 0 && document.activeElement !== slider) slider.value = Math.log10(noise);
+  const said = entries[state.selected].error;
+  for (const field of form.querySelectorAll(".field")) field.classList.toggle("wrong", new RegExp(`\\b${field.dataset.key}\\b`).test(said));
+  if (form.querySelector("#questions .wrong")) document.getElementById("questions").open = true;
+}
+
+// ---- doing
+
+function addRun() {
+  state.runs.push({ ...state.runs[state.selected] });
+  entries.push(fresh());
+  state.selected = state.runs.length - 1;
+  changed();
+}
+
+function removeRun() {
+  entries[state.selected].abort?.abort();
+  clearTimeout(entries[state.selected].timer);
+  entries[state.selected].asked = null;
+  state.runs.splice(state.selected, 1);
+  entries.splice(state.selected, 1);
+  state.selected = Math.max(0, state.selected - 1);
+  changed();
+  compare();
+}
+
+function save(name, blob) {
+  const link = made("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+async function saveReport(kind) {
+  const entry = entries[state.selected];
+  if (kind === "toml") {
+    save("run.toml", new Blob([entry.answer.toml], { type: "application/toml" }));
+    return;
+  }
+  try {
+    const response = await post("/api/report", { ...question(state.runs[state.selected]), format: kind });
+    save(`calipers.${kind}`, await response.blob());
+  } catch (error) {
+    entry.error = error.message;
+    show();
+  }
+}
+
+function edited(event) {
+  const input = event.target;
+  const run = state.runs[state.selected];
+  if (input.id === "noise") run.noise_multiplier = String(Number((10 ** Number(input.value)).toPrecision(3)));
+  else if ("question" in input.dataset) state.questions[input.name] = input.value;
+  else run[input.name] = input.value;
+  changed();
+}
+
+// Menus tell of a choice by "change", some browsers by that alone; hearing it twice changes nothing.
+for (const kind of ["input", "change"]) form.addEventListener(kind, edited);
+form.addEventListener("submit", (event) => event.preventDefault());
+for (const either of form.querySelectorAll("[data-choice]")) {
+  either.addEventListener("click", (event) => {
+    if (!event.target.dataset.value) return;
+    const run = state.runs[state.selected];
+    convert(run, event.target.dataset.value);
+    run[either.dataset.choice] = event.target.dataset.value;
+    changed();
+  });
+}
+
+// Switching the unit keeps the run where the other unit has a round number for it.
+function convert(run, to) {
+  const [size, batch, rate] = [Number(run.dataset_size), Number(run.batch_size), Number(run.sample_rate)];
+  const perEpoch = run.batch_by === "batch_size" ? Math.floor(size / batch) : Math.floor(1 / rate + 1e-9);
+  const keep = (key, number) => { if (!run[key] && Number.isFinite(number) && number > 0) run[key] = String(number); };
+  if (to === "sample_rate") keep(to, batch / size);
+  if (to === "batch_size") keep(to, Math.round(size * rate));
+  if (to === "steps") keep(to, Math.round(Number(run.epochs) * perEpoch));
+  if (to === "epochs") keep(to, Number(run.steps) / perEpoch);
+}
+
+document.getElementById("share").addEventListener("click", async (event) => {
+  const button = event.currentTarget;
+  const done = await navigator.clipboard.writeText(location.href).then(() => true, () => false);
+  button.textContent = done ? "Copied" : "Copy it from the address bar";
+  setTimeout(() => { button.textContent = "Copy link"; }, 1800);
+});
+document.querySelector(".saves").addEventListener("click", (event) => {
+  if (event.target.dataset.save) saveReport(event.target.dataset.save);
+});
+window.addEventListener("hashchange", () => {
+  if (location.hash === toHash(state)) return;
+  for (const entry of entries) { entry.abort?.abort(); clearTimeout(entry.timer); entry.asked = null; }
+  state = fromHash(location.hash);
+  entries = state.runs.map(fresh);
+  changed();
+});
+
+// Exact values: on hover, on focus, on touch.
+function exact(event) {
+  const holder = event.target.closest?.("[data-exact]");
+  if (!holder) return;
+  const box = holder.getBoundingClientRect();
+  tip.show(`${holder.dataset.what}: ${holder.dataset.exact}`, event.clientX || box.left, event.clientY || box.bottom - 10);
+}
+for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, exact);
+for (const kind of ["pointerout", "focusout"]) document.addEventListener(kind, (event) => { if (event.target.closest?.("[data-exact]")) tip.hide(); });
+
+let width = innerWidth;
+window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; show(); } });
+setInterval(() => { if (entries.some((entry) => entry.abort)) status(); }, 500);
+for (const key of Object.keys(DEFAULTS)) form.elements[key].value = DEFAULTS[key];
+changed();

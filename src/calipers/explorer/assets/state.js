@@ -1,0 +1,91 @@
+// What the page shows, and how an address carries it.
+//
+// An address names only what differs from the defaults of a run: #a.dataset_size=60000&a.epochs=60&b.sampler=shuffle...
+// Texts are kept as they were typed; whether they are numbers in their domain is for the server to say.
+
+export const LETTERS = ["a", "b", "c", "d"];
+export const DEFAULTS = { sampler: "poisson", normalization: "none", adjacency: "add-remove", view: "worst-case" };
+export const QUESTIONS = { delta: "1e-5", epsilon: "", fpr: "0.1, 0.01, 0.001", delta0: "1e-10", tolerance: "0.001" };
+const NUMBERS = ["dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension"];
+const EITHER = { batch_by: ["batch_size", "sample_rate"], length_by: ["epochs", "steps"] };
+const LISTS = ["delta", "epsilon", "fpr"];
+
+export function firstRun() {
+  return {
+    ...DEFAULTS, dataset_size: "60000", batch_by: "batch_size", batch_size: "256", sample_rate: "",
+    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "",
+  };
+}
+
+function emptyRun() {
+  const run = { ...DEFAULTS, batch_by: "batch_size", length_by: "epochs" };
+  for (const key of NUMBERS) run[key] = "";
+  return run;
+}
+
+// Keys of a run that count: of two alternatives only the chosen one.
+function counted(run) {
+  const dropped = Object.entries(EITHER).map(([choice, pair]) => pair.find((key) => key !== run[choice]));
+  return [...NUMBERS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key));
+}
+
+export function toHash(state) {
+  const words = new URLSearchParams();
+  state.runs.forEach((run, i) => {
+    for (const key of counted(run)) {
+      const value = run[key].trim();
+      if (value !== (DEFAULTS[key] ?? "")) words.set(`${LETTERS[i]}.${key}`, value);
+    }
+  });
+  for (const [key, value] of Object.entries(state.questions)) {
+    if (value.trim() !== QUESTIONS[key]) words.set(key, value.trim());
+  }
+  if (state.selected) words.set("show", LETTERS[state.selected]);
+  return `#${words.toString()}`;
+}
+
+export function fromHash(hash) {
+  const words = new URLSearchParams(hash.replace(/^#/, ""));
+  const state = { runs: [], selected: 0, questions: { ...QUESTIONS } };
+  for (const letter of LETTERS) {
+    const given = [...words].filter(([key]) => key.startsWith(`${letter}.`));
+    if (!given.length) continue;
+    const run = emptyRun();
+    for (const [word, value] of given) {
+      const key = word.slice(2);
+      if (!NUMBERS.includes(key) && !(key in DEFAULTS)) continue;
+      run[key] = value;
+      for (const [choice, pair] of Object.entries(EITHER)) if (pair.includes(key)) run[choice] = key;
+    }
+    state.runs.push(run);
+  }
+  if (!state.runs.length) state.runs.push(firstRun());
+  for (const key of Object.keys(QUESTIONS)) if (words.has(key)) state.questions[key] = words.get(key);
+  state.selected = Math.max(0, Math.min(state.runs.length - 1, LETTERS.indexOf(words.get("show") ?? "a")));
+  return state;
+}
+
+// A number where the text is one; otherwise the text, for the server to refuse by name.
+function value(text) {
+  const number = Number(text);
+  return text !== "" && Number.isFinite(number) && !/^[+-]?0[xob]/i.test(text) ? number : text;
+}
+
+export function runRecord(run) {
+  const record = {};
+  for (const key of counted(run)) {
+    const text = run[key].trim();
+    if (text !== "") record[key] = NUMBERS.includes(key) ? value(text) : text;
+  }
+  return record;
+}
+
+export function questionRecord(questions) {
+  const record = {};
+  for (const [key, text] of Object.entries(questions)) {
+    const parts = text.split(/[,;\s]+/).filter(Boolean).map(value);
+    if (LISTS.includes(key)) record[key] = parts;
+    else if (parts.length) record[key] = parts.length === 1 ? parts[0] : text;
+  }
+  return record;
+}

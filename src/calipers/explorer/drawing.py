@@ -1,0 +1,135 @@
+"""Numbers and curves as the page shows them.
+
+The page prints and draws; it computes nothing that is a bound. So the rounding is done here, lower ends down and upper
+ends up, beside the exact double that the page shows on request. A curve is drawn through points at which both jaws are
+read off the certified curves: at those points, and only there, the page gives exact values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calipers.bracket import Bracket, Side
+from calipers.reports.answers import Answers, Claimed
+from calipers.reports.comparison import SMALLEST_SHOWN
+from calipers.reports.document import setting
+from calipers.reports.format import ceil_digits, jaws, nearest_digits
+from calipers.reports.records import measurement_record
+from calipers.reports.standing import Standing, standing
+from calipers.reports.table import KINDS
+from calipers.reports.words import describe_phases
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+    from calipers.numerics.types import FloatArray
+
+Record = dict[str, object]
+
+# False positive rates at which trade-off curves are read: even ones for the eye, small ones for what matters.
+EVEN_POINTS = 161
+SMALL_POINTS = 80
+PROFILE_POINTS = 161
+SMALLEST_RATE = 1e-6
+DIGITS_SHOWN = 4
+
+
+def page_record(measurement: Measurement, answers: Answers) -> Record:
+    """Everything the page needs about one run: the record of the command line, and how to show it."""
+    return {
+        "measurement": measurement_record(answers),
+        "words": describe_phases(answers.runs),
+        "toml": run_file(answers.runs),
+        "rows": rows(answers),
+        "evidence": licenses(answers),
+        "curves": {"tradeoff": tradeoff(measurement), "profile": profile(measurement)},
+    }
+
+
+def run_file(runs: Sequence[Run]) -> str:
+    """The run as the text of a run file; several phases as [[phase]] tables."""
+    if len(runs) == 1:
+        return runs[0].to_toml()
+    return "\n".join("[[phase]]\n" + run.to_toml() for run in runs)
+
+
+def rows(answers: Answers) -> list[Record]:
+    """One row per quantity: shown ends are rounded outward, exact ones are the doubles themselves."""
+    found = [_claimed("epsilon", "ε at δ = ", row, answers) for row in answers.epsilon]
+    found += [_claimed("delta", "δ at ε = ", row, answers) for row in answers.delta]
+    found += [_row("tpr", "attack TPR at FPR = ", fpr, bracket) for fpr, bracket in answers.tpr]
+    found.append(_row("advantage", "advantage (largest TPR − FPR)", None, answers.advantage))
+    found.append(_row("separation", "separation", None, answers.separation))
+    found.append(_row("mu", "μ-GDP up to δ₀ = ", answers.delta0, answers.mu))
+    regret = _end(ceil_digits(answers.regret, DIGITS_SHOWN), answers.regret)
+    found.append({"kind": "regret", "quantity": "regret of that μ", "upper": regret})
+    return found
+
+
+def _row(kind: str, label: str, at: float | None, bracket: Bracket) -> Record:
+    lower, upper = jaws(bracket, DIGITS_SHOWN)
+    row: Record = {
+        "kind": kind,
+        "quantity": label if at is None else f"{label}{setting(at)}",
+        "lower": _end(lower, bracket.lower),
+        "upper": _end(upper, bracket.upper),
+    }
+    if bracket.conjectured is not None:
+        value, evidence = bracket.conjectured
+        row["conjectured"] = {**_end(nearest_digits(value, DIGITS_SHOWN), value), "source": evidence.source}
+    return row
+
+
+def _claimed(kind: str, label: str, row: Claimed, answers: Answers) -> Record:
+    """A row with the usual claim; refuted only where the claim is about the same neighbours as the run."""
+    claim = _end(nearest_digits(row.claim, DIGITS_SHOWN), row.claim)
+    refuted = standing(answers, row) is Standing.REFUTED
+    return {**_row(kind, label, row.at, row.bracket), "claim": claim, "refuted": refuted}
+
+
+def _end(shown: str, exact: float) -> Record:
+    return {"shown": padded(shown), "exact": exact}
+
+
+def padded(shown: str) -> str:
+    """The same number with its trailing zeros, so that "2.378 to 2.38" reads "2.378 to 2.380"."""
+    whole, point, fraction = shown.partition(".")
+    if not point or "e" in shown:
+        return shown
+    significant = len((whole.lstrip("-0") + fraction).lstrip("0"))
+    return shown + "0" * (DIGITS_SHOWN - significant)
+
+
+def licenses(answers: Answers) -> list[Record]:
+    """Each piece of evidence once, with the ends it licenses."""
+    return [
+        {"kind": KINDS[evidence.kind], "statement": evidence.statement, "source": evidence.source, "ends": ends}
+        for evidence, ends in answers.evidence().items()
+    ]
+
+
+def tradeoff(measurement: Measurement) -> Record:
+    """beta at common values of alpha: the true curve lies nowhere below "upper" and nowhere above "lower"."""
+    even = np.linspace(0.0, 1.0, EVEN_POINTS)
+    small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
+    alpha: FloatArray = np.unique(np.concatenate([even, small]))
+    sides = {side.value: [float(beta) for beta in measurement.curve(side)(alpha)] for side in Side}
+    return {"alpha": [float(a) for a in alpha], **sides}
+
+
+def profile(measurement: Measurement) -> Record:
+    """delta at common values of epsilon, lower <= delta(epsilon) <= upper, down to `SMALLEST_SHOWN`.
+
+    Where no finite epsilon is proven at that delta, the attack alone says how far to look.
+    """
+    curves = {side: measurement.curve(side) for side in Side}
+    ends = [curves[side].epsilon(SMALLEST_SHOWN) for side in (Side.UPPER, Side.LOWER)]
+    last = next((end for end in ends if 0.0 < end < math.inf), 1.0)
+    # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
+    grid: FloatArray = last * np.linspace(0.0, 1.0, PROFILE_POINTS) ** 1.5
+    sides = {side.value: [float(delta) for delta in curves[side].delta(grid)] for side in Side}
+    return {"epsilon": [float(epsilon) for epsilon in grid], **sides}

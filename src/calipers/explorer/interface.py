@@ -1,0 +1,101 @@
+"""The JSON interface, described for programs (OpenAPI, at /api/openapi.json).
+
+The schemas say which keys there are. What values they take is checked by the same code as on the command line, whose
+sentences a schema could not give; so the routes read bodies themselves, and this description is for readers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS
+from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS
+
+REPORT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json",
+}
+
+_RUN: dict[str, Any] = {
+    "dataset_size": {"type": "integer", "minimum": 1},
+    "batch_size": {"type": "integer", "minimum": 1, "description": "Give this with dataset_size, or sample_rate."},
+    "sample_rate": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "steps": {"type": "integer", "minimum": 1, "description": "Give steps or epochs."},
+    "epochs": {"type": "number", "exclusiveMinimum": 0},
+    "noise_multiplier": {"type": "number", "exclusiveMinimum": 0},
+    "sampler": {"enum": list(SAMPLERS), "default": "poisson"},
+    "normalization": {"enum": list(NORMALIZATIONS), "default": "none"},
+    "dimension": {"type": "integer", "minimum": 1},
+    "adjacency": {"enum": list(ADJACENCIES), "default": "add-remove"},
+    "view": {"enum": list(VIEWS), "default": "worst-case"},
+}
+
+
+def _several(name: str, meaning: str) -> dict[str, Any]:
+    number = {"type": "number"}
+    listed = {"type": "array", "items": number, "maxItems": MOST_POINTS}
+    return {"title": name, "description": meaning, "oneOf": [number, listed]}
+
+
+_QUESTIONS: dict[str, Any] = {
+    "delta": _several("delta", "Report epsilon at these values (default 1e-5)."),
+    "epsilon": _several("epsilon", "Report delta at these values."),
+    "fpr": _several("fpr", "Report an attacker's true positive rate here (default 0.1, 0.01, 0.001)."),
+    "delta0": {"type": "number", "default": 1e-10, "description": "mu-GDP is reported up to this much of delta."},
+    "tolerance": {"type": "number", "default": 1e-3, "description": "Relative numerical width to aim for."},
+}
+_ONE_RUN = {"type": "object", "properties": _RUN, "required": ["noise_multiplier"], "additionalProperties": False}
+_PHASES = {
+    "type": "object",
+    "properties": {"phase": {"type": "array", "items": _ONE_RUN, "minItems": 1, "maxItems": MOST_PHASES}},
+    "required": ["phase"],
+}
+_RUN_OR_PHASES = {"oneOf": [_ONE_RUN, _PHASES]}
+_MEASURE = {"type": "object", "properties": {"run": _RUN_OR_PHASES, **_RUN, **_QUESTIONS}}
+_COMPARE = {
+    "type": "object",
+    "properties": {
+        "runs": {"type": "array", "items": _RUN_OR_PHASES, "minItems": 2, "maxItems": MOST_RUNS},
+        "names": {"type": "array", "items": {"type": "string"}},
+        **_QUESTIONS,
+    },
+    "required": ["runs"],
+}
+_REPORT = {
+    "type": "object",
+    "properties": {"format": {"enum": list(REPORT_TYPES)}, **_MEASURE["properties"]},  # type: ignore[dict-item]
+}
+_REFUSAL = {
+    "type": "object",
+    "properties": {"error": {"type": "string"}, "kind": {"type": "string"}},
+    "required": ["error", "kind"],
+}
+
+
+def _operation(summary: str, body: dict[str, Any], meaning: str) -> dict[str, Any]:
+    refusals = {
+        413: "The body is too large.",
+        422: "Bad input, or nothing is proven about it; the sentence says what to change.",
+        503: "Too many requests are waiting.",
+        504: "Stopped at the time limit.",
+    }
+    return {
+        "summary": summary,
+        "openapi_extra": {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}},
+        "responses": {
+            200: {"description": meaning},
+            **{
+                status: {"description": text, "content": {"application/json": {"schema": _REFUSAL}}}
+                for status, text in refusals.items()
+            },
+        },
+    }
+
+
+OPERATIONS: dict[str, dict[str, Any]] = {
+    "measure": _operation("Measure one run", _MEASURE, "What `calipers measure --json` prints."),
+    "explore": _operation("Measure one run, for the page", _MEASURE, "The measurement, shown numbers, curves."),
+    "compare": _operation("Compare runs", _COMPARE, "What `calipers compare --json` prints."),
+    "report": _operation("Write the report of a run", _REPORT, "The report, as a file to save."),
+}

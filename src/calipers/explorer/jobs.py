@@ -1,0 +1,183 @@
+"""What a worker process computes, and how it says that it could not.
+
+A worker answers one job after another. It remembers the last few measurements, because the next job is often about the
+same run: the page is looked at, then the report is asked for. Whatever goes wrong comes back as a `Refusal`; a worker
+ends only when it is ended or when its memory is spent.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calipers.errors import CalipersError, CertificationError, InputError
+from calipers.explorer.drawing import page_record
+from calipers.explorer.remembered import Remembered, compare_remembered
+from calipers.explorer.requests import Asked
+from calipers.measure import Measurement, measure
+from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.files import rendered
+from calipers.reports.records import comparison_record, measurement_record, to_json
+from calipers.reports.report import report_measurement
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+READY = "ready"
+MEASUREMENTS_KEPT = 3
+LONGEST_REASON = 600
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """Measure a run and answer the questions."""
+
+    asked: Asked
+
+
+@dataclass(frozen=True)
+class ReportJob:
+    """Write the report of a run as "html", "md" or "json"."""
+
+    asked: Asked
+    form: str
+
+
+@dataclass(frozen=True)
+class CompareJob:
+    """Say which of several measured runs is more private."""
+
+    names: tuple[str, ...]
+    found: tuple[Remembered, ...]
+    questions: Questions
+
+
+Job = MeasureJob | ReportJob | CompareJob
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured run: for programs, for the page, and for comparing it with others."""
+
+    record: bytes
+    page: bytes
+    remembered: Remembered
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report or a comparison, ready to be sent."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no answer: one sentence for a person, one word for a program."""
+
+    kind: str
+    reason: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Refusal:
+        """What an exception says to the one who asked."""
+        if isinstance(error, InputError):
+            return cls("input", shortened(str(error)))
+        if isinstance(error, CertificationError):
+            return cls("not certified", shortened(str(error)))
+        if isinstance(error, CalipersError):
+            return cls("unsupported", shortened(str(error)))
+        if isinstance(error, MemoryError):
+            return cls("too large", "Measuring this run takes more memory than the explorer allows.")
+        return cls("defect", shortened(f"Calipers failed: {type(error).__name__}: {error}"))
+
+
+Reply = Measured | Written | Refusal
+
+
+def shortened(reason: str) -> str:
+    """One line of bounded length: a reason may quote what was sent."""
+    line = " ".join(reason.split())
+    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 1] + "…"
+
+
+class Worker:
+    """Answers jobs, one at a time, remembering the last measurements."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[Measurement, Answers]] = OrderedDict()
+
+    def answer(self, job: Job) -> Reply:
+        """The reply to one job. Never raises: a worker outlives what it is asked."""
+        try:
+            if isinstance(job, CompareJob):
+                comparison = compare_remembered(job.names, job.found, job.questions)
+                return Written(to_json(comparison_record(comparison)).encode())
+            measurement, answers = self._measured(job.asked)
+            if isinstance(job, ReportJob):
+                report = report_measurement(measurement, job.asked.questions)
+                return Written(rendered(report, f".{job.form}").encode())
+            return Measured(
+                record=to_json(measurement_record(answers)).encode(),
+                page=to_json(page_record(measurement, answers)).encode(),
+                remembered=Remembered.of(measurement, answers),
+            )
+        except Exception as error:
+            return Refusal.of(error)
+
+    def _measured(self, asked: Asked) -> tuple[Measurement, Answers]:
+        if asked.key not in self._kept:
+            run = asked.runs[0] if len(asked.runs) == 1 else asked.runs
+            measurement = measure(run, tolerance=asked.tolerance)
+            self._kept[asked.key] = measurement, answer(measurement, asked.questions)
+        self._kept.move_to_end(asked.key)
+        while len(self._kept) > MEASUREMENTS_KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[asked.key]
+
+
+def limit_memory(limit: int) -> None:
+    """Let this process have at most so many bytes of address space, where the system knows such a limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def peak_memory() -> int:
+    """The most memory this process has held, in bytes; 0 where the system does not say."""
+    try:
+        import resource
+        import sys
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def work(connection: Connection, memory_limit: int) -> None:
+    """The life of a worker process: say READY, then answer jobs until the other end closes."""
+    # Ctrl+C in the terminal reaches every process of the group; ending workers is the server's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    limit_memory(memory_limit)
+    worker = Worker()
+    # The first measurement of a process loads what the others find loaded.
+    worker.answer(MeasureJob(Asked((Run(sample_rate=0.1, steps=2, noise_multiplier=1.0),), Questions(), 0.01)))
+    connection.send(READY)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        reply = worker.answer(job)
+        try:
+            connection.send((reply, peak_memory()))
+        except BrokenPipeError:
+            return

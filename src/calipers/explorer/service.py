@@ -1,0 +1,114 @@
+"""Which answers are remembered, shared and given up.
+
+Equal requests get one computation: a finished one is remembered, a running one is joined. A computation is given up
+when the last one who waits for it has gone, after a moment of grace, since a measurement about to finish is worth more
+in the cache than the process that would have to be started anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from calipers.explorer.jobs import CompareJob, Job, Measured, MeasureJob, Refusal, Reply, ReportJob, Written
+from calipers.explorer.requests import Asked, AskedTogether
+from calipers.explorer.workers import Limits, WorkerPool
+
+ANSWERS_KEPT = 64
+GRACE = 0.5
+# A refusal about the run itself is as good the second time; the others may depend on the moment.
+LASTING = ("input", "unsupported", "not certified")
+
+
+@dataclass
+class Running:
+    """A computation and how many wait for it."""
+
+    task: asyncio.Task[Reply]
+    waiting: int = 0
+
+
+class Service:
+    """Answers requests with the help of worker processes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.pool = WorkerPool(limits)
+        self._kept: OrderedDict[str, Reply] = OrderedDict()
+        self._running: dict[str, Running] = {}
+
+    async def start(self) -> None:
+        """Start the workers."""
+        await self.pool.start()
+
+    def stop(self) -> None:
+        """End the workers and everything they were doing."""
+        for running in self._running.values():
+            running.task.cancel()
+        self.pool.stop()
+
+    async def measured(self, asked: Asked) -> Measured | Refusal:
+        """The measured run, or why there is none."""
+        reply = await self._reply(asked.key, asked.key, MeasureJob(asked))
+        assert not isinstance(reply, Written)
+        return reply
+
+    async def report(self, asked: Asked, form: str) -> Written | Refusal:
+        """The report of a run, or why there is none."""
+        reply = await self._reply(f"{form} {asked.key}", asked.key, ReportJob(asked, form))
+        assert not isinstance(reply, Measured)
+        return reply
+
+    async def compared(self, together: AskedTogether) -> Written | Refusal:
+        """What `calipers compare --json` prints, or why one of the runs has no measurement."""
+        replies = await asyncio.gather(*(self.measured(asked) for asked in together.each))
+        found = []
+        for name, one in zip(together.names, replies, strict=True):
+            if isinstance(one, Refusal):
+                return Refusal(one.kind, f"{name}: {one.reason}")
+            found.append(one.remembered)
+        key = json.dumps([together.names, [asked.key for asked in together.each]])
+        reply = await self._reply(key, "", CompareJob(together.names, tuple(found), together.each[0].questions))
+        assert not isinstance(reply, Measured)
+        return reply
+
+    async def _reply(self, key: str, run: str, job: Job) -> Reply:
+        """The reply remembered under `key`, or computed by a worker, best by one that knows `run` already."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if key not in self._running:
+            task = asyncio.get_running_loop().create_task(self._compute(key, run, job))
+            self._running[key] = Running(task)
+        running = self._running[key]
+        running.waiting += 1
+        try:
+            # Shielded: the one who leaves must not end what others wait for.
+            return await asyncio.shield(running.task)
+        finally:
+            running.waiting -= 1
+            if not running.waiting and not running.task.done():
+                asyncio.get_running_loop().call_later(GRACE, self._give_up, key, running)
+
+    async def _compute(self, key: str, run: str, job: Job) -> Reply:
+        try:
+            reply = await self.pool.answer(run, job)
+        finally:
+            self._forget(key, asyncio.current_task())
+        if not isinstance(reply, Refusal) or reply.kind in LASTING:
+            self._kept[key] = reply
+            while len(self._kept) > ANSWERS_KEPT:
+                self._kept.popitem(last=False)
+        return reply
+
+    def _give_up(self, key: str, running: Running) -> None:
+        """Cancel a computation that nobody has come back to."""
+        if not running.waiting:
+            # Forgotten at once: whoever asks next must not join a computation that is being ended.
+            self._forget(key, running.task)
+            running.task.cancel()
+
+    def _forget(self, key: str, task: asyncio.Task[Reply] | None) -> None:
+        if key in self._running and self._running[key].task is task:
+            del self._running[key]

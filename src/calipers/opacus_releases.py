@@ -1,0 +1,238 @@
+"""What each release of Opacus divides the noisy sum by, and the numbers it computes from N and B.
+
+Wang et al. (2026), Table 2, classify the releases by the divisor of the noisy sum: the batch that came
+out (ASGM), its expected size N q (EASGM), or floor(N q) (FEASGM). All three depend on the data. The
+table here says for each release how that was checked:
+
+- "read and run": the published wheel was read, and one step of it was run with known gradients;
+- "read": the wheel was read; it no longer imports beside a current PyTorch.
+
+Both confirm Table 2, and not the paper's introduction, which counts 1.0-1.4 as EASGM. What the table
+does not say:
+
+- 0.14 and 0.15 divide by N q only with `poisson=True`, which is not their default; without it they
+  divide by the batch that came out. Given `batch_size` and `sample_size` they compute q = B/N and divide
+  by q N = B, a constant; the divisor moves with N only if the user fixes `sample_rate`.
+- 1.0 and later take nothing from the user but a loader of L = ceil(N/B) batches. They sample at 1/L,
+  take L' = int(1/(1/L)) steps per epoch, account at 1/L', and divide by int(N * (1/L')), all in double
+  precision. So the sample rate, the number of steps *and* the divisor move when N crosses a multiple of
+  B: from N = 1000 to 1001 with B = 100 the rate falls from 1/10 to 1/11 and the divisor from 100 to 91.
+- Rounding: L' = L - 1 for L = 93, 99, 105, ... (N = 50,000, B = 128 samples at 1/391 and accounts at
+  1/390), and int(N * (1/L')) loses one for N = 98, B = 2 and is zero for N = 49, B = 1.
+
+A `Run` has one sample rate. Where the rate or the number of steps differs between N and its neighbors
+N - 1 and N + 1, no `Run` describes the pair, and `run_keys` refuses, unless told that the rate is to
+be read as a public constant.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calipers.citations import add_statement, implements
+from calipers.domains import Domain, choice
+from calipers.errors import ConditionError, InputError, UnsupportedError
+
+add_statement(
+    "wang2026:tab2",
+    "Table 2 (Appendix A.4)",
+    "Divisors of the noisy sum in Opacus 0.9.0-1.5.4: realized batch (A), N q (EA), floor(N q) (FEA).",
+)
+
+LOSS_REDUCTIONS = ("mean", "sum")
+_SIZE = Domain(1, 2**53, integer=True)
+_RATE = Domain(2**-53, 1)
+
+
+@dataclass(frozen=True)
+class Release:
+    """Releases that share one rule; `normalization` is for `loss_reduction="mean"` and Poisson sampling."""
+
+    versions: tuple[str, ...]
+    normalization: str
+    mechanism: str
+    commit: str
+    verified: str
+
+
+_RUN, _READ = "read and run", "read"
+
+RELEASES = (
+    Release(("0.9.0", "0.9.1"), "realized", "not supported", "33a7ca4", _READ),
+    Release(("0.10.0", "0.10.1", "0.11.0"), "realized", "not supported", "9d76ea5", _READ),
+    Release(("0.12.0", "0.13.0"), "realized", "ASGM", "9d76ea5", _RUN),
+    Release(("0.14.0", "0.15.0"), "expected", "EASGM", "e9983ec", _RUN),
+    Release(("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.1.2", "1.1.3"), "floor", "FEASGM", "1241e62", _RUN),
+    Release(("1.2.0", "1.3.0", "1.4.0", "1.4.1"), "floor", "FEASGM", "1241e62", _RUN),
+    Release(("1.5", "1.5.1", "1.5.2", "1.5.3", "1.5.4"), "floor", "FEASGM", "1241e62", _RUN),
+    # Newer than the paper.
+    Release(("1.6.0",), "floor", "FEASGM", "", _RUN),
+)
+VERSIONS = tuple(version for release in RELEASES for version in release.versions)
+
+
+@implements("wang2026:tab2")
+def release_of(version: str) -> Release:
+    """The entry of a release, or `InputError` that lists the known ones."""
+    name = "1.5" if version == "1.5.0" else version
+    choice("version", name, VERSIONS, "For another release, run `calipers probe opacus` beside it.")
+    return next(release for release in RELEASES if name in release.versions)
+
+
+@dataclass(frozen=True)
+class OpacusNumbers:
+    """What a release computes for one dataset size: rates, steps per epoch, and the divisor of the noisy sum.
+
+    `divisor` is None where the batch that came out is the divisor.
+    """
+
+    dataset_size: int
+    sampled_rate: float
+    accounted_rate: float
+    steps_per_epoch: int
+    divisor: float | None
+
+
+def opacus_numbers(
+    version: str, *, dataset_size: int, batch_size: int | None = None, sample_rate: float | None = None
+) -> OpacusNumbers:
+    """The numbers of a release for Poisson sampling, in its own floating-point arithmetic.
+
+    Releases from 1.0 on need `batch_size`: they derive the rate from the loader. 0.12-0.15 take
+    either `batch_size` or `sample_rate`.
+    """
+    release = release_of(version)
+    size = _SIZE.check_int("dataset_size", dataset_size)
+    if release.mechanism == "not supported":
+        raise UnsupportedError(
+            f"Opacus {version} refuses batches above batch_size, so it cannot sample by Poisson; describe its "
+            "shuffled batches by Run(sampler='shuffle', ...)."
+        )
+    if (batch_size is None) == (sample_rate is None):
+        raise InputError("Give exactly one of batch_size and sample_rate.")
+    if release.normalization == "floor":
+        if batch_size is None:
+            raise InputError(f"Opacus {version} derives its sample rate from the loader; give batch_size instead.")
+        return _from_loader(size, _SIZE.check_int("batch_size", batch_size))
+    if batch_size is None:
+        rate = _RATE.check("sample_rate", sample_rate)
+        expected = rate * size
+    else:
+        whole = Domain(1, size, integer=True)
+        expected = float(whole.check_int("batch_size", batch_size, "A batch holds at most the whole dataset."))
+        rate = expected / size
+    return OpacusNumbers(size, rate, rate, int(1 / rate), expected if release.normalization == "expected" else None)
+
+
+def _from_loader(dataset_size: int, batch_size: int) -> OpacusNumbers:
+    """The arithmetic of releases 1.0-1.6, rounding included."""
+    sampled = 1 / math.ceil(dataset_size / batch_size)
+    steps = int(1 / sampled)
+    accounted = 1 / steps
+    return OpacusNumbers(dataset_size, sampled, accounted, steps, int(dataset_size * accounted))
+
+
+def neighbors(version: str, dataset_size: int, **settings: float | None) -> tuple[OpacusNumbers, ...]:
+    """The numbers at N - 1 (where they exist), N and N + 1; settings as for `opacus_numbers`."""
+    found = []
+    for size in (dataset_size - 1, dataset_size, dataset_size + 1):
+        try:
+            found.append(opacus_numbers(version, dataset_size=size, **settings))  # type: ignore[arg-type]
+        except InputError:
+            if size >= dataset_size:
+                raise
+    return tuple(found)
+
+
+def quiet_size(version: str, dataset_size: int, **settings: float | None) -> int | None:
+    """The largest size at most `dataset_size` at which no number moves between neighbors, if one is near."""
+    batch_size = settings.get("batch_size")
+    reach = 64 if batch_size is None else 2 * int(batch_size) + 2
+    for size in range(dataset_size, max(1, dataset_size - reach), -1):
+        found = neighbors(version, size, **settings)
+        if len(found) == 3 and len({(_schedule(entry, None), entry.divisor) for entry in found}) == 1:
+            return size
+    return None
+
+
+def run_keys(
+    version: str,
+    *,
+    dataset_size: int,
+    batch_size: int | None = None,
+    sample_rate: float | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    loss_reduction: str = "mean",
+    public_rate: bool = False,
+) -> dict[str, object]:
+    """The keys of the `Run` that a release executes: rate, steps, sampler and normalization.
+
+    Post-condition: the rate is the one batches are drawn with, the divisor at N and at both
+    neighbors is what `normalization` says; otherwise `UnsupportedError` or `ConditionError`. With
+    `public_rate` the rate and the steps at N are taken for constants that the neighbors share.
+    """
+    choice("loss_reduction", loss_reduction, LOSS_REDUCTIONS)
+    if (epochs is None) == (steps is None):
+        raise InputError("Nothing says, or two things say, how long the run is; give one of epochs and steps.")
+    settings: dict[str, float | None] = {"batch_size": batch_size, "sample_rate": sample_rate}
+    here = opacus_numbers(version, dataset_size=dataset_size, batch_size=batch_size, sample_rate=sample_rate)
+    around = neighbors(version, here.dataset_size, **settings)
+    if not public_rate and len({_schedule(entry, steps) for entry in around}) > 1:
+        raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **settings)))
+    total = steps if epochs is None else _SIZE.check_int("epochs", epochs) * here.steps_per_epoch
+    return {
+        "dataset_size": here.dataset_size,
+        "sample_rate": here.sampled_rate,
+        "steps": total,
+        "sampler": "poisson",
+        "normalization": "none" if loss_reduction == "sum" else _normalization(release_of(version), here, around),
+    }
+
+
+def _schedule(entry: OpacusNumbers, steps: int | None) -> tuple[float, int | None]:
+    """What a neighbor shares with N if it is described by the same `Run`; given steps do not move."""
+    return entry.sampled_rate, entry.steps_per_epoch if steps is None else steps
+
+
+def _normalization(release: Release, here: OpacusNumbers, around: tuple[OpacusNumbers, ...]) -> str:
+    """The word for the divisor, checked against what a `Run` means by it."""
+    if here.divisor is None:
+        return "realized"
+    if here.divisor == 0:
+        raise ConditionError(
+            f"With dataset_size={here.dataset_size} Opacus divides by int({here.dataset_size} * "
+            f"{here.accounted_rate!r}) = 0: its gradients are NaN and nothing is trained. Change the batch size."
+        )
+    rate = here.sampled_rate
+    sizes = [entry.dataset_size for entry in around]
+    if release.normalization == "expected":
+        # A batch size makes the divisor q N = B whatever N is; a rate makes it q N.
+        return "constant" if len({entry.divisor for entry in around}) == 1 else "expected"
+    # Neighbors keep this rate when it is read as public; otherwise it is the one they have.
+    divisors = [int(size * here.accounted_rate) for size in sizes]
+    if divisors == [math.floor(size * rate) for size in sizes]:
+        return "floor"
+    if len(set(divisors)) == 1:
+        return "constant"
+    raise UnsupportedError(
+        f"Rounding makes Opacus divide by {divisors} at dataset sizes {sizes}, which is not floor(N q) for the rate "
+        f"q = {rate!r} that batches are drawn with; no Run says that. Use loss_reduction='sum' and divide by a public "
+        "constant yourself."
+    )
+
+
+def _moving(version: str, around: tuple[OpacusNumbers, ...], quiet: int | None) -> str:
+    """Why no single rate describes the neighbors, in numbers."""
+    shown = "; ".join(
+        f"N = {entry.dataset_size}: rate 1/{1 / entry.sampled_rate:g}, {entry.steps_per_epoch} steps"
+        + ("" if entry.divisor is None else f", divisor {entry.divisor:g}")
+        for entry in around
+    )
+    advice = f" With {quiet} records nothing moves." if quiet is not None else ""
+    return (
+        f"Opacus {version} derives the sample rate from the dataset's size, and here it differs between neighbors "
+        f"({shown}), so no Run describes them.{advice} Say public_rate=True to measure what would hold if rate and "
+        "steps were public constants."
+    )

@@ -1,0 +1,205 @@
+"""The three divided mechanisms of the paper, one ordered pair of dataset sizes at a time.
+
+The paper looks at D with N records and D' with one more, so here too only that pair counts (a `Measurement` takes
+the pairs (N - 1, N) and (N, N + 1) together). Everything else is Calipers' own:
+
+- **bracket**: the least that a proof allows for all gradients, the most that an attack gets: all other gradients
+  opposite to the new one, or zero where batches are so large that opposite ones only blur. The proof for division by
+  N q or its floor reveals the batch and hides the membership, that for division by |B| reveals size and sum.
+- **claim**: the undivided sum (SGM) that the audited methods account for. T(P, Q) = q G_(1/sigma) + (1 - q) ID; the
+  order with the mixture first has the larger profile, delta(eps) = q delta_G(log(1 + (e^eps - 1)/q)).
+- **length**: a test that looks only at the n - 1 coordinates without signal. Given the divisor d their squared length
+  is (sigma/d)^2 times a chi-square variable, and the divisor has a known law under each dataset. Rejecting D below a
+  threshold with power 1 - beta and level alpha shows epsilon >= log((1 - beta - delta)/alpha). For huge n this is
+  nearly everything there is, and all of it is computed in logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import logsumexp
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.curves import TradeoffCurve
+from calipers.laws.direction import Jaws
+from calipers.laws.product import Product
+from calipers.laws.sweep import sweep
+from calipers.measure.divided import NeighborPair
+from calipers.numerics.binomial import binomial_window
+from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
+from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
+from calipers.numerics.types import FloatArray
+from calipers.papers.wang2026 import published
+from calipers.run import Run
+from calipers.theorems.division_guarantees import batch_delta
+
+TOLERANCE = 1e-3
+_OPPOSITE = -1.0
+_LOG_OUTSIDE = -60.0
+_LARGEST_EPSILON = 600.0
+_THRESHOLDS = 201
+
+Interval = tuple[float, float]
+Tail = Callable[[float, FloatArray], FloatArray]
+
+add_statement(
+    "calipers:length-test",
+    "calipers.papers.wang2026.settings, length_epsilon",
+    "The length of the coordinates without signal tells divisors apart: log((power - delta)/level) bounds epsilon.",
+)
+
+
+@dataclass(frozen=True)
+class Divisors:
+    """Possible divisors with their log probabilities; `left_out` is at least the probability of all others."""
+
+    values: FloatArray
+    log_weights: FloatArray
+    left_out: float
+
+    def log_probability(self, tail: Tail, shape: float, places: FloatArray) -> FloatArray:
+        """log P(log of the squared length over n - 1 lies on that side of each place), unlisted divisors left out."""
+        scaled = places[:, None] + 2.0 * np.log(self.values)
+        return np.asarray(logsumexp(tail(shape, scaled) + self.log_weights, axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`others` is N, the size of the smaller dataset; `rate` q; `dimension` n; `steps` T."""
+
+    normalization: str
+    others: int
+    rate: float
+    dimension: int
+    steps: int = 1
+    noise_multiplier: float = published.NOISE_MULTIPLIER
+
+    @property
+    def pair(self) -> NeighborPair:
+        """Datasets of N and N + 1 records."""
+        run = Run(
+            sample_rate=self.rate,
+            steps=self.steps,
+            noise_multiplier=self.noise_multiplier,
+            dataset_size=self.others + 1,
+            normalization=self.normalization,
+            dimension=self.dimension,
+        )
+        return NeighborPair((run,), self.others)
+
+    @property
+    def product(self) -> Product:
+        """The proof above and one attack below: opposite gradients, or none where opposite ones cost too much."""
+        proof = "calipers:size-and-sum" if self.normalization == "realized" else "calipers:hidden-bit"
+        pair = self.pair
+        # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
+        direction = _OPPOSITE if _OPPOSITE in pair.directions else pair.directions[0]
+        return Product(pair.factors(proof, direction))
+
+    def divisors(self, present: bool) -> Divisors:
+        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1."""
+        if self.normalization == "realized":
+            window = binomial_window(self.others + present, self.rate, _LOG_OUTSIDE)
+            complete = len(window.values) == self.others + present + 1
+            left_out = 0.0 if complete else 2.0 * window.outside
+            return Divisors(np.maximum(window.values, 1.0), np.log(window.weights), left_out)
+        smaller = math.floor(self.others * self.rate) if self.normalization == "floor" else self.others
+        return Divisors(np.array([float(smaller + present)]), np.zeros(1), 0.0)
+
+
+@cache
+def delta_jaws(setting: Setting, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> Interval:
+    """lower <= the largest delta(epsilon) of any pair of these sizes <= upper, in both orders."""
+    if setting.normalization == "realized":
+        # What keeps this bracket open is the proof, not the grid: a finer one costs more and closes nothing.
+        tolerance = max(tolerance, 3e-2)
+    found = setting.product.delta(epsilon, tolerance)
+    return found.lower, found.upper
+
+
+@cache
+def epsilon_jaws(setting: Setting, delta: float = published.DELTA, tolerance: float = 1e-2) -> Interval:
+    """lower <= the largest epsilon(delta) of any pair of these sizes <= upper, in both orders."""
+    found: Jaws = setting.product.epsilon(delta, tolerance)
+    upper = found.upper
+    if setting.normalization == "realized" and setting.steps == 1:
+        upper = min(upper, batch_epsilon(setting, delta))
+    return max(found.lower, length_epsilon(setting, delta)), upper
+
+
+def batch_epsilon(setting: Setting, delta: float) -> float:
+    """At least epsilon(delta) by Theorem 3.7, one round; infinite where that exceeds 600."""
+    low, high = 0.0, _LARGEST_EPSILON
+
+    def proven(epsilon: float) -> bool:
+        value = batch_delta(epsilon, setting.dimension, setting.others, setting.rate, setting.noise_multiplier)
+        return value <= delta
+
+    if not proven(high):
+        return math.inf
+    while high - low > 1e-3 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if proven(middle) else (middle, high)
+    return high
+
+
+@implements("calipers:length-test")
+@cache
+def length_epsilon(setting: Setting, delta: float) -> float:
+    """At most epsilon(delta) of one round on collinear gradients: the best threshold on the length, either order.
+
+    Thresholds are tried on a grid; every one of them gives a valid bound.
+    """
+    if setting.dimension == 1:
+        return 0.0
+    shape = 0.5 * (setting.dimension - 1)
+    absent, present = setting.divisors(False), setting.divisors(True)
+    # In units of sigma^2 the squared length over n - 1 has its logarithm near -2 log d, with deviation 1/sqrt(shape).
+    centers = np.unique(-2.0 * np.log(np.concatenate([absent.values, present.values])))
+    reach = 8.0 / math.sqrt(shape)
+    places = (centers[:, None] + np.linspace(-reach, reach, _THRESHOLDS)).ravel()
+    best = 0.0
+    for tail, null, other in ((log_gamma_lower_at, absent, present), (log_gamma_upper_at, present, absent)):
+        log_power = other.log_probability(tail, shape, places)
+        log_level = null.log_probability(tail, shape, places)
+        # Unlisted divisors count against the test: never a hit, always a false alarm.
+        if null.left_out > 0.0:
+            log_level = np.logaddexp(log_level, math.log(null.left_out))
+        margin = np.exp(log_power) * (1.0 - 1e-9) - delta
+        useful = margin > 0.0
+        slack = 8.0 * GAMMA_LOG_ERROR * (1.0 + np.abs(log_level[useful])) + 1e-9
+        shown = np.log(margin[useful]) - log_level[useful] - slack
+        best = max(best, float(np.max(shown, initial=0.0)))
+    return best
+
+
+@cache
+def mechanism_curves(setting: Setting, tolerance: float = 5e-2) -> dict[Side, TradeoffCurve]:
+    """UPPER at or below, LOWER at or above the symmetric curve: the convex hull of both orders' trade-off curves."""
+    return sweep(setting.product, 1e-3, tolerance)
+
+
+def claimed_delta(rate: float, epsilon: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:
+    """delta(epsilon) of one undivided round, the larger order; relative rounding 4e-12 at most."""
+    inner = math.log1p(math.expm1(epsilon) / rate)
+    return rate * float(gaussian_delta(1.0 / noise_multiplier, inner))
+
+
+def claimed_epsilon(rate: float, delta: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:
+    """epsilon(delta) of one undivided round, the larger order; 0 where delta(0) is at most delta."""
+    if delta >= claimed_delta(rate, 0.0, noise_multiplier):
+        return 0.0
+    inner = gaussian_epsilon(1.0 / noise_multiplier, delta / rate)
+    return math.log1p(rate * math.expm1(inner)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+
+
+def claimed_fnr(rate: float, fpr: FloatArray, noise_multiplier: float = published.NOISE_MULTIPLIER) -> FloatArray:
+    """q G_(1/sigma) + (1 - q) ID, the curve that Section 3.4 compares with."""
+    curve = rate * gaussian_tradeoff(1.0 / noise_multiplier, fpr) + (1.0 - rate) * (1.0 - fpr)
+    return np.asarray(curve, dtype=np.float64)

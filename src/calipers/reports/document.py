@@ -1,0 +1,179 @@
+"""The parts a report is made of, before anybody decides how they look.
+
+A report is built once, from numbers that were computed below, and rendered as HTML or as Markdown. What is decided
+here is decided for both: which way a number was rounded, which end of which bracket it is, and what stands beside it.
+
+    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code
+
+A `Number` keeps the direction in which it is a bound and the double it was rounded from:
+
+    "at least":  Decimal(text) <= exact,     "at most":  Decimal(text) >= exact,     "":  no bound, rounded to nearest.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from calipers.bracket import Bracket
+from calipers.reports.chart import Chart, Intervals
+from calipers.reports.format import DIGITS, ceil_digits, floor_digits, nearest_digits
+
+AT_LEAST, AT_MOST, NEAREST = "at least", "at most", ""
+# Marks that turn the direction of the text around them; shown as escapes, so that a name cannot rearrange a report.
+_DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as printed, the double behind it, and the direction in which it is a bound."""
+
+    text: str
+    exact: float
+    direction: str = NEAREST
+    unit: str = ""
+
+    @property
+    def spelled(self) -> str:
+        """Every digit of the double, with its direction, for whoever needs them."""
+        value = "infinite" if math.isinf(self.exact) else repr(self.exact)
+        return f"{self.direction} {value}".strip()
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A word that says what to think of a row: "good", "bad", "open" or "plain"."""
+
+    text: str
+    mood: str = "plain"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Both jaws in one cell."""
+
+    lower: Number
+    upper: Number
+
+
+Cell: TypeAlias = str | Number | Badge | Range
+
+
+@dataclass(frozen=True)
+class Prose:
+    """One paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One paragraph that must not be overlooked."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under column names; the first cell of a row names it. `wide` tables hold sentences."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with the table that says the same in numbers."""
+
+    picture: Chart | Intervals
+    table: Table
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A paragraph for somebody else's paper."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to be kept letter by letter."""
+
+    text: str
+
+
+Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report: what it is about, the verdict in one sentence, the sections."""
+
+    kind: str
+    title: str
+    subject: str
+    verdict: str
+    badges: tuple[Badge, ...]
+    sections: tuple[Section, ...]
+
+
+def at_least(value: float, digits: int = DIGITS) -> Number:
+    """A lower bound, rounded down."""
+    return Number(floor_digits(value, digits), value, AT_LEAST)
+
+
+def at_most(value: float, digits: int = DIGITS) -> Number:
+    """An upper bound, rounded up."""
+    return Number(ceil_digits(value, digits), value, AT_MOST)
+
+
+def nearest(value: float, digits: int = DIGITS) -> Number:
+    """A number that is no bound: a setting, a claim, an estimate."""
+    return Number(nearest_digits(value, digits), value)
+
+
+def ends(bracket: Bracket) -> tuple[Number, Number]:
+    """Both jaws as numbers, the lower one rounded down and the upper one up."""
+    return at_least(bracket.lower), at_most(bracket.upper)
+
+
+def setting(value: float) -> str:
+    """A setting as people write it: 1e-5, 0.01, 1234."""
+    mantissa, mark, exponent = f"{value:.12g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if mark else mantissa
+
+
+def visible(text: str) -> str:
+    """The text with every character that does not show, or cannot be written in UTF-8, as an escape.
+
+    Line breaks and tabs stay. Control characters are not allowed in HTML, and lone surrogates (file names that are not
+    UTF-8) in no encoding at all.
+    """
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    hidden = unicodedata.category(character) in ("Cc", "Cs") or character in _DIRECTION_MARKS
+    if not hidden or character in "\n\t":
+        return character
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -1,0 +1,236 @@
+"""From a measurement to its figures: trade-off curve, low false positive rates, profile, bracket.
+
+The curves are read at fixed places, and every reading is a bound there. For the false negative rate beta(alpha) the
+proof gives "at least" and the attack "at most"; for the true positive rate 1 - beta and for delta(epsilon) it is the
+other way round. The Gaussian fit is the curve that (mu, delta0) alone would promise,
+
+    beta(alpha) = (1 - delta0) G_mu(alpha/(1 - delta0)),     delta(eps) = delta0 + (1 - delta0) delta_mu(eps),
+
+with the proven mu, so it never promises more than the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
+from calipers.reports.answers import Answers
+from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line, axis_for
+from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, ends, nearest, setting
+from calipers.reports.points import PROFILE_DEPTHS, PROFILE_POINTS
+from calipers.reports.standing import comparable
+
+if TYPE_CHECKING:
+    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.measure import Measurement
+    from calipers.numerics.types import FloatArray
+
+PROOF, ATTACK = "upper jaw (proof)", "lower jaw (attack)"
+LOWEST_RATE = 1e-5
+RATE_POINTS = 101
+TABLE_RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
+LOW_RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
+TABLE_POINTS = 9
+
+Values = Callable[["FloatArray"], "FloatArray"]
+
+
+def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
+    """The trade-off curve on even axes: false negative against false positive rate."""
+    upper, lower = (measurement.curve(side) for side in (Side.UPPER, Side.LOWER))
+    # Normal quantiles, evenly spaced: dense where the curve bends.
+    rates = np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0]))
+    fit = _fitted_misses(answers)
+    lines = [_line(PROOF, "proof", rates, upper), _line(ATTACK, "attack", rates, lower)]
+    if fit is not None:
+        lines.append(_line(_fit_label(answers), "fit", rates, fit))
+    lines.append(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)))
+    chart = Chart(
+        "tradeoff",
+        "Trade-off curve",
+        "The smallest false negative rate of any attack at each false positive rate. The true curve lies between the "
+        "proof, below, and the attack, above. The closer to the diagonal, the more private.",
+        Axis("false positive rate", 0.0, 1.0),
+        Axis("false negative rate", 0.0, 1.0),
+        tuple(lines),
+        between=(0, 1),
+    )
+    at = np.array(TABLE_RATES)
+    columns = [_numbers(upper(at), at_least), _numbers(lower(at), at_most)]
+    names = ["at least (proof)", "at most (attack)"]
+    return Figure(chart, _table("False negative rate", "false positive rate", at, names, columns, fit))
+
+
+def low_rates_figure(measurement: Measurement, answers: Answers) -> Figure:
+    """The same curve where privacy is lost or kept: true positive rate at small false positive rates, both in logs."""
+    upper, lower = (_power(measurement.curve(side)) for side in (Side.UPPER, Side.LOWER))
+    rates = np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS)
+    fit = _fitted_power(answers)
+    lines = [_line(PROOF, "proof", rates, upper), _line(ATTACK, "attack", rates, lower)]
+    if fit is not None:
+        lines.append(_line(_fit_label(answers), "fit", rates, fit))
+    lines.append(Line("guessing", "guess", (LOWEST_RATE, 1.0), (LOWEST_RATE, 1.0)))
+    chart = Chart(
+        "low-rates",
+        "Low false positive rates",
+        "The largest true positive rate of any attack, both axes logarithmic. The truth lies between the attack, "
+        "below, and the proof, above. The closer to guessing, the more private.",
+        Axis("false positive rate", LOWEST_RATE, 1.0, logarithmic=True),
+        Axis("true positive rate", LOWEST_RATE, 1.0, logarithmic=True),
+        tuple(lines),
+        between=(0, 1),
+    )
+    at = np.array(LOW_RATES)
+    columns = [_numbers(lower(at), at_least), _numbers(upper(at), at_most)]
+    names = ["at least (attack)", "at most (proof)"]
+    return Figure(chart, _table("True positive rate", "false positive rate", at, names, columns, fit))
+
+
+def profile_figure(measurement: Measurement, answers: Answers) -> Figure | None:
+    """delta against epsilon down to the smallest depth with a finite proof; None where there is none."""
+    upper, lower = (measurement.curve(side).delta for side in (Side.UPPER, Side.LOWER))
+    reached = [(measurement.curve(Side.UPPER).epsilon(depth), depth) for depth in PROFILE_DEPTHS]
+    finite = [(last, depth) for last, depth in reached if math.isfinite(last)]
+    if not finite:
+        return None
+    last, depth = finite[0]
+    grid = np.linspace(0.0, last if last > 0 else 1.0, PROFILE_POINTS)
+    fit = _fitted_delta(answers)
+    lines = [_line(PROOF, "proof", grid, upper), _line(ATTACK, "attack", grid, lower)]
+    if fit is not None:
+        lines.append(_line(_fit_label(answers), "fit", grid, fit))
+    if comparable(answers):
+        claimed = measurement.claim.backend.curves(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)[Side.UPPER]
+        lines.append(_line("usual claim (Poisson, undivided sum)", "claim", grid, claimed.delta))
+    chart = Chart(
+        "profile",
+        "Privacy profile",
+        "delta at each epsilon, logarithmic. The true profile lies between the attack, below, and the proof, above. "
+        "The lower, the more private.",
+        Axis("epsilon", 0.0, float(grid[-1])),
+        Axis("delta", depth, 1.0, logarithmic=True),
+        tuple(lines),
+        between=(0, 1),
+    )
+    at = grid[:: (PROFILE_POINTS - 1) // (TABLE_POINTS - 1)]
+    columns = [_numbers(lower(at), at_least), _numbers(upper(at), at_most)]
+    names = ["at least (attack)", "at most (proof)"]
+    return Figure(chart, _table("delta", "epsilon", at, names, columns, fit))
+
+
+def bracket_figure(answers: Answers) -> Figure | None:
+    """Epsilon at every delta asked for, as a pair of jaws with the usual claim as a diamond."""
+    if not answers.epsilon:
+        return None
+    rows = tuple(
+        Interval(
+            f"at δ = {setting(row.at)}",
+            row.bracket.lower,
+            row.bracket.upper,
+            (("usual claim", "claim", row.claim),) if comparable(answers) else (),
+        )
+        for row in answers.epsilon
+    )
+    cells = tuple((f"δ = {setting(row.at)}", *ends(row.bracket), nearest(row.claim)) for row in answers.epsilon)
+    return _interval_figure("bracket", "The bracket of epsilon", rows, cells, "delta", ("usual claim",))
+
+
+def comparison_figure(names: Sequence[str], answers: Sequence[Answers], position: int) -> Figure:
+    """Epsilon of several runs at one delta, one pair of jaws each."""
+    compared = [found.epsilon[position] for found in answers]
+    rows = tuple(
+        Interval(name, row.bracket.lower, row.bracket.upper) for name, row in zip(names, compared, strict=True)
+    )
+    cells = tuple((name, *ends(row.bracket)) for name, row in zip(names, compared, strict=True))
+    title = f"Epsilon at δ = {setting(compared[0].at)}"
+    return _interval_figure(f"epsilon-{position + 1}", title, rows, cells, "run", ())
+
+
+def _interval_figure(
+    name: str,
+    title: str,
+    rows: tuple[Interval, ...],
+    cells: tuple[tuple[Cell, ...], ...],
+    first: str,
+    extra: tuple[str, ...],
+) -> Figure:
+    description = (
+        "The left jaw is what an explicit attack shows, the right jaw what is proven; the truth lies between them."
+    )
+    picture = Intervals(name, title, description, axis_for("epsilon", rows), rows)
+    return Figure(picture, Table(title, (first, "at least (attack)", "at most (proof)", *extra), cells))
+
+
+def overlay_figure(names: Sequence[str], measurements: Sequence[Measurement]) -> Figure:
+    """The trade-off curves of several runs: a colour each, the proof drawn through, the attack dashed."""
+    rates = np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0]))
+    lines, columns, headings = [], [], []
+    at = np.array(TABLE_RATES)
+    for number, (name, measurement) in enumerate(zip(names, measurements, strict=True), start=1):
+        upper, lower = (measurement.curve(side) for side in (Side.UPPER, Side.LOWER))
+        lines.append(_line(f"{name}, proof", f"run-{number}", rates, upper))
+        lines.append(_line(f"{name}, attack", f"run-{number} dashed", rates, lower))
+        columns += [_numbers(upper(at), at_least), _numbers(lower(at), at_most)]
+        headings += [f"{name}, at least", f"{name}, at most"]
+    lines.append(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)))
+    chart = Chart(
+        "tradeoff",
+        "Trade-off curves",
+        "The smallest false negative rate of any attack at each false positive rate, for every run: its proof, below, "
+        "and its attack, above. A run whose proof lies above another run's attack is certainly more private.",
+        Axis("false positive rate", 0.0, 1.0),
+        Axis("false negative rate", 0.0, 1.0),
+        tuple(lines),
+    )
+    return Figure(chart, _table("False negative rate", "false positive rate", at, headings, columns, None))
+
+
+def _power(curve: TradeoffCurve) -> Values:
+    return lambda rates: curve.rates(rates)[1]
+
+
+def _fit_label(answers: Answers) -> str:
+    return f"μ-GDP fit (δ₀ = {setting(answers.delta0)})"
+
+
+def _fitted_misses(answers: Answers) -> Values | None:
+    mu, kept = answers.mu.upper, 1.0 - answers.delta0
+    if not math.isfinite(mu):
+        return None
+    return lambda rates: kept * gaussian_tradeoff(mu, np.minimum(rates / kept, 1.0))
+
+
+def _fitted_power(answers: Answers) -> Values | None:
+    mu, kept = answers.mu.upper, 1.0 - answers.delta0
+    if not math.isfinite(mu):
+        return None
+    return lambda rates: answers.delta0 + kept * gaussian_power(mu, np.minimum(rates / kept, 1.0))
+
+
+def _fitted_delta(answers: Answers) -> Values | None:
+    mu = answers.mu.upper
+    if not math.isfinite(mu) or mu <= 0:
+        return None
+    return lambda epsilons: answers.delta0 + (1.0 - answers.delta0) * gaussian_delta(mu, epsilons)
+
+
+def _line(label: str, role: str, at: FloatArray, values: Values) -> Line:
+    return Line(label, role, tuple(map(float, at)), tuple(map(float, values(at))))
+
+
+def _numbers(values: FloatArray, rounded: Callable[[float], Number]) -> list[Number]:
+    return [rounded(float(value)) for value in values]
+
+
+def _table(
+    caption: str, first: str, at: FloatArray, names: list[str], columns: list[list[Number]], fit: Values | None
+) -> Table:
+    if fit is not None:
+        names, columns = [*names, "μ-GDP fit"], [*columns, _numbers(fit(at), nearest)]
+    rows = tuple((nearest(float(place)), *row) for place, row in zip(at, zip(*columns, strict=True), strict=True))
+    return Table(caption, (first, *names), rows)

@@ -1,0 +1,90 @@
+"""Where a report goes: the form by the ending of the file, the file checked before and written at once.
+
+A measurement may take minutes, an audit hours; a path that cannot work is refused before they begin. The file appears
+whole or not at all: it is written beside its place under a temporary name and then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from calipers.reports.report import Report
+
+ENDINGS = (".html", ".md", ".json")
+
+
+def check_report_path(path: str | os.PathLike[str]) -> Path:
+    """The path, if a report can be written there as far as one can tell; else `InputError` with a remedy."""
+    name = os.fspath(path)
+    place = Path(name)
+    if "\0" in name:
+        raise InputError("A file name cannot hold the character NUL; choose another name for the report.")
+    if place.is_dir():
+        raise InputError(f"Cannot write the report to {name}: it is a folder; name a file in it, such as report.html.")
+    if place.suffix.lower() not in ENDINGS:
+        raise InputError(f"Cannot tell the form of the report {name} from its ending; end it in .html, .md or .json.")
+    if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+        raise InputError(f"Cannot write the report to {name}: it is not a regular file; choose another name.")
+    folder = _settled(place).parent
+    if not folder.is_dir():
+        raise InputError(f"Cannot write the report to {name}: there is no folder {folder}; make it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"Cannot write the report to {name}: the folder {folder} is not writable; choose another.")
+    return place
+
+
+def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Render the report as the ending says and write it whole; returns the path."""
+    place = check_report_path(path)
+    write_whole(place, rendered(report, place.suffix.lower()))
+    return place
+
+
+def rendered(report: Report, ending: str) -> str:
+    """The report as .html, .md or .json."""
+    from calipers.reports.html import to_html
+    from calipers.reports.markdown import to_markdown
+    from calipers.reports.records import to_json
+
+    forms: dict[str, Callable[[], str]] = {
+        ".html": lambda: to_html(report.document),
+        ".md": lambda: to_markdown(report.document),
+        ".json": lambda: to_json(report.record) + "\n",
+    }
+    return forms[ending]()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put the text at the path in one step; a link is followed, the mode of a file that is replaced is kept."""
+    place = _settled(path)
+    partial = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.partial")
+    try:
+        # Created with the mode the umask leaves, like any other new file, and never over an existing one.
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            os.chmod(partial, stat.S_IMODE(place.stat().st_mode))
+        os.replace(partial, place)
+    except OSError as error:
+        raise InputError(
+            f"Cannot write the report to {path}: {error.strerror or error}; choose another place."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
+def _settled(path: Path) -> Path:
+    return Path(os.path.realpath(path))

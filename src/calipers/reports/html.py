@@ -1,0 +1,174 @@
+"""A document as one HTML file that needs nothing else: style and pictures inside, no script, no address to fetch.
+
+The page forbids itself every request (Content-Security-Policy), so opening a report tells nobody. All text is escaped;
+a run file named `<b>` is shown as it is called. Numbers carry their exact value as a tooltip and in a data element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from string import Template
+
+from calipers._version import __version__
+from calipers.reports.chart import SUPERSCRIPTS, Chart
+from calipers.reports.document import (
+    Badge,
+    Block,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Items,
+    Notice,
+    Number,
+    Prose,
+    Quote,
+    Range,
+    Section,
+    Table,
+    visible,
+)
+from calipers.reports.schema import asset
+from calipers.reports.svg import draw, mark_swatch, swatch
+
+_TOGETHER = re.compile(r"\S{1,12} = -?\d[\d.]*(?:e-?\d+)?|\d[\d.]*e-\d+|--[a-z]+(?:-[a-z]+)*")
+_SCIENTIFIC = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-]?\d+)$")
+
+
+def to_html(document: Document) -> str:
+    """The whole page."""
+    names = slugs([section.title for section in document.sections])
+    named = list(zip(document.sections, names, strict=True))
+    body = "\n".join(_section(section, name) for section, name in named)
+    links = "".join(f'<li><a href="#{name}">{_text(section.title)}</a></li>' for section, name in named)
+    return Template(asset("report.html")).substitute(
+        title=_text(document.title),
+        style=asset("report.css"),
+        kind=_text(document.kind),
+        badges="".join(_badge(badge) for badge in document.badges),
+        verdict=_words(document.verdict),
+        subject="".join(f"<p>{_words(line)}</p>" for line in document.subject.split("\n")),
+        contents=links,
+        sections=body,
+        version=_text(__version__),
+    )
+
+
+def slugs(titles: Sequence[str]) -> list[str]:
+    """A name for every title: lower case letters, digits and hyphens, no two alike."""
+    names: list[str] = []
+    for number, title in enumerate(titles, start=1):
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        names.append(name if name not in names else f"{name}-part-{number}")
+    return names
+
+
+def _text(text: str) -> str:
+    return escape(visible(text), quote=True)
+
+
+def _words(text: str) -> str:
+    """Text whose settings (delta = 1e-5) and options stay on one line."""
+    return _TOGETHER.sub(r'<span class="together">\g<0></span>', _text(text))
+
+
+def _section(section: Section, name: str) -> str:
+    parts = []
+    for drawn, blocks in groupby(section.blocks, key=lambda block: isinstance(block, Figure)):
+        content = "\n".join(_block(block) for block in blocks)
+        parts.append(f'<div class="figures">\n{content}\n</div>' if drawn else content)
+    inner = "\n".join(parts)
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-heading">\n'
+        f'<h2 id="{name}-heading">{_text(section.title)}</h2>\n{inner}\n</section>'
+    )
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Prose):
+        return f"<p>{_words(block.text)}</p>"
+    if isinstance(block, Notice):
+        return f'<p class="notice">{_words(block.text)}</p>'
+    if isinstance(block, Items):
+        return "<ul>" + "".join(f"<li>{_words(text)}</li>" for text in block.texts) + "</ul>"
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Figure):
+        return _figure(block)
+    if isinstance(block, Quote):
+        return f'<blockquote class="paste"><p>{_text(block.text)}</p></blockquote>'
+    assert isinstance(block, Code)
+    return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
+
+
+def _figure(figure: Figure) -> str:
+    picture = figure.picture
+    if isinstance(picture, Chart):
+        entries = [(swatch(line.role), line.label) for line in picture.lines]
+    else:
+        marks = {(role, label): None for row in picture.rows for label, role, _ in row.marks}
+        entries = [(mark_swatch("attack"), "lower jaw (attack)"), (mark_swatch("proof"), "upper jaw (proof)")]
+        entries += [(mark_swatch(role), label) for role, label in marks]
+    legend = "".join(f"<li>{sample}{_text(label)}</li>" for sample, label in entries)
+    return (
+        f'<figure><figcaption>{_text(picture.title)}</figcaption>{draw(picture)}<ul class="legend">{legend}</ul>'
+        f'<p class="reading">{_text(picture.description)}</p>'
+        f"<details><summary>The same in numbers</summary>{_table(figure.table)}</details></figure>"
+    )
+
+
+def _table(table: Table) -> str:
+    """A table in a frame of its own that can be moved sideways; wide ones turn into cards on a narrow screen."""
+    caption = _text(table.caption)
+    # Cards are no table to a browser, so wide tables say what their parts are.
+    wide, role, heading = "", "", ""
+    if table.wide:
+        wide, role, heading = ' class="wide" role="table"', ' role="row"', ' role="columnheader"'
+    head = "".join(f'<th scope="col"{heading}>{_text(name)}</th>' for name in table.columns)
+    rows = []
+    for row in table.rows:
+        named = enumerate(zip(row, table.columns, strict=True))
+        cells = [_cell(cell, name, first=number == 0, wide=table.wide) for number, (cell, name) in named]
+        rows.append(f"<tr{role}>{''.join(cells)}</tr>")
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}"><table{wide}>'
+        f"<caption>{caption}</caption><thead><tr{role}>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell, column: str, *, first: bool, wide: bool) -> str:
+    label = f' data-label="{_text(column)}"' if wide else ""
+    if first:
+        role = ' role="rowheader"' if wide else ""
+        return f'<th scope="row"{role}{label}>{_inline(cell)}</th>'
+    role = ' role="cell"' if wide else ""
+    number = ' class="number"' if isinstance(cell, Number | Range) else ""
+    return f"<td{role}{number}{label}>{_inline(cell)}</td>"
+
+
+def _inline(cell: Cell) -> str:
+    if isinstance(cell, Range):
+        return f"{_inline(cell.lower)} to {_inline(cell.upper)}"
+    if isinstance(cell, Number):
+        unit = f" {_text(cell.unit)}" if cell.unit else ""
+        exact = "Infinity" if cell.text == "inf" else repr(cell.exact)
+        return f'<data value="{exact}" title="{_text(cell.spelled)}">{people(cell.text)}{unit}</data>'
+    return _badge(cell) if isinstance(cell, Badge) else _words(cell)
+
+
+def _badge(badge: Badge) -> str:
+    return f'<span class="badge {badge.mood}">{_text(badge.text)}</span>'
+
+
+def people(text: str) -> str:
+    """A printed number for people: 2.5e-07 as 2.5 × 10⁻⁷, inf as a word. No digit changes."""
+    if text == "inf":
+        return "none proven"
+    found = _SCIENTIFIC.match(text)
+    if found is None:
+        return text.replace("-", "−")
+    power = "10" + str(int(found[2])).translate(SUPERSCRIPTS)
+    return power if found[1] == "1" else f"{found[1].replace('-', '−')} × {power}"

@@ -1,0 +1,97 @@
+"""A document as Markdown: headings, tables and sentences that fit into a model card.
+
+Pictures become the tables that say the same. Every character that Markdown could take for a sign is escaped, so names
+and notes are shown as they are written; the result reads the same in CommonMark and on the sites that extend it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from calipers._version import __version__
+from calipers.reports.document import (
+    Badge,
+    Block,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Items,
+    Notice,
+    Number,
+    Prose,
+    Quote,
+    Range,
+    Section,
+    Table,
+    visible,
+)
+
+_SIGNS = re.compile(r"([\\`*_\[\]<>&|~$#])")
+# What begins a list or a rule when it is the first thing on a line.
+_STARTS = re.compile(r"^(?:([-+])(?=[-+\s]|$)|(\d+)([.)])(?=\s|$))")
+
+
+def to_markdown(document: Document) -> str:
+    """The whole text, headings from the second level on so that it fits under a title."""
+    badges = " · ".join(plain(badge.text) for badge in document.badges)
+    head = [f"## {plain(document.title)}", f"**{plain(document.verdict)}**"]
+    head += [f"*{badges}*"] if badges else []
+    head += [plain(line) for line in document.subject.split("\n")]
+    foot = f"Measured with Calipers {plain(__version__)}. Lower bounds are rounded down, upper bounds up."
+    return "\n\n".join([*head, *(_section(section) for section in document.sections), "---", foot]) + "\n"
+
+
+def plain(text: str) -> str:
+    """The text on one line with every sign of Markdown escaped."""
+    line = " ".join(visible(text).split())
+    escaped = _SIGNS.sub(r"\\\1", line)
+    return _STARTS.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", escaped)
+
+
+def _section(section: Section) -> str:
+    return "\n\n".join([f"### {plain(section.title)}", *(_block(block) for block in section.blocks)])
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Prose):
+        return plain(block.text)
+    if isinstance(block, Notice):
+        return f"> **Note.** {plain(block.text)}"
+    if isinstance(block, Items):
+        return "\n".join(f"- {plain(text)}" for text in block.texts)
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Figure):
+        return f"**{plain(block.picture.title)}.** {plain(block.picture.description)}\n\n{_table(block.table)}"
+    if isinstance(block, Quote):
+        return f"> {plain(block.text)}"
+    assert isinstance(block, Code)
+    return _fenced(block.text)
+
+
+def _fenced(text: str) -> str:
+    """A code block whose fence is longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}toml\n{visible(text).rstrip()}\n{fence}"
+
+
+def _table(table: Table) -> str:
+    numeric = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
+    rule = " | ".join("---:" if right else ":---" for right in numeric)
+    lines = [_row(table.columns), f"| {rule} |", *(_row(row) for row in table.rows)]
+    return "\n".join(lines)
+
+
+def _row(cells: tuple[Cell, ...]) -> str:
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, Range):
+        return f"{_cell(cell.lower)} to {_cell(cell.upper)}"
+    if isinstance(cell, Number):
+        text = "none proven" if cell.text == "inf" else cell.text
+        return f"{text} {cell.unit}".rstrip()
+    return plain(cell.text if isinstance(cell, Badge) else cell)

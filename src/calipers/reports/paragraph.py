@@ -1,0 +1,146 @@
+"""A paragraph for a paper or a model card, after the reporting practice of Gomez et al. (2025).
+
+They report a non-asymptotic mu-GDP guarantee, pessimistic by construction, together with the regret of using it
+instead of the whole curve (their Algorithm 1). With regret below 0.01 mu stands for the whole curve: an attacker's
+advantage is then overstated by at most twice the regret (Proposition 4.1). Otherwise they fall back on the tightest
+guarantee available, here the profile at the deltas asked for. What the practice leaves open is said too: the delta0 up
+to which mu holds, adjacency, sampler, divisor, adversary, privacy unit, accountant and its version.
+
+The paragraph states only what a proof carries, as "at most", and adds what an attack shows, as "at least".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from calipers._version import __version__
+from calipers.citations import add_statement, implements
+from calipers.reports.answers import Answers
+from calipers.reports.document import setting
+from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.standing import between, is_closed
+from calipers.reports.words import describe
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.auditing.audit import AuditResult
+
+GOOD_REGRET = 0.01
+"""Below this much regret Gomez et al. treat mu as a complete account."""
+
+add_statement(
+    "gomez2025:alg1", "Algorithm 1", "Report the smallest valid mu together with its regret against the whole curve."
+)
+add_statement(
+    "gomez2025:prop4.1", "Proposition 4.1", "Advantages of two curves differ by at most twice their Delta-divergence."
+)
+
+
+@implements("gomez2025:alg1", "gomez2025:prop4.1")
+def paragraph(answers: Answers, tolerance: float) -> str:
+    """Run, unit, mu with regret, (epsilon, delta), attack, accountant: ready to paste."""
+    return " ".join(
+        [
+            _trained(answers.runs),
+            _terms(answers.runs),
+            _gaussian(answers),
+            *_epsilons(answers, tolerance),
+            _accountant(),
+        ]
+    )
+
+
+def _trained(runs: Sequence[Run]) -> str:
+    if len(runs) == 1:
+        return f"The model was trained with DP-SGD: {describe(runs[0])}"
+    phases = " ".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+    return f"The model was trained with DP-SGD in {len(runs)} phases. {phases}"
+
+
+def _terms(runs: Sequence[Run]) -> str:
+    """What a guarantee is about, in the words of a run file; phases that differ are joined."""
+    keys = ("sampler", "normalization", "adjacency", "view")
+    named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
+    return f"The guarantee is for one record as the privacy unit ({'; '.join(named)})."
+
+
+def _gaussian(answers: Answers) -> str:
+    """mu with its regret, and whether mu stands for the whole curve."""
+    where = f"up to delta0 = {setting(answers.delta0)}"
+    if math.isinf(answers.mu.upper):
+        return f"No finite mu-GDP guarantee is proven for this run {where}, so its privacy profile is reported instead."
+    mu = ceil_digits(answers.mu.upper, 4)
+    regret = rounded_regret(answers, mu)
+    guarantee = (
+        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret, 3)}; "
+        "non-asymptotic, as proposed by Gomez et al., 2025)."
+    )
+    if regret < GOOD_REGRET:
+        meaning = (
+            f"Regret below {GOOD_REGRET:g} means that this mu stands for the whole trade-off curve: an attacker's "
+            f"advantage is overstated by at most {ceil_digits(2 * regret, 3)}."
+        )
+    else:
+        meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not stand for the curve."
+    return f"{guarantee} {meaning}"
+
+
+def rounded_regret(answers: Answers, mu: str) -> float:
+    """At least the regret of reporting `mu`, a decimal not below the proven mu.
+
+    d/dmu delta_mu(eps) = phi(mu/2 - eps/mu) <= 0.39895, and the regret is a supremum of differences of profiles over
+    1 + k >= 2 (Equation 24); so rounding mu up by h adds at most 0.2 h.
+    """
+    added = Decimal("0.2") * (Decimal(mu) - Decimal(answers.mu.upper))
+    return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
+
+
+def _epsilons(answers: Answers, tolerance: float) -> list[str]:
+    """(epsilon, delta) as proven, and how much of it attacks show."""
+    proven = [row for row in answers.epsilon if math.isfinite(row.bracket.upper)]
+    sentences = [
+        f"At delta = {setting(row.at)} {between('epsilon', row.bracket)}."
+        for row in answers.epsilon
+        if row not in proven
+    ]
+    if not proven:
+        return sentences
+    pairs = [f"({ceil_digits(row.bracket.upper)}, {setting(row.at)})-" for row in proven]
+    shown = [f"{floor_digits(row.bracket.lower)} at delta = {setting(row.at)}" for row in proven]
+    words = f"It is {_listed(pairs)}differentially private (proof). An explicit attack shows an epsilon of at least "
+    if all(is_closed(row.bracket, tolerance) for row in proven):
+        return [*sentences, f"{words}{_listed(shown)}, so the bound is tight."]
+    return [*sentences, f"{words}{_listed(shown)}; where between attack and proof the truth lies is not known."]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _accountant() -> str:
+    return (
+        f"All bounds were computed with Calipers {__version__}; upper bounds are rounded up, lower bounds down, and "
+        "numerical error is included."
+    )
+
+
+def audit_paragraph(result: AuditResult, target: str, distinguisher: str) -> str:
+    """What was played, what it shows with which confidence, and what an audit cannot say."""
+    sure = f"with confidence {setting(result.confidence)} each"
+    bounds = [f"epsilon >= {floor_digits(b.value)} at delta = {setting(b.at)}" for b in result.epsilon]
+    bounds += [f"delta >= {floor_digits(b.value)} at epsilon = {setting(b.at)}" for b in result.delta]
+    bounds.append(f"mu >= {floor_digits(result.mu.value)} up to delta0 = {setting(result.mu.at)}")
+    verdicts = [v.message for v in (result.verdict, result.upper_verdict) if v is not None]
+    return " ".join(
+        [
+            f"The implementation {target} was audited with Calipers {__version__}: {result.trials:,} runs with and "
+            f"{result.trials:,} runs without one record (seed {result.seed}), scored by {distinguisher}.",
+            f"Lower bounds, {sure}: {'; '.join(bounds)}.",
+            *verdicts,
+            "An audit bounds the leakage of this pair of datasets under this attack from below; it does not prove "
+            "privacy.",
+        ]
+    )

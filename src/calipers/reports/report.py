@@ -1,0 +1,171 @@
+"""A report of a measurement, a calibration, a comparison, an audit or a training run.
+
+`Report` holds the document that people read and the record that programs read; both come from the same answers. Two
+calls with the same numbers give the same bytes: nothing in a report depends on the clock, the machine or the file it
+is written to.
+
+    report = report_measurement(measure(run), Questions())
+    write_report(report, "out.html")        # or .md, or .json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calipers._version import __version__
+from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.chart import Chart, Intervals
+from calipers.reports.document import Badge, Document, Prose, Section, Table, at_least, at_most, nearest, setting
+from calipers.reports.figures import LOW_RATES, low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.paragraph import paragraph
+from calipers.reports.records import Record, calibration_record, measurement_record
+from calipers.reports.remedies import Remedy, remedies
+from calipers.reports.schema import SCHEMA
+from calipers.reports.sections import measurement_sections
+from calipers.reports.standing import badges, is_closed, standing, verdict
+from calipers.reports.words import describe_phases
+
+if TYPE_CHECKING:
+    from calipers.calibrate import Calibration
+    from calipers.measure import Measurement
+
+
+@dataclass(frozen=True)
+class Report:
+    """What people read, and what programs read."""
+
+    document: Document
+    record: Record
+
+
+def report_measurement(measurement: Measurement, questions: Questions) -> Report:
+    """One run from both sides."""
+    answers, found = asked(measurement, questions)
+    record = {**heading("measure", verdict(answers, measurement.tolerance)), **measured(measurement, answers, found)}
+    return Report(_document("measure", "Privacy of a DP-SGD run", measurement, answers, found), record)
+
+
+def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
+    """A run that was just trained: its measurement, and what the training loop says of itself, row by row."""
+    answers, found = asked(measurement, questions)
+    record = {
+        **heading("train", verdict(answers, measurement.tolerance)),
+        **measured(measurement, answers, found),
+        "training": dict(facts),
+    }
+    return Report(_document("train", "Privacy of a training run", measurement, answers, found, facts), record)
+
+
+def report_calibration(calibration: Calibration, measurement: Measurement, questions: Questions) -> Report:
+    """The run with the noise that was found; `measurement` is of that very run."""
+    answers, found = asked(measurement, questions)
+    noise = ceil_digits(calibration.noise_multiplier, 8)
+    wanted = ", ".join(f"{name} = {setting(value)}" for name, value in calibration.target.items())
+    sentence = (
+        f"A noise multiplier of {noise} is enough for {wanted}: at most {ceil_digits(calibration.achieved.upper)} is "
+        f"proven and an explicit attack shows at least {floor_digits(calibration.achieved.lower)}."
+    )
+    rows = (
+        ("noise multiplier", at_most(calibration.noise_multiplier, 8)),
+        *((f"target {name}", nearest(value, 12)) for name, value in calibration.target.items()),
+        ("achieved, at most (proof)", at_most(calibration.achieved.upper)),
+        ("achieved, at least (attack)", at_least(calibration.achieved.lower)),
+    )
+    section = Section(
+        "The noise",
+        (
+            Prose(
+                "The smallest noise multiplier that was found to meet the target with the upper jaw, which is a proof. "
+                "It is printed rounded up: more noise never leaks more."
+            ),
+            Table("Calibration", ("quantity", "value"), rows),
+        ),
+    )
+    document = _document("calibrate", "Noise for a privacy target", measurement, answers, found)
+    document = dataclasses.replace(
+        document,
+        verdict=sentence,
+        badges=(Badge("target met by proof", "good"), *document.badges),
+        sections=(section, *document.sections),
+    )
+    record = {
+        **heading("calibrate", sentence),
+        **measured(measurement, answers, found),
+        "calibration": calibration_record(calibration),
+    }
+    return Report(document, record)
+
+
+def asked(measurement: Measurement, questions: Questions) -> tuple[Answers, tuple[Remedy, ...]]:
+    """The answers of a report, which always looks at false positive rates from 0.1 down to 1e-5, and the remedies."""
+    rates = tuple(sorted({*questions.fprs, *LOW_RATES}, reverse=True))
+    answers = answer(measurement, dataclasses.replace(questions, fprs=rates))
+    return answers, remedies(measurement, answers)
+
+
+def heading(kind: str, sentence: str) -> Record:
+    """How every report for programs begins."""
+    return {"schema": SCHEMA, "kind": kind, "calipers": __version__, "verdict": sentence}
+
+
+def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]) -> Record:
+    """One measured run for programs: brackets, standing of the claim, evidence of every end, remedies, curves."""
+    tolerance = measurement.tolerance
+    return {
+        "paragraph": paragraph(answers, tolerance),
+        "tolerance": tolerance,
+        "closed": all(is_closed(row.bracket, tolerance) for row in answers.epsilon),
+        "measurement": measurement_record(answers),
+        "claims": [{"delta": row.at, "standing": standing(answers, row).value} for row in answers.epsilon],
+        "evidence": evidence_record(answers),
+        "remedies": [remedy.as_dict() for remedy in found],
+        "curves": _curves(measurement, answers),
+    }
+
+
+def evidence_record(answers: Answers) -> list[Record]:
+    """Every piece of evidence with the ends it licenses; conjectures license no end, only their own value."""
+    listed = [{**evidence.as_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
+    for name, bracket in answers.brackets():
+        if bracket.conjectured is not None:
+            listed.append({**bracket.conjectured[1].as_dict(), "licenses": [f"{name} (conjectured value)"]})
+    return listed
+
+
+def _curves(measurement: Measurement, answers: Answers) -> Record:
+    """The drawn points. Each value is a bound at its own place; a straight line between two of them is not."""
+    profile = profile_figure(measurement, answers)
+    return {
+        "tradeoff": _points(tradeoff_figure(measurement, answers).picture, "fpr", "fnr", proof_first=True),
+        "low_rates": _points(low_rates_figure(measurement, answers).picture, "fpr", "tpr"),
+        "profile": None if profile is None else _points(profile.picture, "epsilon", "delta"),
+    }
+
+
+def _points(picture: Chart | Intervals, x_name: str, y_name: str, proof_first: bool = False) -> Record:
+    assert isinstance(picture, Chart)
+    proof, attack = picture.lines[:2]
+    low, high = (proof, attack) if proof_first else (attack, proof)
+    return {x_name: list(low.x), f"{y_name}_at_least": list(low.y), f"{y_name}_at_most": list(high.y)}
+
+
+def _document(
+    kind: str,
+    title: str,
+    measurement: Measurement,
+    answers: Answers,
+    found: Sequence[Remedy],
+    facts: Sequence[tuple[str, str]] = (),
+) -> Document:
+    return Document(
+        kind=kind,
+        title=title,
+        subject=describe_phases(answers.runs),
+        verdict=verdict(answers, measurement.tolerance),
+        badges=badges(answers, measurement.tolerance),
+        sections=measurement_sections(measurement, answers, found, facts),
+    )

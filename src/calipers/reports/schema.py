@@ -1,0 +1,23 @@
+"""The shape of a report for programs, versioned.
+
+`SCHEMA` names the version and is the first key of every report. Within one version keys may be added, never renamed,
+removed or given another meaning; `assets/report.schema.json` says which there are, as JSON Schema (draft 2020-12).
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+SCHEMA = "calipers-report/1"
+
+
+def asset(name: str) -> str:
+    """A text file that is shipped with the reports."""
+    return files("calipers.reports").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def report_schema() -> dict[str, object]:
+    """The JSON Schema of a report."""
+    schema: dict[str, object] = json.loads(asset("report.schema.json"))
+    return schema

@@ -1,0 +1,254 @@
+"""The sections of a measurement's report, in the order in which a reader asks.
+
+What was run; how private it is; what that looks like; what an attacker gets; what the usual accounting would have said;
+what to change; what to write about it; what licenses the numbers; what else to know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Bracket
+from calipers.reports.answers import Answers
+from calipers.reports.document import (
+    Block,
+    Cell,
+    Code,
+    Items,
+    Notice,
+    Number,
+    Prose,
+    Quote,
+    Section,
+    Table,
+    at_most,
+    ends,
+    nearest,
+    setting,
+)
+from calipers.reports.evidence import conjectures, evidence_section
+from calipers.reports.figures import bracket_figure, low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.format import floor_digits
+from calipers.reports.paragraph import paragraph
+from calipers.reports.remedies import Remedy
+from calipers.reports.standing import Standing, claim_cell, comparable, is_claimed_run, is_closed, standing
+from calipers.run import KEYS, Run
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+
+_FORMAT = {"dataset_size", "batch_size", "steps", "dimension"}
+_NAMES = {name: name.replace("_", " ") for name in KEYS}
+
+
+def measurement_sections(
+    measurement: Measurement, answers: Answers, found: Sequence[Remedy], facts: Sequence[tuple[str, str]] = ()
+) -> tuple[Section, ...]:
+    """Everything about one measured run; `facts` are rows that a training loop adds about itself."""
+    return (
+        run_section(answers.runs, facts),
+        bracket_section(answers, measurement.tolerance),
+        curves_section(measurement, answers),
+        attacker_section(answers),
+        claim_section(answers),
+        remedies_section(found),
+        Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
+        evidence_section(answers.evidence().items(), conjectures(answers)),
+        *notes_section(answers.notes),
+    )
+
+
+_PASTE = (
+    "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose, and names what "
+    "they leave open."
+)
+
+
+def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
+    """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
+    keys = [key for key in KEYS if any(getattr(run, key) is not None for run in runs)]
+    columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
+    rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
+    rows.append(("privacy unit", *("one record" for _ in runs)))
+    blocks: list[Block] = [Table("Settings", columns, tuple(rows))]
+    if facts:
+        blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
+    blocks.append(Code(_run_file(runs)))
+    return Section("The run", tuple(blocks))
+
+
+def _setting_text(run: Run, key: str) -> str:
+    value = getattr(run, key)
+    if value is None:
+        return "not given"
+    if key in _FORMAT:
+        return f"{value:,}"
+    return setting(value) if isinstance(value, float) else str(value)
+
+
+def _run_file(runs: Sequence[Run]) -> str:
+    if len(runs) == 1:
+        return runs[0].to_toml()
+    return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
+
+
+def bracket_section(answers: Answers, tolerance: float) -> Section:
+    """Every quantity between its two jaws."""
+    blocks: list[Block] = []
+    figure = bracket_figure(answers)
+    if figure is not None:
+        blocks.append(figure)
+    blocks.append(brackets_table(answers))
+    conjectured = conjectured_table(answers)
+    if conjectured is not None:
+        blocks.append(conjectured)
+    leading = answers.epsilon[0].bracket if answers.epsilon else answers.mu
+    if not is_closed(leading, tolerance):
+        blocks.append(
+            Notice(
+                "The bracket is open. The truth lies somewhere between the two values; neither of them alone is the "
+                "privacy of this run. Plan with the proof, and do not call the attack a guarantee."
+            )
+        )
+    return Section("The bracket", tuple(blocks))
+
+
+def brackets_table(answers: Answers) -> Table:
+    """One row per quantity; no conjectured value is among them."""
+    rows: list[tuple[Cell, ...]] = [(name, *ends(bracket)) for name, bracket in _quantities(answers)]
+    place = next(number for number, row in enumerate(rows) if str(row[0]).startswith("μ")) + 1
+    rows.insert(place, ("regret of the proven μ", "", at_most(answers.regret)))
+    return Table(
+        "Lower values are rounded down, upper values up; hover for every digit.",
+        ("quantity", "at least (attack)", "at most (proof)"),
+        tuple(rows),
+    )
+
+
+def conjectured_table(answers: Answers) -> Table | None:
+    """What open conjectures would make the values, where there are any."""
+    rows = tuple(
+        (name, nearest(bracket.conjectured[0]), bracket.conjectured[1].source)
+        for name, bracket in _quantities(answers)
+        if bracket.conjectured is not None
+    )
+    caption = "Conjectured values: not proven, no bounds, not to be relied on"
+    return Table(caption, ("quantity", "conjectured value", "conjecture"), rows) if rows else None
+
+
+def _quantities(answers: Answers) -> list[tuple[str, Bracket]]:
+    """Every bracket but the true positive rates, which have a section of their own, with its name for people."""
+    return [
+        *((f"ε at δ = {setting(row.at)}", row.bracket) for row in answers.epsilon),
+        *((f"δ at ε = {setting(row.at)}", row.bracket) for row in answers.delta),
+        (f"μ up to δ₀ = {setting(answers.delta0)}", answers.mu),
+        ("advantage, max(TPR − FPR)", answers.advantage),
+        ("separation", answers.separation),
+    ]
+
+
+def curves_section(measurement: Measurement, answers: Answers) -> Section:
+    """Trade-off curve on both scales, and the profile."""
+    blocks: list[Block] = [
+        Prose(
+            "An attack decides whether one record was used. The shaded region between proof and attack holds the true "
+            "curve; where it looks like a single line, the jaws meet."
+        ),
+        tradeoff_figure(measurement, answers),
+        low_rates_figure(measurement, answers),
+    ]
+    profile = profile_figure(measurement, answers)
+    blocks.append(
+        profile
+        if profile is not None
+        else Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01.")
+    )
+    if math.isinf(answers.mu.upper):
+        blocks.append(Notice("No Gaussian curve is drawn: no finite mu is proven."))
+    return Section("Curves", tuple(blocks))
+
+
+def attacker_section(answers: Answers) -> Section:
+    """True positive rates at false positive rates, in percent, with guessing beside them."""
+    rows: list[tuple[Cell, ...]] = [
+        (_one_in(fpr), *(_percent(number) for number in ends(bracket)), _percent(nearest(fpr)))
+        for fpr, bracket in answers.tpr
+    ]
+    rows.append(("best TPR − FPR (advantage)", *(_percent(number) for number in ends(answers.advantage)), "0 %"))
+    return Section(
+        "What an attacker gets",
+        (
+            Prose(
+                "The attacker wants to know whether one given record was in the data, and accepts a rate of false "
+                "alarms. The table bounds how many records that are in the data the best such attack finds. The first "
+                "number is reached by an explicit attack, on the data it chooses as the evidence below says; the "
+                f"second holds against {_adversary(answers)}, on all data."
+            ),
+            Table(
+                "Records found, of those in the data",
+                ("false alarms", "an attack finds at least", "no attack finds more than", "guessing finds"),
+                tuple(rows),
+            ),
+        ),
+    )
+
+
+def _adversary(answers: Answers) -> str:
+    isolated = any(run.view == "isolated" for run in answers.runs)
+    return "every attacker who sees only the record's own noisy contribution" if isolated else "every attack"
+
+
+def _percent(number: Number) -> Number:
+    """The same number in percent. Moving the decimal point is exact, so the direction stays."""
+    shifted = Decimal(number.text).scaleb(2)
+    text = f"{shifted.normalize():f}" if shifted == 0 or shifted.adjusted() >= -4 else f"{shifted.normalize():e}"
+    return Number(text, number.exact, number.direction, unit="%")
+
+
+def _one_in(fpr: float) -> str:
+    turns = round(1 / fpr)
+    return f"1 in {turns:,}" if math.isclose(1 / fpr, turns, rel_tol=1e-12) else f"FPR {setting(fpr)}"
+
+
+def claim_section(answers: Answers) -> Section:
+    """Poisson accounting of the undivided sum, whatever was executed."""
+    intro = (
+        "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
+        "adjacency, whatever was executed."
+    )
+    if is_claimed_run(answers):
+        intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
+    elif not comparable(answers):
+        intro += " This run is measured for a substituted record: the two numbers answer different questions."
+    rows: list[tuple[Cell, ...]] = [
+        (f"ε at δ = {setting(row.at)}", nearest(row.claim), *ends(row.bracket), claim_cell(answers, row))
+        for row in answers.epsilon
+    ]
+    rows += [
+        (f"δ at ε = {setting(row.at)}", nearest(row.claim), *ends(row.bracket), claim_cell(answers, row))
+        for row in answers.delta
+    ]
+    columns = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
+    blocks: list[Block] = [Prose(intro)]
+    if rows:
+        blocks.append(Table("The usual claim beside the bracket", columns, tuple(rows)))
+    for row in answers.epsilon:
+        if standing(answers, row) is Standing.REFUTED and row.claim > 0:
+            ratio = floor_digits(row.bracket.lower / row.claim, 3)
+            blocks.append(
+                Notice(f"At δ = {setting(row.at)} an attack shows {ratio} times the epsilon that is claimed.")
+            )
+    return Section("What the usual accounting would have said", tuple(blocks))
+
+
+def remedies_section(found: Sequence[Remedy]) -> Section:
+    """What would close or lower the bracket."""
+    return Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),))
+
+
+def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:
+    """What an honest reader must know; no section without a note."""
+    return (Section("What else to know", (Items(tuple(notes)),)),) if notes else ()

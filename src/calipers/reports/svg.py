@@ -1,0 +1,163 @@
+"""Pictures as inline SVG: shapes with classes, coloured by the style sheet of the page around them.
+
+Every picture has a title and a description for readers who do not see it, ids made from its own name so that several
+pictures live on one page, and no colour of its own: light, dark and paper are the style sheet's business. Jaws differ
+in colour, in dash and in the shape at their ends, so no reader depends on colour alone.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
+
+WIDTH, HEIGHT = 420, 330
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 48
+ROW, JAW = 58, 7
+# About how wide a letter of the labels is, to keep labels inside the picture.
+LETTER = 6.6
+
+
+def draw(picture: Chart | Intervals) -> str:
+    """One <svg> element."""
+    return _chart(picture) if isinstance(picture, Chart) else _intervals(picture)
+
+
+def swatch(role: str) -> str:
+    """A short sample of a line for a legend; decoration, since the label says what it is."""
+    return (
+        '<svg class="swatch" viewBox="0 0 30 10" width="30" height="10" aria-hidden="true">'
+        f'<line class="line {escape(role)}" x1="1" y1="5" x2="29" y2="5"/></svg>'
+    )
+
+
+def mark_swatch(role: str) -> str:
+    """A sample of a jaw, or of a mark, for the legend of intervals."""
+    shapes = {"attack": "M19 1V15l-7 -4v-6z", "proof": "M11 1V15l7 -4v-6z"}
+    kind = "jaw" if role in shapes else "mark"
+    path = shapes.get(role, "M15 0l6 8l-6 8l-6 -8z")
+    return (
+        '<svg class="swatch" viewBox="0 0 30 16" width="30" height="16" aria-hidden="true">'
+        f'<path class="{kind} {escape(role)}" d="{path}"/></svg>'
+    )
+
+
+def _opened(name: str, title: str, description: str, height: float) -> str:
+    key = escape(name)
+    return (
+        f'<svg class="picture" role="img" viewBox="0 0 {WIDTH} {_number(height)}" '
+        f'aria-labelledby="{key}-title {key}-desc">'
+        f'<title id="{key}-title">{escape(title)}</title><desc id="{key}-desc">{escape(description)}</desc>'
+    )
+
+
+def _chart(chart: Chart) -> str:
+    key = escape(chart.name)
+    parts = [
+        _opened(chart.name, chart.title, chart.description, HEIGHT),
+        f'<clipPath id="{key}-clip"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" '
+        f'height="{HEIGHT - TOP - BOTTOM}"/></clipPath>',
+        *_grid(chart),
+        f'<g clip-path="url(#{key}-clip)">',
+    ]
+    if chart.between is not None:
+        first, second = (chart.lines[i] for i in chart.between)
+        outline = [*_points(chart, first), *reversed(_points(chart, second))]
+        parts.append(f'<polygon class="truth" points="{_joined(outline)}"/>')
+    for line in chart.lines:
+        parts.append(f'<polyline class="line {escape(line.role)}" points="{_joined(_points(chart, line))}"/>')
+    parts.append("</g></svg>")
+    return "".join(parts)
+
+
+def _across(axis: Axis, value: float) -> float:
+    return LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT)
+
+
+def _up(axis: Axis, value: float) -> float:
+    return HEIGHT - BOTTOM - axis.place(value) * (HEIGHT - TOP - BOTTOM)
+
+
+def _points(chart: Chart, line: Line) -> list[tuple[float, float]]:
+    """Where the line runs; a value with no place on a logarithmic axis has no point."""
+    return [
+        (_across(chart.x, x), _up(chart.y, y))
+        for x, y in zip(line.x, line.y, strict=True)
+        if chart.x.holds(x) and chart.y.holds(y)
+    ]
+
+
+def _grid(chart: Chart) -> list[str]:
+    bottom, parts = HEIGHT - BOTTOM, []
+    for value, label in chart.x.ticks():
+        x = _number(_across(chart.x, value))
+        parts.append(f'<line class="grid" x1="{x}" y1="{TOP}" x2="{x}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{bottom + 17}" text-anchor="middle">{label}</text>')
+    for value, label in chart.y.ticks():
+        y = _up(chart.y, value)
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{_number(y)}" x2="{WIDTH - RIGHT}" y2="{_number(y)}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 7}" y="{_number(y + 4)}" text-anchor="end">{label}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    height = (TOP + bottom) / 2
+    parts += [
+        f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x.label)}</text>',
+        f'<text class="axis" transform="translate(14 {height}) rotate(-90)" text-anchor="middle">'
+        f"{escape(chart.y.label)}</text>",
+    ]
+    return parts
+
+
+def _intervals(picture: Intervals) -> str:
+    top, height = 6, ROW * len(picture.rows) + 52
+    bottom = height - 44
+    parts = [_opened(picture.name, picture.title, picture.description, height)]
+    for value, label in picture.axis.ticks():
+        x = _number(_along(picture.axis, value))
+        parts.append(f'<line class="grid" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{label}</text>')
+    for number, row in enumerate(picture.rows):
+        parts += _interval(picture.axis, row, top + ROW * number)
+    parts.append(
+        f'<text class="axis" x="{WIDTH / 2}" y="{height - 8}" text-anchor="middle">{escape(picture.axis.label)}</text>'
+    )
+    return "".join([*parts, "</svg>"])
+
+
+def _along(axis: Axis, value: float) -> float:
+    """The place of a value on the axis of the intervals; beyond its ends, the end."""
+    share = axis.place(value) if axis.holds(value) else (1.0 if value > 0 else 0.0)
+    return 16 + min(max(share, 0.0), 1.0) * (WIDTH - 32)
+
+
+def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
+    """A beam between two jaws, the row's name above it. Jaws open towards each other, like those of calipers."""
+    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + 38
+    upper, lower = _number(y - 11), _number(y + 11)
+    parts = [
+        f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>',
+        f'<line class="beam" x1="{_number(low)}" y1="{_number(y)}" x2="{_number(high)}" y2="{_number(y)}"/>',
+        f'<path class="jaw attack" d="M{_number(low)} {upper}V{lower}l{-JAW} -7v-8z"/>',
+    ]
+    if math.isfinite(row.upper):
+        parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{JAW} -7v-8z"/>')
+    for _, role, value in row.marks:
+        if axis.holds(value):
+            x = _number(_along(axis, value))
+            parts.append(f'<path class="mark {escape(role)}" d="M{x} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
+    return parts
+
+
+def _short(label: str) -> str:
+    most = int((WIDTH - 32) / LETTER)
+    return label if len(label) <= most else "…" + label[-(most - 1) :]
+
+
+def _joined(points: list[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+
+
+def _number(value: float) -> str:
+    """A coordinate with a hundredth of a unit: finer than any screen."""
+    rounded = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if rounded in ("-0", "") else rounded

@@ -1,0 +1,151 @@
+"""A sampler's batches as a stream with a place that can be written down and found again.
+
+A training run that is interrupted must go on with the batches it would have had. Drawing fresh ones
+instead would let a shuffled record take part twice in an epoch, or never: another mechanism than the
+one that is accounted.
+
+The stream is an epoch at a time (a step at a time, for Poisson sampling). Its place is the state
+of the generator at the start of the current epoch and the number of batches taken since; both are
+small, and finding the place again draws at most one epoch of indices.
+
+The state holds the generator's: whoever reads it knows all batches to come. Keep it as secret as the
+data.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from calipers.domains import Domain
+from calipers.errors import InputError
+from calipers.numerics.types import IntArray
+from calipers.samplers.balls_and_bins import BallsAndBins
+from calipers.samplers.deterministic import Deterministic
+from calipers.samplers.law import check_generator
+from calipers.samplers.poisson import Poisson
+from calipers.samplers.shuffle import Shuffle
+
+__all__ = ["AnySampler", "BatchStream"]
+
+AnySampler: TypeAlias = Poisson | Shuffle | BallsAndBins | Deterministic
+
+_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+
+
+class BatchStream:
+    """The batches of `sampler.batches(rng)`, one after the other, with a place in them.
+
+    Post-condition: the batches are those of `sampler.batches(rng)`, in order, whether the stream is
+    read in one go or written down and resumed in between.
+
+    >>> from calipers.samplers import Shuffle
+    >>> sampler = Shuffle(dataset_size=100, batch_size=10, epochs=2)
+    >>> stream = BatchStream(sampler, np.random.default_rng(0))
+    >>> _ = next(stream)
+    >>> again = BatchStream.resumed(sampler, stream.state())
+    >>> again.position, bool(np.array_equal(next(stream), next(again)))
+    (1, True)
+    """
+
+    def __init__(self, sampler: AnySampler, rng: np.random.Generator) -> None:
+        check_generator(rng)
+        if not isinstance(sampler, AnySampler):
+            raise InputError(
+                f"Expected a sampler of calipers.samplers, got {type(sampler).__name__}; its law would not be known."
+            )
+        law = sampler.law()
+        self.sampler = sampler
+        self.steps = law.steps
+        self.rounds = law.rounds
+        self.position = 0
+        self._rng = rng
+        self._one_epoch: AnySampler = (
+            dataclasses.replace(sampler, steps=1)
+            if isinstance(sampler, Poisson)
+            else dataclasses.replace(sampler, epochs=1)
+        )
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        # The generator's own dictionary is reused by numpy: copy it before anything is drawn.
+        self._epoch_state = copy.deepcopy(dict(self._rng.bit_generator.state))
+        self._epoch = self._one_epoch.batches(self._rng)
+
+    def __iter__(self) -> Iterator[IntArray]:
+        return self
+
+    def __next__(self) -> IntArray:
+        if self.position == self.steps:
+            raise StopIteration
+        if self.position and self.position % self.rounds == 0:
+            self._begin_epoch()
+        batch = next(self._epoch)
+        self.position += 1
+        return batch
+
+    @property
+    def epoch_remainder(self) -> int:
+        """How many batches are left until the current epoch ends; a whole epoch at its start."""
+        return min(self.rounds - self.position % self.rounds, self.steps - self.position)
+
+    def state(self) -> dict[str, Any]:
+        """Everything `resumed` needs, in plain numbers, strings and lists. Secret."""
+        at_boundary = self.position and self.position % self.rounds == 0
+        generator = self._rng.bit_generator.state if at_boundary else self._epoch_state
+        return {
+            "sampler": repr(self.sampler),
+            "position": self.position,
+            "taken": 0 if at_boundary else self.position % self.rounds,
+            "generator": _plain(generator),
+        }
+
+    @classmethod
+    def resumed(cls, sampler: AnySampler, state: Mapping[str, Any]) -> BatchStream:
+        """The stream at the place that `state` describes, or `InputError` if it is another sampler's."""
+        missing = [key for key in ("sampler", "position", "taken", "generator") if key not in state]
+        if missing:
+            raise InputError(f"Expected the state of a batch stream, got one without {', '.join(missing)}.")
+        if state["sampler"] != repr(sampler):
+            raise InputError(
+                f"The state belongs to another sampler: {state['sampler']}, not {sampler!r}. "
+                "Resume with the sampler that began."
+            )
+        stream = cls(sampler, _generator(state["generator"]))
+        position = Domain(0, stream.steps, integer=True).check_int("position", state["position"])
+        taken = Domain(0, min(position, stream.rounds), integer=True).check_int("taken", state["taken"])
+        stream.position = position - taken
+        for _ in range(taken):
+            next(stream)
+        return stream
+
+
+def _plain(value: Any) -> Any:
+    """Nested numpy numbers and arrays as Python ones."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+    name = state.get("bit_generator")
+    if name not in _GENERATORS:
+        raise InputError(f"Expected the state of one of numpy's generators ({', '.join(_GENERATORS)}), got {name!r}.")
+    bits = getattr(np.random, name)()
+    try:
+        bits.state = {**state, "state": {key: _array(entry) for key, entry in state["state"].items()}}
+        if "buffer" in state:  # Philox keeps unused words beside its counter
+            bits.state = {**bits.state, "buffer": np.asarray(state["buffer"], dtype=np.uint64)}
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"The generator's state is damaged: {error}.") from error
+    return np.random.Generator(bits)
+
+
+def _array(entry: Any) -> Any:
+    return np.asarray(entry, dtype=np.uint64) if isinstance(entry, list) else entry

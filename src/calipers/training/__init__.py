@@ -1,0 +1,35 @@
+"""Training with differential privacy, measured by the sampler that drew the batches.
+
+    from calipers.measure import measure
+    from calipers.samplers import Poisson
+    from calipers.training import Plan, train
+
+    sampler = Poisson(dataset_size=len(records), batch_size=256, steps=1000)
+    plan = Plan(sampler=sampler, noise_multiplier=1.0, max_grad_norm=1.0, learning_rate=0.5)
+    trained = train(plan, model, records, labels, checkpoint=Path("run.checkpoint"))
+    measure(trained.run()).epsilon(delta=1e-5)
+
+PyTorch is imported when training begins, not before.
+"""
+
+from __future__ import annotations
+
+from calipers.training.datasets import DATASETS, Dataset, load_dataset
+from calipers.training.evaluation import accuracy
+from calipers.training.loop import Trained, Trainer, train
+from calipers.training.models import MODELS, build_model
+from calipers.training.plan import Plan, run_of
+
+__all__ = [
+    "DATASETS",
+    "MODELS",
+    "Dataset",
+    "Plan",
+    "Trained",
+    "Trainer",
+    "accuracy",
+    "build_model",
+    "load_dataset",
+    "run_of",
+    "train",
+]

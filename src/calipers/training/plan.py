@@ -1,0 +1,186 @@
+"""What is to be trained, checked before anything is drawn; and the run it amounts to.
+
+Algorithm B divides the noisy sum by the batch's size. That number depends on the data, and dividing by it is not
+free. What the sum is divided by is therefore a choice, with the words used everywhere:
+
+- "none": nothing; the learning rate alone sets the scale;
+- "constant": a public number, by default the batch size the sampler was given. Division is then post-processing
+  and the plain guarantee holds. The default;
+- "expected": N q, and "floor": floor(N q), N the number of records. A neighbor with one record more would divide by
+  another number;
+- "realized": the size of the batch that was drawn, 1 for an empty one.
+
+The noise multiplier is the standard deviation of the noise over `max_grad_norm`. Noise 0 is plain training: there is
+nothing to measure, and clipping may then be left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from calipers.citations import add_statement
+from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
+from calipers.errors import InputError, UnsupportedError
+from calipers.run import NORMALIZATIONS, SAMPLERS, Run
+from calipers.samplers import BallsAndBins, Deterministic, Poisson, Shuffle
+from calipers.samplers.stream import AnySampler
+from calipers.training.noise import SEED
+
+__all__ = ["OPTIMIZERS", "SCHEDULES", "Plan", "run_of", "sampler_of"]
+
+OPTIMIZERS = ("sgd", "adam")
+SCHEDULES = ("constant", "cosine")
+MOMENTUM = Domain(0.0, 1.0, high_open=True)
+
+add_statement(
+    "ertan2026:algB", "Algorithm B", "DP-SGD: clip every gradient, sum, add Gaussian noise, divide, take a step."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run of DP-SGD: the sampler that will draw, the noise, and the optimizer that sees the noisy gradients.
+
+    `seed` None takes all randomness from the operating system's entropy (see `calipers.training.noise`); with a
+    seed the run can be repeated, by anybody who knows it.
+    """
+
+    sampler: AnySampler
+    noise_multiplier: float
+    max_grad_norm: float | None = 1.0
+    normalization: str = "constant"
+    constant: float | None = None
+    learning_rate: float = 0.1
+    optimizer: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    micro_batch: int = 256
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        NON_NEGATIVE.check("noise_multiplier", self.noise_multiplier)
+        if self.max_grad_norm is not None:
+            POSITIVE.check("max_grad_norm", self.max_grad_norm)
+        elif self.noise_multiplier > 0:
+            raise InputError("Noise without clipping protects nobody: nothing bounds a gradient; give max_grad_norm.")
+        choice("normalization", self.normalization, NORMALIZATIONS)
+        choice("optimizer", self.optimizer, OPTIMIZERS)
+        choice("schedule", self.schedule, SCHEDULES)
+        POSITIVE.check("learning_rate", self.learning_rate)
+        MOMENTUM.check("momentum", self.momentum)
+        NON_NEGATIVE.check("weight_decay", self.weight_decay)
+        COUNT.check_int("micro_batch", self.micro_batch)
+        if self.seed is not None:
+            SEED.check_int("seed", self.seed)
+        self._check_divisor()
+
+    def _check_divisor(self) -> None:
+        if self.constant is not None:
+            POSITIVE.check("constant", self.constant)
+            if self.normalization != "constant":
+                raise InputError(f"constant={self.constant} contradicts normalization={self.normalization!r}.")
+        elif self.normalization == "constant" and self.sampler.batch_size is None:
+            raise InputError(
+                "normalization='constant' needs a public number, and the sampler was given no batch size; add constant."
+            )
+        if self.normalization == "floor" and self.sampler.law().mean_batch_size < 1:
+            raise InputError("normalization='floor' would divide by 0: the expected batch is smaller than one record.")
+
+    @property
+    def steps(self) -> int:
+        """Noisy sums that will be released."""
+        return self.sampler.law().steps
+
+    def divisor(self, batch_size: int) -> float:
+        """What the noisy sum of a batch with so many records is divided by."""
+        if self.normalization == "none":
+            return 1.0
+        if self.normalization == "realized":
+            return float(max(batch_size, 1))
+        if self.normalization == "constant":
+            public = self.sampler.batch_size if self.constant is None else self.constant
+            assert public is not None  # checked when the plan was made
+            return float(public)
+        mean = self.sampler.law().mean_batch_size
+        return float(math.floor(mean)) if self.normalization == "floor" else mean
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0; "cosine" falls from the full rate to 0 over the run."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
+
+    def run(self, *, dimension: int | None = None, adjacency: str = "add-remove", view: str = "worst-case") -> Run:
+        """What this plan executes, to be measured; `InputError` when there is no noise."""
+        return run_of(
+            self.sampler,
+            noise_multiplier=self.noise_multiplier,
+            normalization=self.normalization,
+            dimension=dimension,
+            adjacency=adjacency,
+            view=view,
+        )
+
+
+def sampler_of(
+    name: str, *, dataset_size: int, batch_size: int, epochs: int | None = None, steps: int | None = None
+) -> AnySampler:
+    """The sampler called `name`; an epoch is floor(N/B) batches. Give epochs or steps."""
+    choice("sampler", name, SAMPLERS)
+    size = COUNT.check_int("dataset_size", dataset_size)
+    batch = Domain(1, size, integer=True).check_int("batch_size", batch_size, f"There are {size} records.")
+    if (epochs is None) == (steps is None):
+        raise InputError("Give exactly one of epochs and steps.")
+    rounds = size // batch
+    if name == "poisson":
+        count = COUNT.check_int("epochs", epochs) * rounds if steps is None else COUNT.check_int("steps", steps)
+        return Poisson(dataset_size=size, batch_size=batch, steps=count)
+    whole, rest = (epochs, 0) if steps is None else divmod(COUNT.check_int("steps", steps), rounds)
+    if rest:
+        raise InputError(f"sampler={name!r} deals out whole epochs of {rounds} steps, got steps={steps}; give epochs.")
+    kinds: dict[str, type[Shuffle | BallsAndBins | Deterministic]]
+    kinds = {"shuffle": Shuffle, "balls-and-bins": BallsAndBins, "deterministic": Deterministic}
+    return kinds[name](dataset_size=size, batch_size=batch, epochs=COUNT.check_int("epochs", whole))
+
+
+def run_of(
+    sampler: AnySampler,
+    *,
+    noise_multiplier: float,
+    normalization: str = "none",
+    dimension: int | None = None,
+    adjacency: str = "add-remove",
+    view: str = "worst-case",
+) -> Run:
+    """The run whose batches this very sampler draws, or `UnsupportedError` if no `Run` describes them."""
+    law = sampler.law()
+    run = Run(
+        noise_multiplier=noise_multiplier,
+        dataset_size=sampler.dataset_size,
+        normalization=normalization,
+        sampler=law.sampler,
+        dimension=dimension,
+        adjacency=adjacency,
+        view=view,
+        **_sizes(sampler),
+    )
+    if (run.total_steps, 1 if law.sampler == "poisson" else run.steps_per_epoch) != (law.steps, law.rounds):
+        raise UnsupportedError(
+            f"{sampler!r} makes {law.rounds} batches an epoch, where a Run of these sizes has {run.steps_per_epoch}; "
+            "leave rounds out, or choose a batch size that divides the dataset."
+        )
+    return run
+
+
+def _sizes(sampler: AnySampler) -> dict[str, Any]:
+    if isinstance(sampler, Poisson):
+        whole = sampler.batch_size is not None and float(sampler.batch_size).is_integer()
+        size = {"batch_size": sampler.batch_size} if whole else {"sample_rate": sampler.rate}
+        return {**size, "steps": sampler.steps}
+    if isinstance(sampler, BallsAndBins) and sampler.batch_size is None:
+        return {"sample_rate": 1.0 / sampler.rounds_per_epoch, "epochs": sampler.epochs}
+    assert sampler.batch_size is not None
+    return {"batch_size": sampler.batch_size, "epochs": sampler.epochs}

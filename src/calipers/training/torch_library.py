@@ -1,0 +1,70 @@
+"""PyTorch, imported when it is needed, and the devices it offers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calipers.errors import InputError, MissingExtraError
+
+__all__ = ["chosen_device", "tensor_cores", "torch_module"]
+
+
+def torch_module(name: str = "torch") -> Any:
+    """The module of PyTorch called `name`, or `MissingExtraError` with the line to type."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            "Training needs PyTorch (2.4 or newer): pip install 'calipers[torch]'. To keep a PyTorch for GPUs out, "
+            "install the one for CPUs first."
+        ) from error
+
+
+def chosen_device(name: str = "auto") -> Any:
+    """The device called `name`; "auto" is CUDA where there is one, else the CPU."""
+    torch = torch_module()
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"Expected device to be 'auto', 'cpu' or 'cuda', got device={name!r}.") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"Expected device to be 'auto', 'cpu' or 'cuda', got device={name!r}.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device={name!r}, but this PyTorch sees no CUDA device; use device='cpu'.")
+    return device
+
+
+@contextmanager
+def tensor_cores(allowed: bool) -> Iterator[None]:
+    """Let CUDA round the factors of products to 10 bits of mantissa (TF32), or forbid it; no effect without CUDA.
+
+    A record's gradient may be computed roughly: it is clipped afterwards, and any function of the record
+    will do. The clipped sum may not: rounding it would undo the clipping.
+    """
+    torch = torch_module()
+    if not torch.cuda.is_available():
+        yield
+        return
+    settings = _precision_settings(torch, allowed)
+    before = [getattr(place, name) for place, name, _ in settings]
+    for place, name, value in settings:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for (place, name, _), value in zip(settings, before, strict=True):
+            setattr(place, name, value)
+
+
+def _precision_settings(torch: Any, allowed: bool) -> list[tuple[Any, str, object]]:
+    """Where PyTorch keeps the choice: since 2.9 by kind of operation, before that as two flags."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    if hasattr(products, "fp32_precision") and hasattr(convolutions, "conv"):
+        word = "tf32" if allowed else "ieee"
+        return [(products, "fp32_precision", word), (convolutions.conv, "fp32_precision", word)]
+    return [(products, "allow_tf32", allowed), (convolutions, "allow_tf32", allowed)]

@@ -1,0 +1,97 @@
+"""Auditing one step of the installed Opacus: the claim for the sum is falsified for "mean" and stands for "sum"."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from calipers.adapters.opacus_step import PARAMETERS, network
+from calipers.adapters.opacus_target import OpacusTarget, _engine, _span
+from calipers.auditing.audit import audit
+from calipers.auditing.distinguishers import ScoreFunction
+from calipers.auditing.verdict import Outcome
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.measure import measure
+from calipers.run import Run
+
+pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
+pytestmark = pytest.mark.opacus
+
+CLAIM = measure(Run(sample_rate=0.5, steps=1, noise_multiplier=10.0)).claim
+
+
+def audited(target: OpacusTarget, trials: int) -> Outcome:
+    verdict = audit(
+        target, ScoreFunction(target.scores), trials=trials, seed=1, confidence=0.95,
+        deltas=(1e-5,), epsilons=(0.0,), claim=CLAIM,
+    ).verdict  # fmt: skip
+    assert verdict is not None
+    return verdict.outcome
+
+
+def test_the_network_has_as_many_parameters_as_the_papers() -> None:
+    """26,010."""
+    assert sum(parameter.numel() for parameter in network().parameters()) == PARAMETERS == 26_010
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_the_mean_falsifies_the_claim(mode: str) -> None:
+    """Divisor 1 against 2 in 26,010 coordinates: a hundred trials are plenty."""
+    assert audited(OpacusTarget(grad_sample_mode=mode), 100) is Outcome.FALSIFIED
+
+
+def test_the_sum_keeps_the_claim() -> None:
+    """The same step without division."""
+    assert audited(OpacusTarget(loss_reduction="sum"), 500) is not Outcome.FALSIFIED
+
+
+def test_outputs_have_the_law_that_the_scores_assume() -> None:
+    """Residual: chi-square of 26,010 - 4 coordinates of standard deviation 1 (absent) or 1/2 (present)."""
+    target = OpacusTarget()
+    for present, scale in ((False, 1.0), (True, 0.5)):
+        outputs = target.outputs(present, 60, np.random.default_rng(3))
+        assert outputs.shape == (60, 5)
+        degrees = 60 * (PARAMETERS - 4)
+        deviation = (outputs[:, -1].sum() / scale**2 - degrees) / np.sqrt(2 * degrees)
+        assert abs(deviation) < 5
+
+
+def test_the_scores_are_the_likelihood_ratio_of_the_sum() -> None:
+    """Neyman-Pearson: E_absent[exp(score)] = 1, here within five standard errors."""
+    target = OpacusTarget(loss_reduction="sum", noise_multiplier=2.0)
+    ratio = np.exp(target.scores(target.outputs(False, 600, np.random.default_rng(5))))
+    assert abs(ratio.mean() - 1) < 5 * ratio.std() / np.sqrt(ratio.size)
+
+
+def test_gradients_are_clipped_and_batches_are_drawn_at_one_half() -> None:
+    """What the likelihood assumes about the engine is what Opacus configured."""
+    target = OpacusTarget()
+    assert [_engine(target, present).sample_rate for present in (False, True)] == [0.5, 0.5]
+    assert [_engine(target, present).divisor for present in (False, True)] == [1.0, 2.0]
+    norms = np.linalg.norm(_span(target)[1], axis=1)
+    assert norms == pytest.approx(np.full(4, 0.1), rel=1e-4)
+
+
+def test_equal_seeds_give_equal_outputs_also_in_a_copy() -> None:
+    """The generator is the only source of randomness, and a target travels."""
+    target = OpacusTarget()
+    copy = pickle.loads(pickle.dumps(target))
+    first, again = (one.outputs(True, 10, np.random.default_rng(7)) for one in (target, copy))
+    assert np.array_equal(first, again)
+    assert target == copy
+    assert target.identity() == copy.identity()
+    assert OpacusTarget(loss_reduction="sum") != target
+
+
+def test_what_cannot_be_audited_is_refused() -> None:
+    """Gradients that are not clipped, a mode that fails on empty batches, images of another shape."""
+    with pytest.raises(CertificationError, match="not clipped"):
+        OpacusTarget(max_grad_norm=1e4).outputs(True, 1, np.random.default_rng(0))
+    with pytest.raises(UnsupportedError, match="empty batch"):
+        OpacusTarget(grad_sample_mode="functorch").outputs(True, 1, np.random.default_rng(0))
+    with pytest.raises(InputError, match="shape"):
+        OpacusTarget(images=np.zeros((4, 27, 28)), labels=np.zeros(4, dtype=int))
+    with pytest.raises(InputError, match="dataset_size"):
+        OpacusTarget(dataset_size=40)

@@ -1,0 +1,76 @@
+"""Without Opacus or JAX-Privacy the adapters say what to install, and importing them needs nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calipers.adapters import jax_privacy, opacus, opacus_accountant
+from calipers.adapters.jax_privacy_probe import JaxPrivacyConfiguration, JaxPrivacyTarget
+from calipers.adapters.opacus_probe import OpacusConfiguration
+from calipers.adapters.opacus_target import OpacusTarget
+from calipers.errors import InputError, MissingExtraError
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("use", "library", "extra"),
+    [
+        (lambda: OpacusConfiguration(10, 2), "torch", "opacus"),
+        (lambda: OpacusTarget().outputs(True, 1, RNG), "opacus", "opacus"),
+        (lambda: opacus.attach(None, None), "opacus", "opacus"),
+        (opacus_accountant.register, "opacus", "opacus"),
+        (lambda: JaxPrivacyConfiguration(10, 2), "jax_privacy", "jax-privacy"),
+        (lambda: JaxPrivacyTarget().identity(), "jax_privacy", "jax-privacy"),
+        (lambda: jax_privacy.run_of(None), "jax_privacy", "jax-privacy"),
+    ],
+)
+def test_a_missing_library_is_named_with_the_line_to_type(
+    use: Callable[[], object], library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An absent library is a MissingExtraError, which is an ImportError."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'calipers\[{extra}\]'"):
+        use()
+
+
+def test_importing_the_adapters_loads_no_foreign_library() -> None:
+    """PyTorch, Opacus and JAX are imported on first use only."""
+    modules = ("opacus", "opacus_accountant", "opacus_probe", "opacus_target", "jax_privacy", "jax_privacy_probe")
+    program = (
+        f"import sys, importlib\nfor name in {modules!r}: importlib.import_module('calipers.adapters.' + name)\n"
+        "print([m for m in ('torch', 'opacus', 'jax', 'jax_privacy', 'dp_accounting') if m in sys.modules])"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    shown = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset_size": 0}, "dataset_size"),
+        ({"noise_multiplier": float("nan")}, "noise_multiplier"),
+        ({"loss_reduction": "median"}, "loss_reduction"),
+        ({"grad_sample_mode": "magic"}, "grad_sample_mode"),
+    ],
+)
+def test_targets_check_their_settings_before_they_need_a_library(settings: dict[str, object], message: str) -> None:
+    """Name, domain, value."""
+    with pytest.raises(InputError, match=message):
+        OpacusTarget(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""What the page shows is what was certified: rounded outward, drawn through certified points, remembered as it was."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+
+from calipers.errors import CertificationError
+from calipers.explorer.drawing import DIGITS_SHOWN, padded, page_record, rows, run_file
+from calipers.explorer.jobs import Measured, MeasureJob, Refusal, ReportJob, Worker, Written
+from calipers.explorer.remembered import Remembered, compare_remembered
+from calipers.explorer.requests import read_asked
+from calipers.measure import measure
+from calipers.reports.answers import Questions, answer
+from calipers.reports.comparison import compare_measurements
+from calipers.reports.format import ceil_digits
+from calipers.run import Run, load_runs
+
+QUESTIONS = Questions(epsilons=(0.5,))
+# Fixed batches of one epoch are one Gaussian mechanism: mu = 1/noise_multiplier, everything in closed form.
+FIXED = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0, sampler="deterministic")
+POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=2.0)
+MU = 0.5
+
+
+def gaussian_delta(epsilon: float) -> float:
+    return float(ndtr(MU / 2 - epsilon / MU) - math.exp(epsilon) * ndtr(-MU / 2 - epsilon / MU))
+
+
+@pytest.fixture(scope="module")
+def fixed() -> dict[str, object]:
+    measurement = measure(FIXED)
+    return page_record(measurement, answer(measurement, QUESTIONS))
+
+
+def test_shown_ends_are_rounded_outward(fixed) -> None:
+    """Read as decimals, shown lower ends are at most and shown upper ends at least the exact doubles."""
+    ends = [row for row in fixed["rows"] if "lower" in row]
+    assert len(ends) == 8
+    for row in ends:
+        assert Decimal(row["lower"]["shown"]) <= Decimal(row["lower"]["exact"])
+        assert Decimal(row["upper"]["shown"]) >= Decimal(row["upper"]["exact"])
+
+
+@given(st.floats(min_value=1e-12, max_value=1e12))
+def test_padding_changes_no_number(value: float) -> None:
+    """Trailing zeros are added, up to the digits shown and never beyond."""
+    shown = ceil_digits(value, DIGITS_SHOWN)
+    assert Decimal(padded(shown)) == Decimal(shown)
+    if "." in padded(shown) and "e" not in shown:
+        assert len(padded(shown).replace(".", "").lstrip("0")) == DIGITS_SHOWN
+
+
+def test_drawn_profile_encloses_the_closed_form(fixed) -> None:
+    """lower <= delta(epsilon) <= upper at every drawn point, up to the rounding of this test's own closed form."""
+    curve = fixed["curves"]["profile"]
+    assert len(curve["epsilon"]) > 100
+    for epsilon, lower, upper in zip(curve["epsilon"], curve["lower"], curve["upper"], strict=True):
+        truth = gaussian_delta(epsilon)
+        assert lower <= truth + 1e-15
+        assert upper >= truth - 1e-15
+
+
+def test_drawn_tradeoff_encloses_the_closed_form(fixed) -> None:
+    """The proof's curve is nowhere above, the attack's nowhere below beta = Phi(Phi^-1(1 - alpha) - mu)."""
+    curve = fixed["curves"]["tradeoff"]
+    for alpha, lower, upper in zip(curve["alpha"], curve["lower"], curve["upper"], strict=True):
+        truth = float(ndtr(-ndtri(alpha) - MU))
+        assert upper <= truth + 1e-15
+        assert lower >= truth - 1e-15
+
+
+def test_a_claim_about_other_neighbors_is_not_called_refuted() -> None:
+    """Substitution leaks more than add-remove accounting claims, which refutes nothing."""
+    for run, refuted in ((FIXED, True), (POISSON.replace(adjacency="substitute"), False), (POISSON, False)):
+        first = rows(answer(measure(run), QUESTIONS))[0]
+        assert first["refuted"] is refuted
+
+
+@pytest.mark.parametrize("runs", [(FIXED,), (FIXED, POISSON)], ids=["one", "phases"])
+def test_the_run_file_reads_back(runs: tuple[Run, ...], tmp_path) -> None:
+    """The text offered as run.toml describes the runs it came from."""
+    path = tmp_path / "run.toml"
+    path.write_text(run_file(runs), encoding="utf-8")
+    assert load_runs(path) == runs
+
+
+def test_remembered_measurements_get_the_verdicts_of_real_ones() -> None:
+    """Comparing what was remembered gives word for word what comparing the measurements gives."""
+    names, runs = ("fixed", "poisson", "noisy"), (FIXED, POISSON, POISSON.replace(noise_multiplier=3.0))
+    measurements = [measure(run) for run in runs]
+    real = compare_measurements(names, measurements, QUESTIONS)
+    remembered = [Remembered.of(m, answer(m, QUESTIONS)) for m in measurements]
+    found = compare_remembered(names, remembered, QUESTIONS)
+    assert found == real
+    assert "poisson is certainly more private than fixed" in found.verdicts[0].sentence
+
+
+def test_what_was_not_asked_is_not_remembered() -> None:
+    """A remembered measurement makes no answers up."""
+    measurement = measure(FIXED)
+    remembered = Remembered.of(measurement, answer(measurement, QUESTIONS))
+    for ask in (
+        lambda: remembered.epsilon(1e-7),
+        lambda: remembered.delta(0.7),
+        lambda: remembered.tpr(0.5),
+        lambda: remembered.gdp(1e-9),
+        lambda: remembered.claim.epsilon(1e-7),
+    ):
+        with pytest.raises(CertificationError):
+            ask()
+
+
+def test_a_worker_answers_and_refuses_and_goes_on() -> None:
+    """Measurements, reports and refusals, one after another, from one worker."""
+    worker = Worker()
+    asked = read_asked(FIXED.to_dict())
+    assert isinstance(worker.answer(MeasureJob(asked)), Measured)
+    hopeless = read_asked({**FIXED.to_dict(), "noise_multiplier": 1e-9})
+    refusal = worker.answer(MeasureJob(hopeless))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "input"
+    assert "noise_multiplier" in refusal.reason
+    written = worker.answer(ReportJob(asked, "md"))
+    assert isinstance(written, Written)
+    assert b"Privacy of a DP-SGD run" in written.content
+
+
+def test_a_worker_survives_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised inside comes back as a refusal; running out of memory says so."""
+    for error, kind in ((KeyError("lost"), "defect"), (MemoryError(), "too large")):
+
+        def broken(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("calipers.explorer.jobs.measure", broken)
+        refusal = Worker().answer(MeasureJob(read_asked(FIXED.to_dict())))
+        assert isinstance(refusal, Refusal)
+        assert refusal.kind == kind

@@ -1,0 +1,320 @@
+"""The page in a real Chromium: load, change, compare, share, save, refuse, cancel, and nothing overlaps."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from calipers.run import Run, load_runs
+
+from .conftest import SLOW, SMALL, Explorer, needs_fastapi
+
+pytestmark = pytest.mark.explorer
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+PATIENCE = 60.0
+# Pairs of texts in one picture whose boxes intersect, or that reach out of it.
+OVERLAPS = """
+const found = [];
+for (const svg of document.querySelectorAll("#brackets svg, .plot svg")) {
+  const frame = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  texts.forEach(([one, a], i) => {
+    if (a.left < frame.left - 1 || a.right > frame.right + 1) found.push([one, "outside"]);
+    for (const [other, b] of texts.slice(i + 1))
+      if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2)
+        found.push([one, other]);
+  });
+}
+return found;
+"""
+
+
+def address(explorer: Explorer, *runs: dict[str, object], **questions: object) -> str:
+    """The page with these runs, as somebody would share it."""
+    words = {f"{letter}.{key}": value for letter, run in zip("abcd", runs, strict=False) for key, value in run.items()}
+    return f"http://127.0.0.1:{explorer.port}/#{urlencode({**words, **questions})}"
+
+
+class Page:
+    """What a person does with the page."""
+
+    def __init__(self, driver, downloads: Path) -> None:
+        self.driver, self.downloads = driver, downloads
+
+    def open(self, where: str) -> None:
+        # From a blank page: an address that differs after the "#" alone would not load anything.
+        self.driver.get("about:blank")
+        self.driver.get(where)
+        self.settle()
+
+    def settle(self, state: str = "ready") -> None:
+        self.until(lambda: self.script("return document.documentElement.dataset.state") == state, state)
+
+    def until(self, condition, what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"waited for: {what}\n{self.driver.get_log('browser')}"
+            time.sleep(0.05)
+
+    def script(self, text: str, *arguments: object):
+        return self.driver.execute_script(text, *arguments)
+
+    def all(self, selector: str):
+        return self.driver.find_elements("css selector", selector)
+
+    def one(self, selector: str):
+        return self.driver.find_element("css selector", selector)
+
+    def type(self, name: str, text: str, state: str = "ready") -> None:
+        box = self.one(f"input[name={name}]")
+        before = self.one("#numbers").text + self.one("#status").text
+        box.clear()
+        box.send_keys(text)
+        self.until(lambda: self.one("#numbers").text + self.one("#status").text != before, f"{name} to matter")
+        self.settle(state)
+
+    def choose(self, name: str, value: str) -> None:
+        self.one(f"select[name={name}] option[value='{value}']").click()
+        self.settle()
+
+    def exact(self, kind: str = "epsilon") -> list[float]:
+        cells = self.all(f"#numbers tr[data-kind={kind}] [data-exact]")
+        return [float(cell.get_attribute("data-exact")) for cell in cells]
+
+    def saved(self, button: str, name: str) -> str:
+        self.one(f"[data-save={button}]").click()
+        path = self.downloads / name
+        self.until(lambda: path.exists() and path.stat().st_size > 0, f"download of {name}")
+        return path.read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def page_explorer():
+    needs_fastapi()
+    one = Explorer()
+    yield one
+    assert one.stop() == (0, "")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory):
+    chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
+    try:
+        from selenium import webdriver
+    except ImportError:
+        webdriver = None
+    if not (chromium and driver_path and webdriver):
+        reason = (
+            "needs chromium, chromedriver and selenium: apt-get install chromium chromium-driver; make test-explorer"
+        )
+        if os.environ.get("CALIPERS_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    downloads = tmp_path_factory.mktemp("downloads")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}", "--window-size=1280,1000"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver_path))
+    yield Page(driver, downloads)
+    driver.quit()
+
+
+def test_the_page_loads_and_measures(page: Page, page_explorer: Explorer) -> None:
+    """Opened as it is, it shows the bracket of its first run, with evidence and notes, and loads nothing else."""
+    page.open(page_explorer.address)
+    lower, upper, claim = page.exact()
+    assert 2.3 < lower <= upper < 2.4
+    assert claim >= lower
+    assert len(page.all("#evidence li")) > 1
+    assert len(page.all("#notes li")) > 1
+    assert len(page.all(".plot polyline")) == 4
+    assert (
+        page.script("return performance.getEntriesByType('resource').filter((r) => !r.name.startsWith(origin)).length")
+        == 0
+    )
+    assert page.driver.get_log("browser") == []
+
+
+def test_every_number_is_that_of_the_interface(page: Page, page_explorer: Explorer) -> None:
+    """The exact values on the page are the doubles of /api/measure."""
+    page.open(address(page_explorer, SMALL))
+    _, answer = page_explorer.post("/api/measure", SMALL)
+    row = answer["epsilon"][0]
+    assert page.exact() == [row["lower"], row["upper"], row["claim"]]
+    assert page.exact("advantage") == [answer["advantage"]["lower"], answer["advantage"]["upper"]]
+    assert page.exact("regret") == [answer["gdp"]["regret"]]
+
+
+def test_changing_a_field_moves_everything(page: Page, page_explorer: Explorer) -> None:
+    """More noise: a smaller bracket, another curve, another address. Another sampler: other notes."""
+    page.open(address(page_explorer, SMALL))
+    before, line = page.exact(), page.one("#profile polyline").get_attribute("points")
+    notes, where = page.one("#notes").text, page.driver.current_url
+    page.type("noise_multiplier", "2")
+    after = page.exact()
+    assert after[1] < before[0]
+    assert page.one("#profile polyline").get_attribute("points") != line
+    assert page.driver.current_url != where
+    page.type("steps", "10")
+    assert page.exact()[0] > after[1]
+    page.choose("sampler", "balls-and-bins")
+    page.until(lambda: page.one("#notes").text != notes, "other notes")
+
+
+def test_exact_values_appear_on_hover(page: Page, page_explorer: Explorer) -> None:
+    """Over a number its double; over a curve the doubles of both jaws."""
+    from selenium.webdriver import ActionChains
+
+    page.open(address(page_explorer, SMALL))
+    cell = page.one("#numbers tr[data-kind=epsilon] [data-exact]")
+    ActionChains(page.driver).move_to_element(cell).perform()
+    assert page.one("#tip").text == f"attack: {cell.get_attribute('data-exact')}"
+    ActionChains(page.driver).move_to_element(page.one("#profile svg")).perform()
+    said = page.one("#tip").text
+    assert "proof: δ ≤ " in said
+    assert "attack: δ ≥ " in said
+
+
+def test_four_runs_are_compared(page: Page, page_explorer: Explorer) -> None:
+    """Copies are added up to four, each is changed on its own, and verdicts name them."""
+    page.open(address(page_explorer, SMALL))
+    for noise in ("2", "3", "4"):
+        page.one("#add").click()
+        page.type("noise_multiplier", noise)
+    assert page.all("#add") == []
+    assert len(page.exact()) == 8
+    assert len(page.all("#profile polyline")) == 8
+    page.until(lambda: len(page.all("#verdicts li")) == 6, "six verdicts")
+    assert "Run D is certainly more private than Run A" in page.one("#verdicts").text
+    shared = page.driver.current_url
+    exact = page.exact()
+    page.one("#remove").click()
+    page.settle()
+    assert len(page.exact()) == 6
+    page.open(shared)
+    assert page.exact() == exact
+
+
+def test_the_address_carries_every_field(page: Page, page_explorer: Explorer) -> None:
+    """What was typed and chosen comes back when the address is opened again."""
+    page.open(address(page_explorer, {**SMALL, "steps": 10}))
+    page.choose("sampler", "deterministic")
+    page.choose("adjacency", "zero-out")
+    page.script("document.getElementById('questions').open = true")
+    page.type("delta", "1e-6, 1e-7")
+    page.type("steps", "20")
+    rows = page.one("#numbers").text
+    page.open(page.driver.current_url)
+    assert page.one("#numbers").text == rows
+    assert page.one("select[name=adjacency]").get_attribute("value") == "zero-out"
+    assert page.one("input[name=delta]").get_attribute("value") == "1e-6, 1e-7"
+    assert len(page.exact()) == 6
+
+
+def test_run_and_reports_are_saved(page: Page, page_explorer: Explorer, tmp_path: Path) -> None:
+    """run.toml reads back as the run; the reports are those of the command line."""
+    page.open(address(page_explorer, SMALL))
+    (tmp_path / "run.toml").write_text(page.saved("toml", "run.toml"), "utf-8")
+    assert load_runs(tmp_path / "run.toml") == (Run(**SMALL),)
+    assert json.loads(page.saved("json", "calipers.json"))["measurement"]["run"] == Run(**SMALL).to_dict()
+    assert page.saved("html", "calipers.html").startswith("<!DOCTYPE html>")
+    assert "Privacy of a DP-SGD run" in page.saved("md", "calipers.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("-1", "noise_multiplier in (0, inf)"), ("much", "got noise_multiplier='much'"), ("", "needs noise_multiplier")],
+)
+def test_bad_input_is_explained_beside_the_field(page: Page, page_explorer: Explorer, text: str, said: str) -> None:
+    """The sentence of the command line, the field marked, no number left standing; and it goes when it is mended."""
+    page.open(address(page_explorer, SMALL))
+    box = page.one("input[name=noise_multiplier]")
+    page.script(
+        "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))", box, text
+    )
+    page.settle("error")
+    assert said in page.one("#status").text
+    assert "wrong" in page.one("[data-key=noise_multiplier]").get_attribute("class")
+    assert page.all("#numbers [data-exact]") == []
+    assert not page.one("[data-save=toml]").is_enabled()
+    page.type("noise_multiplier", "1.5")
+    assert page.all("#status .error") == []
+    assert len(page.exact()) == 3
+
+
+def test_a_long_measurement_can_be_cancelled(page: Page, page_explorer: Explorer) -> None:
+    """The button ends it, the page says so, and the next change is measured."""
+    page.driver.get("about:blank")
+    page.driver.get(address(page_explorer, SLOW))
+    page.until(lambda: page.all("#status button"), "the cancel button")
+    page.one("#status button").click()
+    page.settle("error")
+    assert "Cancelled" in page.one("#status").text
+    page.choose("normalization", "none")
+    assert len(page.exact()) == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 1000), (390, 844)], ids=["desktop", "phone"])
+def test_nothing_overlaps_or_sticks_out(
+    page: Page, page_explorer: Explorer, scheme: str, width: int, height: int
+) -> None:
+    """No label lies on another, no picture is cut, the page is as wide as the screen, and the scheme is followed."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    try:
+        page.open(address(page_explorer, SMALL))
+        assert page.script(OVERLAPS) == []
+        others = [
+            {**SMALL, "sampler": "deterministic", "steps": 40},
+            {**SMALL, "noise_multiplier": 9},
+            {**SMALL, "steps": 900},
+        ]
+        page.open(address(page_explorer, SMALL, *others))
+        assert page.script(OVERLAPS) == []
+        assert page.script("return document.documentElement.scrollWidth") <= width
+        red, green, blue = page.script(
+            "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+        )
+        assert (red + green + blue > 600) is (scheme == "light")
+        if folder := os.environ.get("CALIPERS_SCREENSHOTS"):
+            page.driver.save_screenshot(str(Path(folder) / f"explorer-{scheme}-{width}.png"))
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_page_of_another_site_gets_nothing(page: Page, page_explorer: Explorer) -> None:
+    """From another origin neither a plain nor a simple request is answered, let alone read."""
+    page.driver.get("data:text/html,<title>elsewhere</title>")
+    ask = """
+    const done = arguments[arguments.length - 1];
+    fetch(arguments[0], {method: "POST", mode: arguments[1], body: arguments[2]})
+      .then((r) => done([r.type, r.status]), (e) => done(["failed", 0]));
+    """
+    target = f"http://127.0.0.1:{page_explorer.port}/api/measure"
+    assert page.driver.execute_async_script(ask, target, "cors", json.dumps(SMALL)) == ["failed", 0]
+    kind, status = page.driver.execute_async_script(ask, target, "no-cors", json.dumps(SMALL))
+    assert kind in ("opaque", "failed")
+    assert status == 0

@@ -1,0 +1,311 @@
+"""Every example in the documentation runs, and every number it shows is the one that comes out.
+
+A page is played from top to bottom in an empty folder: `{code-block}`s with a caption become files of that name, Python
+blocks are executed in one namespace, and commands (`$ calipers ...`) run in this process. Output is compared word by
+word. Numbers with a decimal point must agree to one unit of the last digit shown, all others exactly; "..." stands for
+anything. A line `% needs: opacus` before a block means that it runs only beside that library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import io
+import json
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from calipers.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "generated" not in page.parts]
+
+FENCE = re.compile(
+    r"^(?:% needs: (?P<needs>[\w, ]+)\n)?(?P<ticks>```+)(?P<language>[^\n]*)\n(?P<body>.*?)^(?P=ticks)[ ]*$",
+    re.M | re.S,
+)
+RUN = {"python", "pycon", "console"}
+SHOWN = {"bash", "toml", "json", "text"}
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+# What a page may need, and the marker of the tests that have it.
+MARKERS = {
+    "opacus": pytest.mark.opacus,
+    "torch": pytest.mark.torch,
+    "jax_privacy": pytest.mark.jax_privacy,
+    "dp_accounting": pytest.mark.dp_accounting,
+}
+FOREIGN = pytest.mark.filterwarnings("ignore")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, the file it is to be saved as, what it needs, and its text."""
+
+    language: str
+    text: str
+    caption: str | None = None
+    needs: frozenset[str] = frozenset()
+
+
+def blocks(markdown: str) -> Iterator[Block]:
+    """The code blocks of a page in order; directives that hold no code are left out."""
+    for found in FENCE.finditer(markdown):
+        language, body, caption = found["language"].strip(), found["body"], None
+        if language.startswith("{code-block}"):
+            language = language.removeprefix("{code-block}").strip()
+            option, _, body = body.partition("\n\n")
+            caption = option.removeprefix(":caption:").strip()
+        elif language.startswith("{"):
+            continue
+        needs = frozenset(word.strip() for word in (found["needs"] or "").split(",") if word.strip())
+        yield Block(language, body, caption, needs)
+
+
+def same_word(shown: str, printed: str) -> bool:
+    """Whether two words agree: text exactly, numbers as far as digits are shown."""
+    if NUMBER.sub("0", shown) != NUMBER.sub("0", printed):
+        return False
+    return all(same_number(*pair) for pair in zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True))
+
+
+def same_number(shown: str, printed: str) -> bool:
+    if "." not in shown:
+        return shown == printed
+    there, here = Decimal(shown.replace(",", "")), Decimal(printed.replace(",", ""))
+    unit = Decimal(1).scaleb(int(there.as_tuple().exponent))
+    return abs(there - here) <= unit
+
+
+def split_words(text: str) -> list[str]:
+    """Words; rules drawn in tables count as one sign each, however long."""
+    return [re.sub("─+", "─", word) for word in text.split()]
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Whether the printed text is what is shown, "..." standing for any words."""
+    pieces: list[list[str]] = [[]]
+    for word in split_words(shown):
+        if word == "...":
+            pieces.append([])
+        else:
+            pieces[-1].append(word)
+    words = split_words(printed)
+    if len(pieces) == 1:
+        return len(words) == len(pieces[0]) and matches(pieces[0], words, 0)
+    if not matches(pieces[0], words, 0):
+        return False
+    place = len(pieces[0])
+    for piece in pieces[1:-1]:
+        starts = [start for start in range(place, len(words)) if matches(piece, words, start)]
+        if not starts:
+            return False
+        place = starts[0] + len(piece)
+    last = len(words) - len(pieces[-1])
+    return last >= place and matches(pieces[-1], words, last)
+
+
+def matches(piece: list[str], words: list[str], start: int) -> bool:
+    part = words[start : start + len(piece)]
+    return len(part) == len(piece) and all(map(same_word, piece, part))
+
+
+class Checker(doctest.OutputChecker):
+    """Doctest's comparison, by words and digits."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        return agrees(want, got)
+
+
+@dataclass
+class Player:
+    """A page being played in the current folder."""
+
+    page: str
+    names: dict[str, object] = field(default_factory=lambda: {"__name__": "page"})
+    played: int = 0
+
+    def play(self, block: Block) -> None:
+        self.played += 1
+        if block.caption is not None:
+            Path(block.caption).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile(block.text, f"{self.page}, block {self.played}", "exec"), self.names)
+        elif block.language == "pycon":
+            self._session(block.text)
+        elif block.language == "console":
+            for command, shown in commands(block.text):
+                self._command(command, shown)
+
+    def _session(self, text: str) -> None:
+        test = doctest.DocTestParser().get_doctest(text, {}, self.page, None, None)
+        assert test.examples
+        test.globs = self.names
+        report = io.StringIO()
+        runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+        failed, _ = runner.run(test, out=report.write, clear_globs=False)
+        assert not failed, report.getvalue()
+
+    def _command(self, command: str, shown: str) -> None:
+        program, *arguments = shlex.split(command)
+        assert program == "calipers"
+        result = CliRunner().invoke(main, arguments)
+        raised = "".join(traceback.format_exception(result.exception)) if result.exception else ""
+        assert result.exit_code == 0, f"{command}\n{result.stderr}\n{raised}"
+        assert agrees(shown, result.stdout), f"{command}\nshown:\n{shown}\nprinted:\n{result.stdout}"
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """(command, what is shown after it) for each `$ ...` line, continuations joined."""
+    parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.M)
+    assert not parts[0].strip(), "a console block starts with a command"
+    return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts[1:]]
+
+
+@contextlib.contextmanager
+def empty_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in the folder; modules that were imported from it are forgotten afterwards."""
+    path, known = list(sys.path), set(sys.modules)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
+                del sys.modules[name]
+
+
+def played() -> list[object]:
+    """A test for each page, and one more for each library that some of its blocks need."""
+    found: list[object] = []
+    for page in PAGES:
+        listed = list(blocks(page.read_text("utf-8")))
+        wanted = sorted({block.needs for block in listed}, key=sorted)
+        name = str(page.relative_to(DOCS))
+        for needs in wanted if listed else []:
+            if any(block.needs <= needs and block.language in RUN for block in listed):
+                # What other libraries warn of is theirs to mend.
+                marks = [MARKERS[library] for library in needs] + [FOREIGN] * bool(needs)
+                found.append(pytest.param(page, needs, id=" with ".join([name, *sorted(needs)]), marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("page", "needs"), played())
+def test_examples_are_true(page: Path, needs: frozenset[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example of the page runs and shows what comes out."""
+    for library in needs:
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"needs {library}")
+    player = Player(str(page.relative_to(ROOT)))
+    with empty_folder(tmp_path, monkeypatch):
+        for block in blocks(page.read_text("utf-8")):
+            if block.needs <= needs:
+                player.play(block)
+    assert player.played
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_block_is_either_run_or_not_code(page: Path) -> None:
+    """A block has a language that is run, or one that is only shown; a shown one holds no `calipers` command."""
+    for block in blocks(page.read_text("utf-8")):
+        assert block.language in RUN | SHOWN or not block.language
+        assert block.needs <= set(MARKERS)
+        if block.language == "bash":
+            assert not re.search(r"^(\$ )?calipers ", block.text, flags=re.M)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("epsilon 1.83", "epsilon   1.8282", True),
+        ("epsilon 1.83", "epsilon 1.86", False),
+        ("[1.827, 1.828]", "[1.8271, 1.8283]", True),
+        ("1,000 steps", "1,001 steps", False),
+        ("at delta = 1e-05", "at delta = 1e-06", False),
+        ("a ... d", "a b c d", True),
+        ("a ... d", "a b c", False),
+        ("... b", "a b c", False),
+        ("──── x", "─ x", True),
+    ],
+)
+def test_words_are_compared_by_the_digits_shown(shown: str, printed: str, same: bool) -> None:
+    """One unit of the last digit is let pass, a wrong digit, word or order is not."""
+    assert agrees(shown, printed) is same
+
+
+def complaints(value: object, schema: dict[str, object], root: dict[str, object], place: str = "") -> Iterator[str]:
+    """Where a JSON value departs from a schema that uses type, enum, $ref, items, properties and required."""
+    if "$ref" in schema:
+        name = str(schema["$ref"]).removeprefix("#/$defs/")
+        schema = root["$defs"][name]  # type: ignore[index]
+    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "null": type(None)}
+    wanted = schema.get("type", [])
+    allowed = [wanted] if isinstance(wanted, str) else wanted
+    if allowed and not any(isinstance(value, kinds[kind]) for kind in allowed):  # type: ignore[union-attr]
+        yield f"{place}: {value!r} is no {allowed}"
+    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
+        yield f"{place}: {value!r} is not listed"
+    if isinstance(value, list) and "items" in schema:
+        for number, item in enumerate(value):
+            yield from complaints(item, schema["items"], root, f"{place}[{number}]")  # type: ignore[arg-type]
+    if isinstance(value, dict) and "properties" in schema:
+        known: dict[str, dict[str, object]] = schema["properties"]  # type: ignore[assignment]
+        yield from (f"{place}.{key}: missing" for key in schema.get("required", []) if key not in value)  # type: ignore[attr-defined]
+        for key, item in value.items():
+            if key in known:
+                yield from complaints(item, known[key], root, f"{place}.{key}")
+            elif schema.get("additionalProperties") is False:
+                yield f"{place}.{key}: unknown"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--sample-rate 0.01 --steps 100 --noise-multiplier 1 --epsilon 1",
+        "--sample-rate 0.1 --epochs 1 --noise-multiplier 2 --sampler shuffle --epsilon 1",
+        "--sample-rate 1 --steps 1 --noise-multiplier 1 --adjacency substitute",
+    ],
+)
+def test_the_published_schema_describes_what_is_printed(options: str) -> None:
+    """`measure --json` prints an object of docs/reference/measure.schema.json, and the schema refuses another."""
+    schema = json.loads((DOCS / "reference" / "measure.schema.json").read_text("utf-8"))
+    result = CliRunner().invoke(main, ["measure", *options.split(), "--json"])
+    record = json.loads(result.stdout)
+    assert list(complaints(record, schema, schema)) == []
+    del record["gdp"]["regret"]
+    record["epsilon"][0]["lower"] = "much"
+    assert len(list(complaints(record, schema, schema))) == 2
+
+
+def test_generated_pages_leave_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command, statement and reproduced item has its place, and the examples on generated pages are true."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    monkeypatch.setenv("CALIPERS_GALLERY", "none")
+    commands_page, statements, gallery = (
+        importlib.import_module(f"_generate.{name}") for name in ("commands", "statements", "gallery")
+    )
+    from calipers.citations import STATEMENTS
+    from calipers.papers.registry import list_items
+
+    written = commands_page.pages()["commands.md"]
+    assert all(f"## calipers {name}\n" in written for name in main.commands)
+    written = statements.pages()["theorems.md"]
+    assert sum(line.startswith(": ") for line in written.splitlines()) == len(STATEMENTS)
+    for block in blocks(statements.INTRODUCTION):
+        Player("theorems").play(block)
+    written = "".join(gallery.pages(tmp_path).values())
+    assert all(f"`calipers reproduce {item.name}`" in written for item in list_items())

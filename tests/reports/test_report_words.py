@@ -1,0 +1,245 @@
+"""What a report says follows from what was proven, and no further."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+
+from calipers._version import __version__
+from calipers.bracket import Bracket
+from calipers.measure import measure
+from calipers.reports.answers import Questions
+from calipers.reports.document import AT_LEAST, AT_MOST, Number, Table, setting, visible
+from calipers.reports.evidence import licensed, references
+from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.format import ceil_digits
+from calipers.reports.paragraph import GOOD_REGRET, paragraph, rounded_regret
+from calipers.reports.remedies import remedies
+from calipers.reports.report import asked
+from calipers.reports.sections import attacker_section, bracket_section, brackets_table, claim_section
+from calipers.reports.standing import Standing, badges, claim_cell, is_closed, standing, verdict
+from calipers.run import Run
+
+TOLERANCE = 1e-3
+POISSON = Run(sample_rate=0.1, steps=10, noise_multiplier=1.0)
+SHUFFLED = Run(dataset_size=100, batch_size=25, epochs=1, noise_multiplier=1.0, sampler="shuffle")
+REPLACED = SHUFFLED.replace(adjacency="substitute")
+MU = math.sqrt(5) / 2
+
+
+def _all_text(*blocks) -> str:
+    return " ".join(str(block) for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "claim", "expected"),
+    [
+        (2.0, 3.0, 1.0, Standing.REFUTED),
+        (2.0, 3.0, 2.5, Standing.UNDECIDED),
+        (2.0, 3.0, 3.0, Standing.COVERED),
+        (2.0, 3.0, 2.0, Standing.UNDECIDED),
+        # 1.99999 printed with five digits is 2, which the attack does not exceed.
+        (2.0, 3.0, 1.99999, Standing.UNDECIDED),
+        (2.0, math.inf, 2.5, Standing.UNDECIDED),
+    ],
+)
+def test_a_claim_falls_only_to_an_attack_and_stands_only_on_a_proof(answers, lower, upper, claim, expected):
+    found = answers(lower, upper, claim)
+    assert standing(found, found.epsilon[0]) is expected
+    assert ("refuted" in verdict(found, TOLERANCE) or "but an explicit attack" in verdict(found, TOLERANCE)) is (
+        expected in (Standing.REFUTED, Standing.UNDECIDED)
+    )
+    assert ("covered by the proof" in verdict(found, TOLERANCE)) is (expected is Standing.COVERED)
+
+
+def test_a_claim_about_other_neighbours_is_not_judged(answers):
+    """Substitution: neither refuted nor covered, and no factor is printed."""
+    found = answers(2.0, 3.0, 1.0, run=REPLACED)
+    assert standing(found, found.epsilon[0]) is Standing.ELSEWHERE
+    words = _all_text(claim_section(found), verdict(found, TOLERANCE), badges(found, TOLERANCE))
+    assert "refuted" not in words
+    assert "times the epsilon" not in words
+    assert "different questions" in words
+
+
+def test_a_proof_about_a_weaker_adversary_covers_for_that_one_only(answers):
+    found = answers(1.0, 1.0, 2.0, run=SHUFFLED.replace(view="isolated"))
+    assert "isolated view only" in claim_cell(found, found.epsilon[0]).text
+    assert "isolated view only" in verdict(found, TOLERANCE)
+    assert "sees only the record's own" in _all_text(attacker_section(found))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "closed"), [(2.0, 2.001, True), (2.0, 2.1, False), (2.0, math.inf, False), (0.0, 0.0, True)]
+)
+def test_an_open_bracket_is_called_open(answers, lower, upper, closed):
+    """In the verdict, in the badges, in a notice of the section, and never elsewhere."""
+    found = answers(lower, upper, upper)
+    assert is_closed(found.epsilon[0].bracket, TOLERANCE) is closed
+    for words in (verdict(found, TOLERANCE), _all_text(*badges(found, TOLERANCE))):
+        assert ("open" in words) is not closed
+    assert ("The bracket is open" in _all_text(bracket_section(found, TOLERANCE))) is not closed
+    assert ("not known" in paragraph(found, TOLERANCE)) is (not closed and math.isfinite(upper))
+
+
+def test_an_infinite_end_is_said_to_be_unproven(answers):
+    found = answers(2.0, math.inf, 1.0, mu=Bracket(0.5, math.inf, *_evidence(answers)), regret=math.inf)
+    assert "no finite upper bound is proven" in verdict(found, TOLERANCE)
+    words = paragraph(found, TOLERANCE)
+    assert "No finite mu-GDP guarantee is proven" in words
+    assert "inf" not in words.replace("finite", "")
+
+
+def _evidence(answers):
+    bracket = answers(1.0, 2.0, 3.0).mu
+    return bracket.lower_evidence, bracket.upper_evidence
+
+
+def test_a_conjecture_is_never_among_the_bounds(answers):
+    """Its value stands in a table of its own, as no bound in either direction."""
+    found = answers(1.0, 3.0, 2.0, conjectured=1.53125)
+    assert "1.53125" not in _all_text(brackets_table(found))
+    section = bracket_section(found, TOLERANCE)
+    (table,) = (b for b in section.blocks if isinstance(b, Table) and "1.53125" in str(b))
+    assert "not proven" in table.caption
+    (number,) = (cell for row in table.rows for cell in row if isinstance(cell, Number))
+    assert number.direction == ""
+    assert "1.53125" not in paragraph(found, TOLERANCE)
+
+
+def test_the_paragraph_names_everything_a_guarantee_is_about(answers):
+    """mu with delta0 and regret, sampler, normalization, adjacency, view, unit, accountant with its version."""
+    words = paragraph(answers(2.0, 2.001, 3.0), TOLERANCE)
+    for expected in (
+        "mu-GDP with mu = 0.5 up to delta0 = 1e-10",
+        "regret at most 0.00101",
+        "sampler: shuffle",
+        "normalization: none",
+        "adjacency: add-remove",
+        "view: worst-case",
+        "one record as the privacy unit",
+        f"Calipers {__version__}",
+        "(2.001, 1e-5)-differentially private",
+        "at least 2 at delta = 1e-5",
+        "Gomez et al., 2025",
+    ):
+        assert expected in words
+    assert "stands for the whole trade-off curve" in words
+
+
+@pytest.mark.parametrize(("regret", "complete"), [(0.0099, True), (GOOD_REGRET, False), (0.2, False)])
+def test_mu_stands_for_the_curve_only_with_small_regret(answers, regret, complete):
+    words = paragraph(answers(2.0, 3.0, 3.0, regret=regret), TOLERANCE)
+    assert ("stands for the whole" in words) is complete
+    assert ("does not stand for the curve" in words) is not complete
+
+
+@given(true=st.floats(0.05, 6.0), over=st.floats(0.0, 0.5), digits=st.integers(1, 4))
+def test_rounding_mu_up_is_charged_to_the_regret(true, over, digits):
+    """For a run that is exactly `true`-GDP: reporting the rounded mu costs no more than is printed.
+
+    Oracle: sup over epsilon of (delta_mu - delta_true)/(1 + e^epsilon) on a fine grid, from the normal distribution.
+    """
+    from types import SimpleNamespace
+
+    def delta(mu, epsilon):
+        return ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon) * ndtr(-epsilon / mu - mu / 2)
+
+    epsilon = np.linspace(0.0, 40.0, 4001)
+    proven = true + over
+    regret = float(np.max((delta(proven, epsilon) - delta(true, epsilon)) / (1 + np.exp(epsilon))))
+    text = ceil_digits(proven, digits)
+    reported = float(np.max((delta(float(text), epsilon) - delta(true, epsilon)) / (1 + np.exp(epsilon))))
+    bracket = SimpleNamespace(upper=proven)
+    assert reported <= rounded_regret(SimpleNamespace(mu=bracket, regret=max(regret, 0.0)), text) + 1e-14
+
+
+def test_every_tabulated_number_bounds_the_truth_in_its_direction(fixed_measurement):
+    """Five Gaussian releases are exactly mu-GDP: the tables of all three curves enclose the closed forms."""
+    answers, _ = asked(fixed_measurement, Questions())
+
+    def delta(epsilon):
+        return ndtr(-epsilon / MU + MU / 2) - math.exp(epsilon) * ndtr(-epsilon / MU - MU / 2)
+
+    truths = [
+        (tradeoff_figure(fixed_measurement, answers), lambda a: ndtr(-ndtri(a) - MU)),
+        (low_rates_figure(fixed_measurement, answers), lambda a: ndtr(ndtri(a) + MU)),
+        (profile_figure(fixed_measurement, answers), delta),
+    ]
+    for figure, truth in truths:
+        for place, low, high, fit in figure.table.rows:
+            exact = float(truth(place.exact))
+            assert (low.direction, high.direction, fit.direction) == (AT_LEAST, AT_MOST, "")
+            # The closed forms have errors of their own, of about 1e-15 beside numbers up to 1.
+            assert float(low.text) <= exact + 1e-15
+            assert exact - 1e-15 <= float(high.text)
+            assert fit.exact == pytest.approx(exact, rel=1e-3, abs=2e-10)
+
+
+def test_percentages_keep_their_direction(answers):
+    """TPR in percent: moving the point changes no digit."""
+    (table,) = (b for b in attacker_section(answers(1.0, 2.0, 3.0)).blocks if isinstance(b, Table))
+    assert [cell.text for cell in table.rows[0][1:]] == ["25", "50", "10"]
+    assert [cell.direction for cell in table.rows[0][1:3]] == [AT_LEAST, AT_MOST]
+    assert table.rows[1][3].text == "0.001"
+
+
+def test_the_remedy_for_shuffled_batches_is_measured(answers):
+    """Balls-and-bins is named first, and its bracket is that of the changed run."""
+    measurement = measure(SHUFFLED)
+    found = remedies(measurement, asked(measurement, Questions())[0])
+    assert found[0].change == {"sampler": "balls-and-bins"}
+    expected = measure(SHUFFLED.replace(sampler="balls-and-bins")).epsilon(1e-5)
+    assert (found[0].epsilon.lower, found[0].epsilon.upper) == (expected.lower, expected.upper)
+    assert "calipers calibrate" in found[1].text
+
+
+def test_a_data_dependent_divisor_is_to_be_made_public(answers, fixed_measurement):
+    """Whatever else is wrong, a public constant is the first remedy."""
+    divided = Run(
+        dataset_size=100, sample_rate=0.1, steps=10, noise_multiplier=1.0, normalization="expected", dimension=5
+    )
+    from types import SimpleNamespace
+
+    found = answers(2.0, 3.0, 1.0, run=divided)
+    measurement = SimpleNamespace(runs=(divided,), tolerance=TOLERANCE)
+    first = remedies(measurement, found)[0]
+    assert first.change == {"normalization": "constant"}
+    plain = measure(divided.replace(normalization="none", dimension=None)).epsilon(1e-5)
+    assert first.epsilon.upper == plain.upper
+
+
+def test_a_remedy_nothing_is_proven_for_has_no_numbers(answers):
+    """Balls-and-bins with the realized batch size is refused, so no bracket is promised."""
+    run = SHUFFLED.replace(normalization="realized", dimension=3)
+    found = answers(2.0, 3.0, 1.0, run=run)
+    from types import SimpleNamespace
+
+    second = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)[1]
+    assert second.change == {"sampler": "balls-and-bins"}
+    assert second.epsilon is None
+    assert "Measured so" not in second.sentence
+
+
+def test_evidence_is_listed_once_and_cited_in_full(answers):
+    names = ["TPR at FPR = 0.1 (upper)", "TPR at FPR = 0.01 (upper)", "advantage (upper)", "advantage (lower)"]
+    assert licensed(names) == "TPR at FPR = 0.1, 0.01 (upper); advantage (upper); advantage (lower)"
+    cited = references([bracket.upper_evidence for _, bracket in answers(1.0, 2.0, 3.0).brackets()])
+    assert any("Gaussian Differential Privacy" in text for text in cited)
+    assert any("Reporting Differential Privacy" in text for text in cited)
+
+
+@pytest.mark.parametrize(("value", "text"), [(1e-5, "1e-5"), (0.01, "0.01"), (3.0, "3"), (2.5e-10, "2.5e-10")])
+def test_settings_are_written_as_people_do(value, text):
+    assert setting(value) == text
+    assert float(setting(value)) == value
+
+
+def test_what_cannot_be_seen_is_shown():
+    assert visible("a\x00\x1b\u202eb\ud800\n") == "a\\x00\\x1b\\u202eb\\ud800\n"
+    assert visible("ε ≤ 1, ü") == "ε ≤ 1, ü"
