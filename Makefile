@@ -24,8 +24,8 @@ test: $(VENV)/.extra-test ## the test suite
 test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "slow or heavy"
 
-test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
-	$(BIN)/python -m pytest -m "(dp_accounting or opacus or jax_privacy or torch) and not slow and not heavy"
+test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
+	$(BIN)/python -m pytest -m "(dp_accounting or opacus or jax_privacy or torch or dask) and not slow and not heavy"
 
 test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
 	.ci/chromium

@@ -245,7 +245,7 @@ def test_one_record_moves_the_divisor_by_at_most_one(size: int, batch: int) -> N
 
 def test_phases_may_differ() -> None:
     """A divided and a plain phase: at least either of them, at most the sum by basic composition of the upper jaws."""
-    first, second = run("expected", 99, 0.1, 2.0, 3, 20), run("none", 99, 0.2, 3.0, 5, None)
+    first, second = run("expected", 9, 0.3, 4.0, 2, 20), run("none", 9, 0.2, 3.0, 5, None)
     both = measure([first, second]).epsilon(1e-5)
     alone = [measure(phase).epsilon(5e-6) for phase in (first, second)]
     assert both.lower <= both.upper
@@ -288,17 +288,17 @@ def check_drawn(seed: int) -> None:
         assert "told apart" in str(error) or "divides by floor" in str(error), (divided, error)  # noqa: PT017
 
 
-# Of the first nine all but a realized size of few records, which takes long.
-@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 6, 7, 8])
+# Four that take little time; the slow version has hundreds.
+@pytest.mark.parametrize("seed", [1, 3, 4, 8])
 def test_the_jaws_are_in_order(seed: int) -> None:
     """lower <= upper for epsilon and delta over random sizes, rates, noise, steps and dimensions."""
     check_drawn(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, *range(100, 400)])
+@pytest.mark.parametrize("seed", [0, 2, *range(5, 8), *range(100, 400)])
 def test_the_jaws_are_in_order_for_many_runs(seed: int) -> None:
-    """Three hundred more, and a realized size of few records."""
+    """Three hundred more, realized sizes of few records among them."""
     check_drawn(seed)
 
 

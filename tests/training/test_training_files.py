@@ -146,6 +146,9 @@ def test_the_hashed_vocabulary_does_not_depend_on_the_texts() -> None:
     crowd, _ = numbered([text, *["begin begin"] * 50], [], length=4)
     assert np.array_equal(alone[0], crowd[0])
     assert alone[0].tolist()[3:] == [PAD]
+    # The check value of CRC-32, known for as long as the code: numbers are the same in every process and release.
+    checked, _ = numbered(["123456789"], [], size=30_000, length=2)
+    assert checked[0, 1] == 3 + 0xCBF43926 % 30_000
     ranked, others = numbered(["oil oil oil talks talks begin"], ["begin oil peace"], vocabulary="frequent", size=2)
     assert ranked[0, :7].tolist() == [CLS, 3, 3, 3, 4, 4, UNK]
     assert others[0, :4].tolist() == [CLS, UNK, 3, UNK]

@@ -17,12 +17,13 @@ torch = pytest.importorskip("torch")
 from calipers.errors import InputError  # noqa: E402
 from calipers.measure import measure  # noqa: E402
 from calipers.samplers import BallsAndBins, Poisson, Shuffle  # noqa: E402
-from calipers.training import Plan, train  # noqa: E402
+from calipers.training import Plan, checkpoint, train  # noqa: E402
 from calipers.training.checkpoint import data_digest, load_checkpoint, save_checkpoint  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-SOURCE = Path(__file__).parents[2] / "src"
+# Children use the package that this process uses.
+SOURCE = Path(checkpoint.__file__).parents[2]
 N = 40
 STEPS = 8
 
