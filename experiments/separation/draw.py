@@ -39,13 +39,15 @@ def main() -> None:
                     for row in chosen
                     if int(row["epochs"]) == epochs and row["sampler"] == sampler
                 )
+                if not points:
+                    continue
                 style = "-" if sampler == "shuffle" else "--"
                 panel.plot(
                     *zip(*points, strict=True),
                     style,
                     marker=marker,
                     color=f"C{number}",
-                    label=f"{epochs} epochs, {sampler}",
+                    label=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}",
                 )
         panel.set_title(title)
         panel.set_xlabel("noise multiplier")

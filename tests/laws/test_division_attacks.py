@@ -1,6 +1,6 @@
 """Attacks on a divided noisy sum never claim more than the exact divergence of the datasets they name, and little less.
 
-The truth is an integral over the outputs (`oracles.division`): the coordinate along the line, and the length of the rest.
+The truth is an integral over the outputs (`oracles.division`): the coordinate along the line, the length of the rest.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from oracles import contour, division, enumeration
@@ -44,22 +45,35 @@ def merged(mixture: division.Mixture) -> division.Mixture:
     return division.Mixture(weights, distinct[:, :1], distinct[:, 1])
 
 
-def divided_truth(direction: float, others: int, rate: float, sigma: float, divisor: int) -> tuple[division.Mixture, division.Mixture]:
+def divided_truth(
+    direction: float, others: int, rate: float, sigma: float, divisor: int
+) -> tuple[division.Mixture, division.Mixture]:
     joined, absent = division.divided(*division.on_a_line(direction, others, 1), rate, sigma, divisor)
     return merged(joined), merged(absent)
 
 
-def realized_truth(direction: float, others: int, rate: float, sigma: float) -> tuple[division.Mixture, division.Mixture]:
+def realized_truth(
+    direction: float, others: int, rate: float, sigma: float
+) -> tuple[division.Mixture, division.Mixture]:
     joined, absent = division.realized(*division.on_a_line(direction, others, 1), rate, sigma)
     return merged(joined), merged(absent)
 
 
-SETTINGS = [(1, 1, 0.5, 1.0), (2, 5, 0.3, 0.5), (3, 3, 0.9, 3.0), (4, 4, 0.05, 0.8), (5, 2, 0.7, 10.0), (5, 5, 1.0, 2.0)]
+SETTINGS = [
+    (1, 1, 0.5, 1.0),
+    (2, 5, 0.3, 0.5),
+    (3, 3, 0.9, 3.0),
+    (4, 4, 0.05, 0.8),
+    (5, 2, 0.7, 10.0),
+    (5, 5, 1.0, 2.0),
+]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(("others", "divisor", "rate", "sigma"), SETTINGS)
-def test_the_attack_on_moving_divisors_is_exact_on_the_line(others: int, divisor: int, rate: float, sigma: float, direction: float) -> None:
+def test_the_attack_on_moving_divisors_is_exact_on_the_line(
+    others: int, divisor: int, rate: float, sigma: float, direction: float
+) -> None:
     """One coordinate: at most the integral over all batches, in both orders, and within half a percent of it."""
     joined, absent = divided_truth(direction, others, rate, sigma, divisor)
     law = CollinearPair(sigma, rate, others, divisor, direction).law(Side.LOWER, 0.05, -40.0)
@@ -72,8 +86,12 @@ def test_the_attack_on_moving_divisors_is_exact_on_the_line(others: int, divisor
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize(("others", "rate", "sigma"), [(1, 0.5, 1.0), (2, 0.3, 0.5), (3, 0.9, 3.0), (4, 0.05, 0.8), (5, 0.7, 10.0)])
-def test_the_attack_on_the_realized_size_is_exact_on_the_line(others: int, rate: float, sigma: float, direction: float) -> None:
+@pytest.mark.parametrize(
+    ("others", "rate", "sigma"), [(1, 0.5, 1.0), (2, 0.3, 0.5), (3, 0.9, 3.0), (4, 0.05, 0.8), (5, 0.7, 10.0)]
+)
+def test_the_attack_on_the_realized_size_is_exact_on_the_line(
+    others: int, rate: float, sigma: float, direction: float
+) -> None:
     """One coordinate: the quotient by the number of records drawn, an empty batch divided by 1."""
     joined, absent = realized_truth(direction, others, rate, sigma)
     law = RealizedAttack(sigma, rate, others, 1, direction).law(Side.LOWER, 0.05, -40.0)
@@ -104,13 +122,17 @@ def check_in_space(dimension: int, direction: float, others: int, rate: float, s
 
 
 @pytest.mark.parametrize(("dimension", "direction", "others", "rate", "sigma"), IN_SPACE)
-def test_attacks_are_exact_in_two_and_three_coordinates(dimension: int, direction: float, others: int, rate: float, sigma: float) -> None:
-    """The length of the other coordinates: the scale law for moving divisors, the cells of the length for realized sizes."""
+def test_attacks_are_exact_in_two_and_three_coordinates(
+    dimension: int, direction: float, others: int, rate: float, sigma: float
+) -> None:
+    """The length of the other coordinates: the scale law for moving divisors, cells of a length for realized sizes."""
     check_in_space(dimension, direction, others, rate, sigma, 0.2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("others", "rate", "direction"), [*itertools.product([1, 2, 3, 5], [0.1, 0.5, 0.95], DIRECTIONS)])
+@pytest.mark.parametrize(
+    ("others", "rate", "direction"), [*itertools.product([1, 2, 3, 5], [0.1, 0.5, 0.95], DIRECTIONS)]
+)
 def test_many_attacks_are_exact_in_space(others: int, rate: float, direction: float) -> None:
     """The same for 48 pairs of datasets in two, three and ten coordinates."""
     for dimension, sigma in ((2, 0.6), (3, 2.0), (10, 5.0)):
@@ -118,7 +140,10 @@ def test_many_attacks_are_exact_in_space(others: int, rate: float, direction: fl
         check_in_space(dimension, direction, others, rate, sigma, 0.3)
 
 
-@pytest.mark.parametrize(("others", "sigma", "direction", "order"), [(2, 1.0, -1.0, "QP"), (2, 0.5, -1.0, "QP"), (5, 0.3, -1.0, "PQ"), (5, 0.2, 1.0, "QP")])
+@pytest.mark.parametrize(
+    ("others", "sigma", "direction", "order"),
+    [(2, 1.0, -1.0, "QP"), (2, 0.5, -1.0, "QP"), (5, 0.3, -1.0, "PQ"), (5, 0.2, 1.0, "QP")],
+)
 def test_an_attack_sees_datasets_that_hardly_overlap(others: int, sigma: float, direction: float, order: str) -> None:
     """Outputs that are common on one side and rarer than 1e-18 on the other are what an attacker waits for."""
     joined, absent = divided_truth(direction, others, 1.0, sigma, others)
@@ -151,12 +176,19 @@ def log_mixture(x: np.ndarray, log_weights: np.ndarray, means: np.ndarray, devia
     return total - math.log(deviation * math.sqrt(2.0 * math.pi))
 
 
-@pytest.mark.parametrize(("others", "rate", "sigma", "log_tail"), [(10**6, 1e-6, 1.0, -100.0), (1000, 1e-3, 1.0, -60.0), (10**6, 1e-8, 0.25, -100.0)])
-def test_batches_too_large_to_be_looked_at_do_not_make_an_attack_stronger(others: int, rate: float, sigma: float, log_tail: float) -> None:
-    """Sizes up to 90, in logarithms, at epsilons of hundreds: where only enormous batches explain an output, they count."""
+@pytest.mark.parametrize(
+    ("others", "rate", "sigma", "log_tail"),
+    [(10**6, 1e-6, 1.0, -100.0), (1000, 1e-3, 1.0, -60.0), (10**6, 1e-8, 0.25, -100.0)],
+)
+def test_batches_too_large_to_be_looked_at_do_not_make_an_attack_stronger(
+    others: int, rate: float, sigma: float, log_tail: float
+) -> None:
+    """Sizes up to 90 at epsilons of hundreds: where only enormous batches explain an output, they count."""
     k = np.arange(91.0)
-    log_b = others * math.log1p(-rate) + k * math.log(rate / (1.0 - rate)) + np.array(
-        [math.lgamma(others + 1.0) - math.lgamma(j + 1.0) - math.lgamma(others - j + 1.0) for j in k]
+    log_b = (
+        others * math.log1p(-rate)
+        + k * math.log(rate / (1.0 - rate))
+        + np.array([math.lgamma(others + 1.0) - math.lgamma(j + 1.0) - math.lgamma(others - j + 1.0) for j in k])
     )
     step = 0.004
     x = np.arange(-24.0, 60.0 / sigma, step)
@@ -169,10 +201,9 @@ def test_batches_too_large_to_be_looked_at_do_not_make_an_attack_stronger(others
         assert law.delta(eps) <= 1.02 * float(np.sum(gain)) * step, eps
 
 
-@pytest.mark.parametrize("direction", [-1.0, 0.0, 1.0])
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize(("steps", "direction"), [(1, 1.0), (2, -1.0), (2, 0.0), (5, -1.0), (5, 1.0)])
 def test_rounds_compose_as_a_brute_force_convolution_says(steps: int, direction: float) -> None:
-    """The log ratio of T rounds, its law under P on a grid of 2e-4 raised to the T-th power: the lower jaw is at most that."""
+    """The law of the log ratio on a grid of 2e-4, raised to the T-th power: the lower jaw is at most that."""
     others, rate, sigma, eps = 3, 0.5, 2.0, 0.3
     joined, absent = divided_truth(direction, others, rate, sigma, others)
     truth = max(convolved(joined, absent, steps, eps, order) for order in division.ORDERS)
@@ -183,10 +214,10 @@ def test_rounds_compose_as_a_brute_force_convolution_says(steps: int, direction:
 
 
 def convolved(p: division.Mixture, q: division.Mixture, steps: int, eps: float, order: str) -> float:
-    """delta of T rounds, E_P[1 - e^(eps - log L)]+: log ratios rounded to a grid of 2e-4; bounded, so no tilt is needed."""
+    """delta of T rounds, E_P[1 - e^(eps - log L)]+, a bounded integrand: log ratios rounded to a grid of 2e-4."""
     if order == "QP":
         p, q = q, p
-    x = np.linspace(-16.0, 16.0, 200_001)
+    x = np.linspace(-16.0, 16.0, 80_001)
     densities = [
         np.sum(m.weights * np.exp(-0.5 * ((x[:, None] - m.means[:, 0]) / m.deviations) ** 2) / m.deviations, axis=1)
         for m in (p, q)
@@ -207,8 +238,8 @@ def convolved(p: division.Mixture, q: division.Mixture, steps: int, eps: float, 
 
 @pytest.mark.parametrize("direction", [-1.0, 1.0])
 def test_realized_rounds_against_a_simulation(direction: float) -> None:
-    """Two rounds in three coordinates, 200,000 draws of the exact likelihood ratio: inside the jaws by 5 deviations."""
-    others, rate, sigma, eps, dimension, steps, draws = 3, 0.5, 3.0, 0.1, 3, 2, 200_000
+    """Two rounds in three coordinates, 100,000 draws of the exact likelihood ratio: inside the jaws by 5 deviations."""
+    others, rate, sigma, eps, dimension, steps, draws = 3, 0.5, 3.0, 0.1, 3, 2, 100_000
     joined, absent = realized_truth(direction, others, rate, sigma)
     rng = np.random.default_rng(11)
     jaws = Product([(RealizedPair(sigma, rate, others, dimension, direction), steps)]).delta(eps, 1e-3)
@@ -261,7 +292,9 @@ def test_cells_have_the_mass_of_the_mixture() -> None:
     nothing = division.Mixture(np.ones(1), np.array([[0.0]]), np.ones(1))
     assert abs(math.fsum(masses) - 1.0) <= 1e-13
     # Mass of the first 140 cells: everything left of 0.
-    below = sum(w * 0.5 * math.erfc(m / 0.8 / math.sqrt(2.0)) for w, m in zip(mixture.weights, mixture.means, strict=True))
+    below = sum(
+        w * 0.5 * math.erfc(m / 0.8 / math.sqrt(2.0)) for w, m in zip(mixture.weights, mixture.means, strict=True)
+    )
     assert abs(math.fsum(masses[:140]) - below) <= 1e-14
     assert division.profile(line, nothing, 0.0) > 0.0
 
@@ -272,8 +305,6 @@ def test_lengths_have_the_probabilities_of_a_gamma_variable(shape: float) -> Non
     spread = 1.0 / math.sqrt(shape)
     edges = spread * np.array([-6.0, -3.0, -0.5, -0.2, 0.1, 0.4, 2.0, 5.0])
     found = np.exp(log_interval_probabilities(shape, edges[:, None])[:, 0])
-    import mpmath as mp
-
     with mp.workdps(40):
         points = [mp.mpf(shape) * mp.exp(mp.mpf(float(edge))) for edge in edges]
         lows = [division.lower_gamma(mp.mpf(shape), x) for x in points]

@@ -25,7 +25,9 @@ HUGE = [(200_000_000_000, 1_000_000)]
 def probes(degrees: int, divisor: int) -> list[float]:
     """Epsilons around and far above the bulk of log L, whose deviation is sqrt(degrees / 2) times 2/divisor."""
     spread = math.sqrt(0.5 * degrees) * 2.0 * math.log1p(1.0 / divisor)
-    return [spread * z for z in (-1.0, 0.0, 0.3, 1.0, 2.5)] + [0.5 * spread * spread + spread * z for z in (0.0, 3.0, 6.0)]
+    return [spread * z for z in (-1.0, 0.0, 0.3, 1.0, 2.5)] + [
+        0.5 * spread * spread + spread * z for z in (0.0, 3.0, 6.0)
+    ]
 
 
 def check(law: dict[Side, Law], degrees: int, divisor: int, epsilons: list[float], close: float) -> None:
@@ -40,7 +42,7 @@ def check(law: dict[Side, Law], degrees: int, divisor: int, epsilons: list[float
 
 @pytest.mark.parametrize(("degrees", "divisor"), SETTINGS)
 def test_the_closed_form_lies_between_the_two_laws(degrees: int, divisor: int) -> None:
-    """delta of LOWER <= F_d(t/s^2) - k F_d(t) <= delta of UPPER in both orders, without tolerance; the jaws are close."""
+    """delta of LOWER <= F_d(t/s^2) - k F_d(t) <= delta of UPPER in both orders, and the jaws are close."""
     laws = {side: scale_pair(degrees, divisor).law(side, 0.05, -60.0) for side in Side}
     check(laws, degrees, divisor, probes(degrees, divisor), 0.05)
 
@@ -66,16 +68,23 @@ def test_rounds_of_few_coordinates_are_one_round_of_many(degrees: int, divisor: 
     """The truth for T d coordinates lies inside the brackets of T rounds of d, and of one round of T d."""
     for eps in (0.0, 0.4):
         truth = max(division.scale_delta(steps * degrees, divisor, eps, order) for order in division.ORDERS)
-        for product in (Product([(scale_pair(degrees, divisor), steps)]), Product([(scale_pair(steps * degrees, divisor), 1)])):
+        for product in (
+            Product([(scale_pair(degrees, divisor), steps)]),
+            Product([(scale_pair(steps * degrees, divisor), 1)]),
+        ):
             jaws = product.delta(eps, 1e-3)
             assert jaws.lower <= truth <= jaws.upper
             assert jaws.upper - jaws.lower <= 2e-3 * truth
 
 
-@pytest.mark.parametrize(("degrees", "divisor", "steps", "eps"), [(100, 9, 3, 0.7), (26_009, 999, 1, 0.2), (26_009, 700, 200, 30.0)])
+@pytest.mark.parametrize(
+    ("degrees", "divisor", "steps", "eps"), [(100, 9, 3, 0.7), (26_009, 999, 1, 0.2), (26_009, 700, 200, 30.0)]
+)
 def test_the_contour_integral_agrees(degrees: int, divisor: int, steps: int, eps: float) -> None:
     """An independent second route, through the moments: inside the bracket in both orders together."""
-    truth = max(contour.delta(division.isotropic(degrees, divisor, 0.0), steps, eps, order) for order in division.ORDERS)
+    truth = max(
+        contour.delta(division.isotropic(degrees, divisor, 0.0), steps, eps, order) for order in division.ORDERS
+    )
     jaws = Product([(scale_pair(steps * degrees, divisor), 1)]).delta(eps, 1e-3)
     assert jaws.lower <= truth * (1 + 1e-9)
     assert truth * (1 - 1e-9) <= jaws.upper
@@ -106,7 +115,9 @@ def test_tradeoff_values(degrees: int, divisor: int, betas: tuple[float, ...]) -
 def true_beta(degrees: int, divisor: int, alpha: float) -> mp.mpf:
     shape, share = mp.mpf(degrees) / 2, (mp.mpf(divisor) / (divisor + 1)) ** 2
     start = float(shape) + _normal_quantile(alpha) * math.sqrt(float(shape))
-    half = mp.findroot(lambda x: division.lower_gamma(shape, x) - alpha, (start, start + 0.01 * math.sqrt(float(shape))), tol=1e-12)
+    half = mp.findroot(
+        lambda x: division.lower_gamma(shape, x) - alpha, (start, start + 0.01 * math.sqrt(float(shape))), tol=1e-12
+    )
     return 1 - division.lower_gamma(shape, half / share)
 
 
@@ -114,7 +125,9 @@ def true_beta_reversed(degrees: int, divisor: int, alpha: float) -> mp.mpf:
     """Size alpha under the smaller variance: reject long vectors."""
     shape, share = mp.mpf(degrees) / 2, (mp.mpf(divisor) / (divisor + 1)) ** 2
     start = float(shape) - _normal_quantile(alpha) * math.sqrt(float(shape))
-    half = mp.findroot(lambda x: division.upper_gamma(shape, x) - alpha, (start, start + 0.01 * math.sqrt(float(shape))), tol=1e-12)
+    half = mp.findroot(
+        lambda x: division.upper_gamma(shape, x) - alpha, (start, start + 0.01 * math.sqrt(float(shape))), tol=1e-12
+    )
     return division.lower_gamma(shape, half * share)
 
 
@@ -138,7 +151,9 @@ def test_both_laws_carry_all_mass() -> None:
             assert sign * (math.fsum(np.exp(law.log_q)) + law.q_zero - 1.0) >= -blur
 
 
-@pytest.mark.parametrize(("degrees", "divisor"), [(0, 5), (-1, 5), (1.5, 5), (True, 5), (10**15 + 1, 5), (5, 0), (5, 2**54), (5, math.nan)])
+@pytest.mark.parametrize(
+    ("degrees", "divisor"), [(0, 5), (-1, 5), (1.5, 5), (True, 5), (10**15 + 1, 5), (5, 0), (5, 2**54), (5, math.nan)]
+)
 def test_what_is_no_dimension_or_divisor_is_refused(degrees: float, divisor: float) -> None:
     """Both are whole numbers in a stated domain."""
     with pytest.raises(InputError):

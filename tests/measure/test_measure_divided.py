@@ -23,7 +23,15 @@ from calipers.run import Run
 DIVIDED = ("expected", "floor", "realized")
 
 
-def run(normalization: str, smaller: int, rate: float, sigma: float = 10.0, steps: int = 1, dimension: int | None = 1, **more: Any) -> Run:
+def run(
+    normalization: str,
+    smaller: int,
+    rate: float,
+    sigma: float = 10.0,
+    steps: int = 1,
+    dimension: int | None = 1,
+    **more: Any,
+) -> Run:
     """A run on one record more than `smaller`."""
     return Run(
         dataset_size=smaller + 1,
@@ -53,7 +61,7 @@ def test_expected_batch_size_in_26010_dimensions() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "smaller", "pair", "most"),
-    [(1, 59_999, 0.00933447, 0.0096), (1, 999, 0.848059, 0.848846)],
+    [pytest.param(1, 59_999, 0.00933447, 0.0096, marks=pytest.mark.slow), (1, 999, 0.848059, 0.848846)],
 )
 def test_expected_batch_size_in_one_step(steps: int, smaller: int, pair: float, most: float) -> None:
     """The explicit pair lies inside; the proof is at most the published one."""
@@ -82,7 +90,10 @@ def test_realized_batch_size_in_26010_dimensions() -> None:
     assert 10.6823 <= bracket.upper <= 10.716
 
 
-@pytest.mark.parametrize(("smaller", "rate", "value"), [(4, 0.05, 0.884295), (2, 0.5, 0.995623), (3, 0.5, 0.957293), (4, 0.5, 0.884420), (5, 0.5, 0.801759)])
+@pytest.mark.parametrize(
+    ("smaller", "rate", "value"),
+    [(4, 0.05, 0.884295), (2, 0.5, 0.995623), (3, 0.5, 0.957293), (4, 0.5, 0.884420), (5, 0.5, 0.801759)],
+)
 def test_total_variation_of_few_records(smaller: int, rate: float, value: float) -> None:
     """delta(0) in 100 dimensions, expected batch size: the exact value of the explicit pair lies inside."""
     bracket = measure(run("expected", smaller, rate, dimension=100)).delta(0.0)
@@ -91,6 +102,7 @@ def test_total_variation_of_few_records(smaller: int, rate: float, value: float)
     assert value - 5e-7 <= bracket.upper <= 1.002 * value
 
 
+@pytest.mark.slow
 def test_total_variation_of_four_records_and_the_realized_size() -> None:
     """q = 0.7, 100 dimensions: 0.284180 by the explicit pair, at most 0.288386 by size and sum."""
     bracket = measure(run("realized", 4, 0.7, dimension=100)).delta(0.0)
@@ -117,7 +129,7 @@ def test_one_dimension_is_the_mixture_on_the_line(normalization: str) -> None:
 
 
 def test_large_datasets_in_one_dimension_recover_the_plain_attack() -> None:
-    """n = 1 and N = 10^8: the best attack is the plain one; the proof, which reveals the batch, adds a shift of q/sigma."""
+    """n = 1, N = 10^8: the best attack is the plain one; the proof, which reveals the batch, adds a shift q/sigma."""
     rate, sigma, steps = 1e-3, 1.0, 100
     plain = measure(Run(sample_rate=rate, noise_multiplier=sigma, steps=steps)).epsilon(1e-5)
     found = measure(run("expected", 10**8, rate, sigma, steps, 1)).epsilon(1e-5)
@@ -125,10 +137,13 @@ def test_large_datasets_in_one_dimension_recover_the_plain_attack() -> None:
     assert plain.lower <= found.upper <= 1.5 * plain.upper
 
 
+@pytest.mark.slow
 def test_large_datasets_cost_the_realized_size_a_factor_two_in_sensitivity() -> None:
     """N = 10^8: at most the plain run with half the noise, at least the plain run."""
     rate, sigma, steps = 1e-3, 1.0, 100
-    plain, twice = (measure(Run(sample_rate=rate, noise_multiplier=s, steps=steps)).epsilon(1e-5) for s in (sigma, 0.5 * sigma))
+    plain, twice = (
+        measure(Run(sample_rate=rate, noise_multiplier=s, steps=steps)).epsilon(1e-5) for s in (sigma, 0.5 * sigma)
+    )
     found = measure(run("realized", 10**8, rate, sigma, steps, 1)).epsilon(1e-5)
     assert 0.99 * plain.lower <= found.lower <= found.upper <= 1.02 * twice.upper
 
@@ -138,7 +153,10 @@ def isotropic_delta(dimension: int, divisor: int, sigma: float, steps: int, eps:
     mean, share = 2.0 * divisor / ((divisor + 1.0) * sigma), divisor / (divisor + 1.0)
     if dimension == steps == 1:
         line = division.Mixture(np.ones(1), np.array([[mean]]), np.array([share]))
-        return max(division.profile(line, division.Mixture(np.ones(1), np.zeros((1, 1)), np.ones(1)), eps, way) for way in division.ORDERS)
+        return max(
+            division.profile(line, division.Mixture(np.ones(1), np.zeros((1, 1)), np.ones(1)), eps, way)
+            for way in division.ORDERS
+        )
     pair = division.isotropic(dimension, divisor, mean)
     # The ratio has a largest value in one order, none in the other.
     largest = steps * (-dimension * math.log(share) + 0.5 * mean * mean / (1.0 - share * share))
@@ -148,9 +166,17 @@ def isotropic_delta(dimension: int, divisor: int, sigma: float, steps: int, eps:
 
 @pytest.mark.parametrize(
     ("normalization", "smaller", "sigma", "steps", "dimension"),
-    [("expected", 2, 1.0, 1, 1), ("expected", 9, 3.0, 5, 4), ("realized", 20, 5.0, 3, 10), ("floor", 3, 0.7, 1, 1)],
+    [
+        ("expected", 2, 1.0, 1, 1),
+        ("expected", 9, 3.0, 5, 4),
+        ("realized", 20, 5.0, 3, 10),
+        ("floor", 3, 0.7, 1, 1),
+        ("expected", 10**5, 5.0, 1, 100),
+    ],
 )
-def test_at_rate_one_the_bracket_closes(normalization: str, smaller: int, sigma: float, steps: int, dimension: int) -> None:
+def test_at_rate_one_the_bracket_closes(
+    normalization: str, smaller: int, sigma: float, steps: int, dimension: int
+) -> None:
     """q = 1: all three divide by N or N + 1, one isotropic pair is worst, and both jaws reach it."""
     bracket = measure(run(normalization, smaller, 1.0, sigma, steps, dimension)).epsilon(1e-5)
     assert bracket.relative_width <= 1e-3
@@ -166,7 +192,10 @@ def test_where_the_size_is_public_division_changes_nothing(normalization: str, a
     """Exactly the plain bracket, with a note that says why."""
     plain = measure(run("none", 999, 0.01, 1.0, 100, None, adjacency=adjacency))
     found = measure(run(normalization, 999, 0.01, 1.0, 100, None, adjacency=adjacency))
-    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (plain.epsilon(1e-5).lower, plain.epsilon(1e-5).upper)
+    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (
+        plain.epsilon(1e-5).lower,
+        plain.epsilon(1e-5).upper,
+    )
     assert any("post-processing" in note for note in found.notes)
     assert not any("post-processing" in note for note in plain.notes)
 
@@ -176,7 +205,10 @@ def test_equal_floors_change_nothing() -> None:
     plain = measure(Run(sample_rate=0.01, noise_multiplier=1.0, steps=100))
     found = measure(run("floor", 949, 0.01, 1.0, 100, None))
     assert moving_pairs(found.run) == ()
-    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (plain.epsilon(1e-5).lower, plain.epsilon(1e-5).upper)
+    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (
+        plain.epsilon(1e-5).lower,
+        plain.epsilon(1e-5).upper,
+    )
     assert any("not for every dataset size" in note for note in found.notes)
 
 
@@ -184,9 +216,18 @@ def test_equal_floors_change_nothing() -> None:
 @pytest.mark.parametrize("normalization", DIVIDED)
 def test_batches_of_one_size_change_nothing(sampler: str, normalization: str) -> None:
     """Every batch has the same public size: the plain bracket."""
-    keys: dict[str, Any] = {"dataset_size": 100, "batch_size": 10, "epochs": 1, "noise_multiplier": 1.0, "sampler": sampler}
+    keys: dict[str, Any] = {
+        "dataset_size": 100,
+        "batch_size": 10,
+        "epochs": 1,
+        "noise_multiplier": 1.0,
+        "sampler": sampler,
+    }
     plain, found = measure(Run(**keys)), measure(Run(**keys, normalization=normalization))
-    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (plain.epsilon(1e-5).lower, plain.epsilon(1e-5).upper)
+    assert (found.epsilon(1e-5).lower, found.epsilon(1e-5).upper) == (
+        plain.epsilon(1e-5).lower,
+        plain.epsilon(1e-5).upper,
+    )
     assert any("post-processing" in note for note in found.notes)
 
 
@@ -197,7 +238,10 @@ def test_a_dimension_is_needed(normalization: str) -> None:
         measure(run(normalization, 999, 0.5, dimension=None))
 
 
-@pytest.mark.parametrize(("normalization", "smaller", "rate"), [("expected", 0, 0.5), ("realized", 0, 0.5), ("floor", 1, 0.6), ("floor", 99, 0.01)])
+@pytest.mark.parametrize(
+    ("normalization", "smaller", "rate"),
+    [("expected", 0, 0.5), ("realized", 0, 0.5), ("floor", 1, 0.6), ("floor", 99, 0.01)],
+)
 def test_a_divisor_of_zero_is_refused(normalization: str, smaller: int, rate: float) -> None:
     """A neighbor that would divide by nothing: named with its value and a remedy."""
     with pytest.raises(InputError, match=r"dataset_size|sample_rate|sample rate"):
@@ -208,7 +252,13 @@ def test_a_divisor_of_zero_is_refused(normalization: str, smaller: int, rate: fl
 def test_balls_and_bins_with_add_remove_is_refused(normalization: str) -> None:
     """Nothing is proven; the message says for what, and what to do instead."""
     refused = Run(
-        dataset_size=100, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="balls-and-bins", normalization=normalization, dimension=10
+        dataset_size=100,
+        batch_size=10,
+        epochs=1,
+        noise_multiplier=1.0,
+        sampler="balls-and-bins",
+        normalization=normalization,
+        dimension=10,
     )
     with pytest.raises(UnsupportedError, match=r"Nothing is proven.*balls-and-bins.*public constant"):
         measure(refused)
@@ -227,22 +277,32 @@ def test_no_renyi_divergence_is_claimed() -> None:
         measure(run("expected", 9, 0.5)).rdp(2.0)
 
 
-@pytest.mark.parametrize(("size", "rate", "floors"), [(140_200, 0.005, (140_199,)), (1000, 0.01, (999,)), (999, 0.01, (999,)), (950, 0.01, ()), (3, 0.999, (2, 3))])
+@pytest.mark.parametrize(
+    ("size", "rate", "floors"),
+    [(140_200, 0.005, (140_199,)), (1000, 0.01, (999,)), (999, 0.01, (999,)), (950, 0.01, ()), (3, 0.999, (2, 3))],
+)
 def test_where_the_floor_moves(size: int, rate: float, floors: tuple[int, ...]) -> None:
     """Pairs (N, N + 1) with floor(N q) != floor((N + 1) q), of the two that hold the dataset."""
-    moving = moving_pairs(Run(dataset_size=size, sample_rate=rate, noise_multiplier=1.0, steps=1, normalization="floor", dimension=1))
+    moving = moving_pairs(
+        Run(dataset_size=size, sample_rate=rate, noise_multiplier=1.0, steps=1, normalization="floor", dimension=1)
+    )
     assert moving == floors
 
 
-@pytest.mark.parametrize(("size", "batch"), [(10**9, 10**9 - 1), (10**10, 10**10 - 1), (2**53, 2**53 - 1), (49, 1), (98, 2), (60_000, 300)])
+@pytest.mark.parametrize(
+    ("size", "batch"), [(10**9, 10**9 - 1), (10**10, 10**10 - 1), (2**53, 2**53 - 1), (49, 1), (98, 2), (60_000, 300)]
+)
 def test_one_record_moves_the_divisor_by_at_most_one(size: int, batch: int) -> None:
     """The proofs are about K against K + 1; rounding must not make it more."""
-    divided = Run(dataset_size=size, batch_size=batch, noise_multiplier=1.0, steps=1, normalization="floor", dimension=1)
+    divided = Run(
+        dataset_size=size, batch_size=batch, noise_multiplier=1.0, steps=1, normalization="floor", dimension=1
+    )
     assert divisor_of(divided, size) == batch
     for smaller in moving_pairs(divided):
         assert divisor_of(divided, smaller + 1) - divisor_of(divided, smaller) == 1
 
 
+@pytest.mark.slow
 def test_phases_may_differ() -> None:
     """A divided and a plain phase: at least either of them, at most the sum by basic composition of the upper jaws."""
     first, second = run("expected", 9, 0.3, 4.0, 2, 20), run("none", 9, 0.2, 3.0, 5, None)
@@ -254,10 +314,20 @@ def test_phases_may_differ() -> None:
     assert both.upper <= 1.05 * sum(bracket.upper for bracket in alone)
 
 
+def test_a_divided_phase_next_to_a_plain_one_adds() -> None:
+    """Two records and full batches: more than the divided phase alone, less than both by basic composition."""
+    first, second = run("expected", 2, 1.0, 4.0, 1, 1), run("none", 2, 1.0, 6.0, 1, None)
+    both = measure([first, second]).epsilon(1e-4)
+    assert measure(first).epsilon(1e-4).lower <= both.upper
+    assert both.upper <= sum(measure(phase).epsilon(5e-5).upper for phase in (first, second))
+    assert both.relative_width <= 5e-3
+
+
+@pytest.mark.slow
 def test_phases_of_equal_settings_add_up() -> None:
     """3 + 4 steps are 7 steps: both brackets hold the same truth, so they overlap, and they are about equal."""
-    one = measure(run("expected", 30, 0.3, 3.0, 7, 50)).epsilon(1e-4)
-    two = measure([run("expected", 30, 0.3, 3.0, 3, 50), run("expected", 30, 0.3, 3.0, 4, 50)]).epsilon(1e-4)
+    one = measure(run("expected", 4, 0.3, 5.0, 7, 5)).epsilon(1e-4)
+    two = measure([run("expected", 4, 0.3, 5.0, 3, 5), run("expected", 4, 0.3, 5.0, 4, 5)]).epsilon(1e-4)
     assert max(one.lower, two.lower) <= min(one.upper, two.upper)
     assert abs(one.upper / two.upper - 1.0) <= 2e-3
 
@@ -302,10 +372,17 @@ def test_the_jaws_are_in_order_for_many_runs(seed: int) -> None:
     check_drawn(seed)
 
 
-@pytest.mark.parametrize(("normalization", "rate"), [("expected", 0.3), pytest.param("realized", 0.6, marks=pytest.mark.slow)])
-def test_readings_of_the_curves_are_in_order(normalization: str, rate: float) -> None:
-    """gdp, tpr, tradeoff, advantage and Bayes error: lower <= upper, and the attack's curve lies above the guarantee's."""
-    found = measure(run(normalization, 20, rate, 3.0, 2, 10))
+@pytest.mark.parametrize(
+    ("normalization", "rate", "smaller", "steps"),
+    [
+        ("expected", 1.0, 3, 1),
+        pytest.param("expected", 0.3, 20, 2, marks=pytest.mark.slow),
+        pytest.param("realized", 0.6, 20, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_readings_of_the_curves_are_in_order(normalization: str, rate: float, smaller: int, steps: int) -> None:
+    """gdp, tpr, tradeoff, advantage, Bayes error: lower <= upper; the attack's curve lies above the guarantee's."""
+    found = measure(run(normalization, smaller, rate, 3.0, steps, 10))
     guarantee, attack = found.curve(Side.UPPER), found.curve(Side.LOWER)
     for alpha in (0.0, 1e-6, 1e-3, 0.05, 0.3, 0.5, 0.9, 1.0):
         assert float(guarantee(alpha)) <= float(attack(alpha))
@@ -320,7 +397,7 @@ def test_readings_of_the_curves_are_in_order(normalization: str, rate: float) ->
 
 
 def test_the_curves_hold_the_truth_of_a_known_pair() -> None:
-    """q = 1, n = 1: beta of the interval test of N(m, s^2) against N(0, 1), either order, on the right side of both curves."""
+    """q = 1, n = 1: beta of the interval test of N(m, s^2) against N(0, 1) lies between both curves, either order."""
     smaller, sigma = 4, 2.0
     found = measure(run("expected", smaller, 1.0, sigma, 1, 1))
     for alpha in (0.01, 0.1, 0.4):
@@ -352,11 +429,10 @@ def test_notes_say_that_the_usual_claim_fails(normalization: str) -> None:
     assert "v e" in lower.statement
 
 
+@pytest.mark.slow
 def test_more_coordinates_leak_more() -> None:
-    """The upper jaw grows with the dimension for a moving divisor, and not at all for the realized size of many records."""
+    """The upper jaw grows with the dimension for a moving divisor, not for the realized size of many records."""
     expected = [measure(run("expected", 50, 0.2, 5.0, 4, n)).epsilon(1e-5) for n in (1, 1000)]
-    for small, large in zip(expected, expected[1:], strict=False):
-        assert small.lower <= large.upper
-        assert small.upper <= large.upper * (1 + 1e-3)
+    assert expected[0].upper <= expected[1].lower
     realized = [measure(run("realized", 2000, 0.2, 5.0, 4, n)).epsilon(1e-5).upper for n in (1, 10**6)]
     assert abs(realized[0] / realized[1] - 1.0) <= 2e-3

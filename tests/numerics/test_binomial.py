@@ -78,9 +78,24 @@ def test_a_rate_of_one_and_no_trials_are_certain() -> None:
     np.testing.assert_array_equal(np.exp(log_binomial(np.zeros(1), 0, 0.3)), [1.0])
 
 
+def test_a_rate_of_one_needs_one_value() -> None:
+    """All others are impossible, so the window holds a single number, however many trials there are."""
+    window = binomial_window(10_000, 1.0, -40.0)
+    np.testing.assert_array_equal(window.values, [10_000.0])
+    np.testing.assert_array_equal(window.weights, [1.0])
+
+
 @pytest.mark.parametrize(
     ("k", "trials", "rate"),
-    [(0.5, 5, 0.5), (6.0, 5, 0.5), (-1.0, 5, 0.5), (0.0, 10**10 + 1, 0.5), (0.0, 5, 0.0), (0.0, 5, 1.1), (0.0, 5, math.nan)],
+    [
+        (0.5, 5, 0.5),
+        (6.0, 5, 0.5),
+        (-1.0, 5, 0.5),
+        (0.0, 10**10 + 1, 0.5),
+        (0.0, 5, 0.0),
+        (0.0, 5, 1.1),
+        (0.0, 5, math.nan),
+    ],
 )
 def test_what_is_no_binomial_probability_is_refused(k: float, trials: int, rate: float) -> None:
     """Successes that are not whole or not among the trials, too many trials, rates that are no probability."""
@@ -133,10 +148,20 @@ def exact_tail(trials: int, rate: float, first: int, last: int) -> mp.mpf:
 @pytest.mark.parametrize("log_outside", [-1.0, -20.0, -40.0, -70.0, -300.0, -700.0])
 @pytest.mark.parametrize(
     ("trials", "rate"),
-    [(1, 0.3), (4, 0.7), (30, 0.5), (999, 0.7), (59_999, 0.005), (10**6, 1e-6), (10**9, 1e-5), (10**10, 3e-10), (50, 1 - 1e-6)],
+    [
+        (1, 0.3),
+        (4, 0.7),
+        (30, 0.5),
+        (999, 0.7),
+        (59_999, 0.005),
+        (10**6, 1e-6),
+        (10**9, 1e-5),
+        (10**10, 3e-10),
+        (50, 1 - 1e-6),
+    ],
 )
 def test_what_a_window_leaves_out_is_as_rare_as_stated(trials: int, rate: float, log_outside: float) -> None:
-    """Each tail beyond the window, summed term by term, is at most `outside`; and the window is no larger than needed."""
+    """Each tail beyond the window, summed term by term, is at most `outside`; the window is no larger than needed."""
     window = binomial_window(trials, rate, log_outside)
     assert window.outside >= math.exp(log_outside)
     low, high = int(window.values[0]), int(window.values[-1])
@@ -159,9 +184,14 @@ def test_a_window_keeps_its_promise_by_chernoff(trials: int, rate: float, log_ou
     window = binomial_window(trials, rate, log_outside)
     with mp.workdps(50):
         q = mp.mpf(rate)
-        for k, open_end in ((int(window.values[0]) - 1, window.values[0] > 0), (int(window.values[-1]), window.values[-1] < trials)):
+        for k, open_end in (
+            (int(window.values[0]) - 1, window.values[0] > 0),
+            (int(window.values[-1]), window.values[-1] < trials),
+        ):
             if not open_end:
                 continue
             share = mp.mpf(k) / trials
-            log_bound = trials * (mp.log(1 - q) if k == 0 else -share * mp.log(share / q) - (1 - share) * mp.log((1 - share) / (1 - q)))
+            log_bound = trials * (
+                mp.log(1 - q) if k == 0 else -share * mp.log(share / q) - (1 - share) * mp.log((1 - share) / (1 - q))
+            )
             assert log_bound <= log_outside

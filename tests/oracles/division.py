@@ -1,8 +1,8 @@
 """What a divided noisy sum shows to two neighbouring datasets, by direct integration over the outputs.
 
 Every dataset is a list of clipped gradients; drawing the batch makes the output a mixture of at most 2^(N+1) isotropic
-Gaussians, and ``D_k(P||Q)`` is the integral of ``(p - k q)+``. Along the first coordinate that integral is a sum of normal
-distribution functions at the points where ``p - k q`` changes its sign, which are bracketed on a grid and bisected.
+Gaussians, and ``D_k(P||Q)`` is the integral of ``(p - k q)+``. Along the first coordinate that integral is a sum of
+normal probabilities between the points where ``p - k q`` changes its sign; these are bracketed on a grid and bisected.
 The other coordinates (one more, or the length of n - 1 of them when all means lie on one line) are an outer sum over
 Gauss-Legendre panels.
 
@@ -131,7 +131,7 @@ def _panels(low: float, high: float, finest: float) -> tuple[Floats, Floats]:
 
 
 def _inner(p: Mixture, q: Mixture, eps: float, factor_p: Floats, factor_q: Floats, step: float) -> Floats:
-    """Row by row the integral over the first coordinate of (p - k q)+, weights of components times the row's factors."""
+    """Row by row the integral of (p - k q)+ over the first coordinate, with weights times the row's factors."""
     k = exp(eps)
     means = np.concatenate((p.means[:, 0], q.means[:, 0]))
     devs = np.concatenate((p.deviations, q.deviations))

@@ -39,7 +39,7 @@ add_statement(
 )
 
 _FINEST = 0.03
-_NODES, _FACTOR_NODES = 3_000, 500
+_NODES, _FACTOR_NODES = 1_500, 240
 _TOLD_APART = 60.0
 """Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
 

@@ -27,7 +27,7 @@ class _OneSided(Protocol):
     def law(self, side: Side, resolution: float, log_tail: float) -> Law: ...
 
 
-@functools.lru_cache(maxsize=24)
+@functools.lru_cache(maxsize=64)
 def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
     """Laws are asked for again by other directions of the attack, and at other deltas."""
     return source.law(side, resolution, log_tail)

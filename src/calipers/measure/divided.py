@@ -176,11 +176,13 @@ class DividedBackend:
         few = self.pairs[0].steps <= _FEW_STEPS  # saddle point estimates are poor there, and answers cheap
         tried = self.pairs[0].directions if few else (self.pairs[0].best_direction(estimate),)
         for pair in self.pairs:
-            answers = {(proof, v): ask(pair.product(proof, v)) for proof in pair.proofs for v in tried}
-            attacked = max(answers, key=lambda key: answers[key].lower)
-            proven = min(answers, key=lambda key: answers[key].upper)
-            lead, attack = answers[attacked], f"{pair.size} and {pair.size + 1} records, v = {attacked[1]:g}"
-            found.append(Jaws(lead.lower, answers[proven].upper, lead.threshold, lead.reversed, proven[0], attack))
+            attacked = {v: ask(pair.product(pair.proofs[0], v)) for v in tried}
+            best = max(attacked, key=lambda v: attacked[v].lower)
+            lead = attacked[best]
+            answers = {pair.proofs[0]: lead} | {name: ask(pair.product(name, best)) for name in pair.proofs[1:]}
+            proof = min(answers, key=lambda name: answers[name].upper)
+            attack = f"{pair.size} and {pair.size + 1} records, v = {best:g}"
+            found.append(Jaws(lead.lower, answers[proof].upper, lead.threshold, lead.reversed, proof, attack))
         low, high = max(found, key=lambda jaws: jaws.lower), max(found, key=lambda jaws: jaws.upper)
         return Jaws(low.lower, high.upper, low.threshold, low.reversed, high.proof, low.attack)
 
