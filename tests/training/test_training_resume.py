@@ -32,7 +32,7 @@ STEPS = 8
 # middle of writing a checkpoint, before or after the renaming. Answers with the signal that ended the process, and, if
 # there was none, where it began, what was executed and the weights.
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, traceback
 import numpy as np, torch, torch._dynamo  # the latter is what the first optimizer would load
 from pathlib import Path
 from calipers.samplers import Shuffle
@@ -67,11 +67,13 @@ for line in sys.stdin:
     if child == 0:
         try:
             job(moment, int(number), Path(path))
-        finally:
             os._exit(0)
-    ended = os.WTERMSIG(os.waitpid(child, 0)[1])
-    if ended:
-        print(ended, flush=True)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        print(os.WTERMSIG(status) or "failed", flush=True)
 """
 
 
