@@ -15,6 +15,7 @@ from oracles import contour, division, enumeration
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.laws import collinear
 from calipers.laws.collinear import CollinearPair, Components, cell_masses
 from calipers.laws.divided import DividedPair, RealizedPair
 from calipers.laws.law import Law
@@ -181,9 +182,10 @@ def log_mixture(x: np.ndarray, log_weights: np.ndarray, means: np.ndarray, devia
     [(10**6, 1e-6, 1.0, -100.0), (1000, 1e-3, 1.0, -60.0), (10**6, 1e-8, 0.25, -100.0)],
 )
 def test_batches_too_large_to_be_looked_at_do_not_make_an_attack_stronger(
-    others: int, rate: float, sigma: float, log_tail: float
+    monkeypatch: pytest.MonkeyPatch, others: int, rate: float, sigma: float, log_tail: float
 ) -> None:
     """Sizes up to 90 at epsilons of hundreds: where only enormous batches explain an output, they count."""
+    monkeypatch.setattr(collinear, "_DEEP", 30.0)  # the fewer sizes are looked at, the more could go wrong
     k = np.arange(91.0)
     log_b = (
         others * math.log1p(-rate)

@@ -50,6 +50,11 @@ def gaussian_line(*parts: tuple[float, float, float]) -> division.Mixture:
     return division.Mixture(weights, means[:, None], deviations)
 
 
+def largest_shifts(size: float, divisor: int, sigma: float) -> tuple[float, float]:
+    """|a| and |b| at most: the sum of the batch scaled anew, and that plus the record."""
+    return size / ((divisor + 1.0) * sigma), (divisor + size) / ((divisor + 1.0) * sigma)
+
+
 def of_one_batch(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """HiddenBitPair given that the batch has this size."""
     one = (np.array([float(size)]), np.ones(1), 0.0)
@@ -74,7 +79,7 @@ def test_given_the_batch_every_pair_of_shifts_is_dominated(
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, max(size, 1), divisor)
     law = pair.law(Side.UPPER, 0.1, -40.0)
-    m1, m2 = (float(m[0]) for m in pair.means(np.array([float(size)])))
+    m1, m2 = largest_shifts(size, divisor, sigma)
     share = divisor / (divisor + 1.0)
     absent = gaussian_line((1.0, 0.0, 1.0))
     for first in (-1.0, -0.4, 0.0, 1.0):
@@ -97,7 +102,7 @@ def test_shifts_that_are_not_parallel_are_dominated_too(
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, size, divisor)
     law, scale = pair.law(Side.UPPER, 0.1, -40.0), scale_pair(1, divisor).law(Side.UPPER, 0.1, -40.0)
-    m1, m2 = (float(m[0]) for m in pair.means(np.array([float(size)])))
+    m1, m2 = largest_shifts(size, divisor, sigma)
     share = divisor / (divisor + 1.0)
     means = np.array([[m1, 0.0], [m2 * math.cos(angle), m2 * math.sin(angle)]])
     joined = division.Mixture(np.array([1.0 - rate, rate]), means, np.full(2, share))
@@ -227,7 +232,7 @@ def test_the_law_is_close_to_the_trade_off_function_it_stands_for(
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, max(size, 1), divisor)
     law = pair.law(Side.UPPER, 0.05, -40.0)
-    m1, m2 = (float(m[0]) for m in pair.means(np.array([float(size)])))
+    m1, m2 = largest_shifts(size, divisor, sigma)
     for eps in (0.0, 0.02, 0.4):
         for order in division.ORDERS:
             truth = hidden_bit_delta(m1, m2, divisor / (divisor + 1.0), rate, eps, order)
@@ -249,8 +254,8 @@ def test_revealing_the_membership_is_never_better(others: int, divisor: int, rat
     for eps in (-0.4, 0.0, 0.3, 1.2):
         for order in division.ORDERS:
             revealed = 0.0
-            for weight, m1, m2 in zip(weights, *pair.means(sizes), strict=True):
-                for chance, mean in ((1.0 - rate, float(m1)), (rate, float(m2))):
+            for weight, (m1, m2) in zip(weights, (largest_shifts(k, divisor, sigma) for k in sizes), strict=True):
+                for chance, mean in ((1.0 - rate, m1), (rate, m2)):
                     if weight * chance > 0.0:
                         revealed += (
                             weight * chance * division.profile(gaussian_line((1.0, mean, share)), absent, eps, order)
@@ -270,8 +275,8 @@ def test_rounding_batch_sizes_up_is_safe(monkeypatch: pytest.MonkeyPatch, kept: 
     for eps in (0.0, 0.6):
         for order in division.ORDERS:
             truth = sum(
-                weight * hidden_bit_delta(float(m1), float(m2), divisor / (divisor + 1.0), rate, eps, order)
-                for weight, m1, m2 in zip(weights, *pair.means(sizes), strict=True)
+                weight * hidden_bit_delta(m1, m2, divisor / (divisor + 1.0), rate, eps, order)
+                for weight, (m1, m2) in zip(weights, (largest_shifts(k, divisor, sigma) for k in sizes), strict=True)
             )
             found = ordered(law, order).delta(eps)
             assert found >= truth - 1e-9, (eps, order)
@@ -363,6 +368,40 @@ def test_an_empty_batch_shows_a_plain_gaussian() -> None:
         for order in division.ORDERS:
             truth = division.profile(joined, absent, eps, order)
             assert truth - LINE_ERROR <= ordered(law, order).delta(eps) <= 1.01 * truth
+
+
+@pytest.mark.parametrize("log_tail", [-2.0, -4.0, -8.0])
+def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
+    """Laws that stop after two to four deviations and few batch sizes still lie above the truth, in both orders."""
+    others, rate, sigma = 4, 0.4, 1.0
+    gradients, extra = division.on_a_line(-1.0, others, 1)
+    cases = [
+        (HiddenBitPair(sigma, rate, others, others), division.divided(gradients, extra, rate, sigma, others)),
+        (SizeAndSumPair(sigma, rate, others), division.realized(gradients, extra, rate, sigma)),
+        (BatchRevealedPair(sigma, rate, others, 1), division.realized(gradients, extra, rate, sigma)),
+    ]
+    for pair, (joined, absent) in cases:
+        law = pair.law(Side.UPPER, 0.1, log_tail)
+        for eps in (-1.0, 0.0, 0.5, 1.5, 3.0):
+            for order in division.ORDERS:
+                assert ordered(law, order).delta(eps) >= division.profile(joined, absent, eps, order), (
+                    pair,
+                    eps,
+                    order,
+                )
+        if not isinstance(pair, BatchRevealedPair):  # whose empty batch is a law of another kind
+            assert math.fsum(np.exp(law.log_p)) + law.p_inf >= 1.0 - 1e-9
+            assert math.fsum(np.exp(law.log_q)) + law.q_zero >= 1.0 - 1e-9
+
+
+def test_shallow_tails_of_one_batch_lie_above_the_trade_off_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing else is given away, what lies beyond the last cell decides: it is counted under both datasets."""
+    of_one_batch(monkeypatch, 2)
+    law = HiddenBitPair(1.0, 1.0, 2, 3).law(Side.UPPER, 0.05, -2.0)
+    joined, absent = gaussian_line((1.0, largest_shifts(2, 3, 1.0)[1], 0.75)), gaussian_line((1.0, 0.0, 1.0))
+    for eps in (-2.0, 0.0, 0.5, 1.0, 1.3, 2.0):
+        for order in division.ORDERS:
+            assert ordered(law, order).delta(eps) >= division.profile(joined, absent, eps, order), (eps, order)
 
 
 SOURCES: list[Callable[[], object]] = [

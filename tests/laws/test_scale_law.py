@@ -47,6 +47,14 @@ def test_the_closed_form_lies_between_the_two_laws(degrees: int, divisor: int) -
     check(laws, degrees, divisor, probes(degrees, divisor), 0.05)
 
 
+@pytest.mark.parametrize(("degrees", "divisor"), [(1, 1), (3, 2), (10, 3), (1000, 40)])
+@pytest.mark.parametrize("log_tail", [-2.0, -5.0])
+def test_what_tails_leave_out_is_charged(degrees: int, divisor: int, log_tail: float) -> None:
+    """Laws that stop after two or three deviations still enclose the closed form."""
+    laws = {side: scale_pair(degrees, divisor).law(side, 0.05, log_tail) for side in Side}
+    check(laws, degrees, divisor, probes(degrees, divisor), math.inf)
+
+
 @pytest.mark.parametrize(("degrees", "divisor"), LARGE)
 def test_the_closed_form_in_large_dimensions(degrees: int, divisor: int) -> None:
     """26,009 to 5.2 million coordinates, where library chi-square functions lose their digits."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -21,6 +20,7 @@ from rich.text import Text
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.reports.answers import Answers, Claimed
 from calipers.reports.format import ceil_digits, jaws, nearest_digits
+from calipers.reports.standing import Standing, standing
 from calipers.reports.words import describe, describe_phases
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def brackets_table(answers: Answers) -> Table:
     for heading in ("lower (attack)", "upper (proof)", "claim"):
         table.add_column(heading, justify="right")
     for row in answers.epsilon:
-        _add(table, f"epsilon at delta = {row.at:.12g}", row.bracket, row)
+        _add(table, f"epsilon at delta = {row.at:.12g}", row.bracket, row, standing(answers, row) is Standing.REFUTED)
     for row in answers.delta:
-        _add(table, f"delta at epsilon = {row.at:.12g}", row.bracket, row)
+        _add(table, f"delta at epsilon = {row.at:.12g}", row.bracket, row, standing(answers, row) is Standing.REFUTED)
     for fpr, bracket in answers.tpr:
         _add(table, f"attack TPR at FPR = {fpr:.12g}", bracket)
     _add(table, "advantage (max TPR - FPR)", answers.advantage)
@@ -89,12 +89,9 @@ def brackets_table(answers: Answers) -> Table:
     return table
 
 
-def _add(table: Table, name: str, bracket: Bracket, row: Claimed | None = None) -> None:
+def _add(table: Table, name: str, bracket: Bracket, row: Claimed | None = None, refuted: bool = False) -> None:
     lower, upper = jaws(bracket)
     claim = nearest_digits(row.claim) if row is not None else ""
-    # A claim is refuted when an explicit attack does better than it allows, even if it is read
-    # generously, rounded up to the printed digits.
-    refuted = row is not None and Decimal(ceil_digits(row.claim)) < Decimal(bracket.lower)
     table.add_row(name, lower, upper, Text(f"{claim} refuted", style="bold red") if refuted else claim)
     if bracket.conjectured is not None:
         value, evidence = bracket.conjectured

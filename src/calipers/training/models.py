@@ -6,7 +6,7 @@
 | resnet18, resnet34 | 11.2 million, 21.3 million | images |
 | wideresnet-16-4, wideresnet-28-10 | 2.7 million, 36.5 million | images |
 | vit-tiny, vit-small, vit-base | 5.4, 21.3, 85.2 million | images |
-| transformer-tiny, transformer-small, transformer-base | 12.0, 40.6, 136.6 million | text |
+| transformer-tiny, transformer-small, transformer-base | 11.9, 40.6, 136.4 million | text |
 
 Sizes follow Ertan and van Dijk (2026), Appendix B; see `calipers.training.convolutional` and
 `calipers.training.transformers`.
