@@ -2,7 +2,9 @@
 
 A step is: gradients of every record, clipping, sum, noise, division, a step of SGD. Opacus runs its optimizer behind
 `GradSampleModule` in its default mode (hooks); the batch is already in memory for both, and the sampler is left out for
-both. CPU time of the process, one thread, the best of several steps.
+both. CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work done.
+
+    python -m benchmarks.training --device cuda
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from rich.table import Table
 
 # Model, shape of the records, records in a batch.
 CASES = (("cnn", (1, 28, 28), 256), ("wideresnet-16-4", (3, 32, 32), 16), ("vit-tiny", (3, 32, 32), 16))
+CUDA_CASES = (("cnn", (1, 28, 28), 2048), ("resnet18", (3, 32, 32), 256), ("vit-tiny", (3, 32, 32), 256))
 NOISE, NORM, RATE = 1.0, 1.0, 0.1
 
 
@@ -30,7 +33,7 @@ def dataset(shape: tuple[int, int, int], records: int) -> Any:
     return Dataset("random", "images", images, labels, images, labels)
 
 
-def calipers_step(name: str, data: Any) -> Callable[[], None]:
+def calipers_step(name: str, data: Any, device: str) -> Callable[[], None]:
     """`Trainer.take_step` on batches of all records."""
     from calipers.samplers import Deterministic
     from calipers.training import Plan, Trainer, build_model
@@ -38,10 +41,10 @@ def calipers_step(name: str, data: Any) -> Callable[[], None]:
     sampler = Deterministic(dataset_size=data.size, batch_size=data.size, epochs=10**6)
     plan = Plan(sampler=sampler, noise_multiplier=NOISE, max_grad_norm=NORM, learning_rate=RATE, seed=0)
     model = build_model(name, data, seed=0)
-    return Trainer(plan, model, data.records, data.labels, prepare=data.prepare, device="cpu").take_step
+    return Trainer(plan, model, data.records, data.labels, prepare=data.prepare, device=device).take_step
 
 
-def opacus_step(name: str, data: Any) -> Callable[[], None]:
+def opacus_step(name: str, data: Any, device: str) -> Callable[[], None]:
     """Forward, backward and `DPOptimizer.step`."""
     import torch
     from opacus.grad_sample import GradSampleModule
@@ -50,14 +53,14 @@ def opacus_step(name: str, data: Any) -> Callable[[], None]:
     from calipers.adapters.opacus_library import quiet_engine
     from calipers.training import build_model
 
-    model = GradSampleModule(build_model(name, data, seed=0))
+    model = GradSampleModule(build_model(name, data, seed=0).to(device))
     optimizer = DPOptimizer(
         torch.optim.SGD(model.parameters(), lr=RATE),
         noise_multiplier=NOISE,
         max_grad_norm=NORM,
         expected_batch_size=data.size,
     )
-    records, labels = torch.from_numpy(data.records), torch.from_numpy(data.labels)
+    records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
 
     def step() -> None:
         with quiet_engine():
@@ -68,18 +71,24 @@ def opacus_step(name: str, data: Any) -> Callable[[], None]:
     return step
 
 
-def examples_per_second(step: Callable[[], None], records: int, repeats: int) -> float:
-    """Records per CPU second, the best step of several."""
+def examples_per_second(step: Callable[[], None], records: int, repeats: int, device: str) -> float:
+    """Records per CPU second, or per second of a GPU, the best step of several."""
+    import torch
+
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    finish = torch.cuda.synchronize if device != "cpu" else (lambda: None)
     step()
     best = 0.0
     for _ in range(repeats):
-        began = time.process_time()
+        finish()
+        began = clock()
         step()
-        best = max(best, records / (time.process_time() - began))
+        finish()
+        best = max(best, records / (clock() - began))
     return best
 
 
-def compare(console: Console, repeats: int) -> None:
+def compare(console: Console, repeats: int, device: str = "cpu") -> None:
     """One table: records per second of both, side by side."""
     try:
         import opacus
@@ -90,27 +99,38 @@ def compare(console: Console, repeats: int) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     table = Table(
-        title=f"Private training, PyTorch {torch.__version__}, one thread: records per second", title_justify="left"
+        title=f"Private training on {device}, PyTorch {torch.__version__}, one thread: records per second",
+        title_justify="left",
     )
     for heading in ("model", "parameters", "batch", "Calipers", f"Opacus {opacus.__version__}", "x Opacus"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     try:
-        for name, shape, records in CASES:
+        for name, shape, records in CASES if device == "cpu" else CUDA_CASES:
             data = dataset(shape, records)
-            table.add_row(name, *_row(name, data, repeats))
+            table.add_row(name, *_row(name, data, repeats, device))
     finally:
         torch.set_num_threads(threads)
     console.print(table)
 
 
-def _row(name: str, data: Any, repeats: int) -> list[str]:
+def _row(name: str, data: Any, repeats: int, device: str) -> list[str]:
     from calipers.training import build_model
     from calipers.training.models import parameter_count
 
     cells = [f"{parameter_count(build_model(name, data, seed=0)):,}", str(data.size)]
-    ours = examples_per_second(calipers_step(name, data), data.size, repeats)
+    ours = examples_per_second(calipers_step(name, data, device), data.size, repeats, device)
     try:
-        theirs = examples_per_second(opacus_step(name, data), data.size, repeats)
+        theirs = examples_per_second(opacus_step(name, data, device), data.size, repeats, device)
     except Exception as problem:
         return [*cells, f"{ours:,.1f}", f"{type(problem).__name__}: {problem}"[:40], "-"]
     return [*cells, f"{ours:,.1f}", f"{theirs:,.1f}", f"{ours / theirs:.2f}"]
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Private training beside Opacus.")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--repeats", type=int, default=10)
+    options = parser.parse_args()
+    compare(Console(width=120), options.repeats, options.device)

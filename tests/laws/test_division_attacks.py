@@ -333,3 +333,10 @@ def test_gradients_are_clipped(direction: float) -> None:
         CollinearPair(1.0, 0.5, 5, 5, direction)
     with pytest.raises(InputError, match="direction"):
         RealizedAttack(1.0, 0.5, 5, 2, direction)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1])
+def test_the_attack_on_realized_sizes_needs_a_rate_between_zero_and_one(rate: float) -> None:
+    """At rate 1 the size is the dataset's: refused in words, as by the proofs."""
+    with pytest.raises(InputError, match="rate"):
+        RealizedAttack(1.0, rate, 5, 2).law(Side.LOWER)

@@ -398,6 +398,8 @@ def test_shallow_tails_of_one_batch_lie_above_the_trade_off_function(monkeypatch
     """Where nothing else is given away, what lies beyond the last cell decides: it is counted under both datasets."""
     of_one_batch(monkeypatch, 2)
     law = HiddenBitPair(1.0, 1.0, 2, 3).law(Side.UPPER, 0.05, -2.0)
+    assert math.fsum(np.exp(law.log_p)) + law.p_inf >= 1.0 - 1e-9
+    assert math.fsum(np.exp(law.log_q)) + law.q_zero >= 1.0 - 1e-9
     joined, absent = gaussian_line((1.0, largest_shifts(2, 3, 1.0)[1], 0.75)), gaussian_line((1.0, 0.0, 1.0))
     for eps in (-2.0, 0.0, 0.5, 1.0, 1.3, 2.0):
         for order in division.ORDERS:
