@@ -81,6 +81,8 @@ ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
+"""Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
 
@@ -209,7 +211,10 @@ class AllocationPair:
             law = gaussian_pair(1.0 / self.sigma).law(side, resolution, log_tail)
         else:
             found = _allocation(
-                self.sigma, self.rounds, max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+                self.sigma,
+                self.rounds,
+                max(resolution, FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY),
+                max(log_tail, _LOWEST_LOG_TAIL),
             )
             law = _upper(found, self.rounds) if side is Side.UPPER else _lower(found)
         return law.subsample(self.participation)
