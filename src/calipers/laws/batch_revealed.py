@@ -47,12 +47,17 @@ _TOLD_APART = 60.0
 @implements("calipers:batch-revealed")
 @dataclass(frozen=True)
 class BatchRevealedPair:
-    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q."""
+    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q.
+
+    With `revealed` the membership is told as well: the published guarantee (Theorem 3.7 of Wang et al. 2026), in both
+    orders and for any number of rounds.
+    """
 
     sigma: float
     rate: float
     others: int
     dimension: int
+    revealed: bool = False
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -93,11 +98,21 @@ class BatchRevealedPair:
     def _given(self, size: int, resolution: float, log_tail: float) -> Law:
         """The subsampled law of one batch size."""
         if size == 0:
-            return gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail).subsample(self.rate)
+            return self._hidden(gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail))
         if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
+            if self.revealed:
+                log_stay = np.array([math.log1p(-self.rate)])
+                return Law(np.zeros(1), log_stay, log_stay.copy(), Side.UPPER, p_inf=self.rate, q_zero=self.rate)
             stay = np.array([math.log1p(-self.rate)])
             return Law(stay, stay.copy(), np.zeros(1), Side.UPPER, p_inf=self.rate)
-        return self._isotropic(size, resolution, log_tail).subsample(self.rate)
+        return self._hidden(self._isotropic(size, resolution, log_tail))
+
+    def _hidden(self, law: Law) -> Law:
+        """The law of a record that is in the batch, with its membership hidden, or told."""
+        if not self.revealed:
+            return law.subsample(self.rate)
+        nothing = Law(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
+        return Law.mixture([nothing, law], [1.0 - self.rate, self.rate])
 
     def _isotropic(self, size: int, resolution: float, log_tail: float) -> Law:
         """N(m, s^2 I) against N(0, I): one coordinate with the signal, times the scale law of the others."""

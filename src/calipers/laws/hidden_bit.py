@@ -101,12 +101,17 @@ def _log_between(low: FloatArray, width: FloatArray) -> FloatArray:
 @implements("calipers:hidden-bit")
 @dataclass(frozen=True)
 class HiddenBitPair:
-    """One round in the signal direction, UPPER only: N `others`, `rate` q, divisor K on D and K + 1 on D'."""
+    """One round in the signal direction, UPPER only: N `others`, `rate` q, divisor K on D and K + 1 on D'.
+
+    With `revealed` the membership is told as well: the published guarantee (Theorems 3.6 and A.3 of Wang et al. 2026),
+    in both orders and for any number of rounds. It is never smaller, since each branch may then choose its own alpha.
+    """
 
     sigma: float
     rate: float
     others: int
     divisor: int
+    revealed: bool = False
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -123,7 +128,8 @@ class HiddenBitPair:
         scale = self.divisor / (self.divisor + 1.0)
         step = scale * cell_width(max(resolution, _FINEST), (length + reach) / scale)
         x = -reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1)
-        ratio, log_masses, beyond = mixed_upper(MixedCells(weights, *self._cells(sizes, x)), log_normal_cells(x))
+        cells = self._revealed_cells if self.revealed else self._cells
+        ratio, log_masses, beyond = mixed_upper(cells(sizes, weights, x), log_normal_cells(x))
         lost_p, lost_q = outside + beyond, outside + float(special.ndtr(x[0]))
         return Law(
             ratio,
@@ -158,10 +164,18 @@ class HiddenBitPair:
         # What lies below the window is rounded up into it as well; like what lies above, it is at most `outside`.
         return values[positive], weights[positive], 2.0 * window.outside
 
-    def _cells(self, sizes: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
         """Per batch size: log ratios of h_k at the sizes Phi(-x_j), and log P-masses between them, tails included."""
         first, second = (best_tests(means, self.divisor, x) for means in self.means(sizes))
         log_stay, log_join = (math.log1p(-self.rate) if self.rate < 1.0 else -math.inf), math.log(self.rate)
         nodes = np.logaddexp(log_stay + first.log_ratio, log_join + second.log_ratio)
         log_p = np.logaddexp(log_stay + first.log_mass, log_join + second.log_mass)
-        return nodes, log_p
+        return MixedCells(weights, nodes, log_p)
+
+    def _revealed_cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
+        """The same with the membership revealed: two rows for every batch size, each with its own best tests."""
+        first, second = (best_tests(means, self.divisor, x) for means in self.means(sizes))
+        both = np.concatenate(((1.0 - self.rate) * weights, self.rate * weights))
+        met = both > 0.0
+        nodes = np.concatenate((first.log_ratio, second.log_ratio))[met]
+        return MixedCells(both[met], nodes, np.concatenate((first.log_mass, second.log_mass))[met])

@@ -62,6 +62,10 @@ class RealizedAttack:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
+        if not 0.0 < self.rate < 1.0:
+            raise InputError(
+                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
+            )
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""

@@ -107,6 +107,8 @@ class BinomialWindow:
 @lru_cache(maxsize=32)
 def binomial_window(trials: int, rate: float, log_outside: float) -> BinomialWindow:
     """All k around the mean beyond which either tail has at most e^log_outside mass, for the caller to charge."""
+    trials = TRIALS.check_int("trials", trials)
+    rate = RATE.check("rate", rate)
     if rate == 1.0 or trials == 0:
         return BinomialWindow(np.array([float(trials)]), np.ones(1), 0.0)
     mean = trials * rate

@@ -1,0 +1,66 @@
+"""The published guarantees of division, composed: membership revealed, in both orders, for one and for many rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from calipers.bracket import Side
+from calipers.laws.batch_revealed import BatchRevealedPair
+from calipers.laws.direction import LawSource
+from calipers.laws.hidden_bit import HiddenBitPair
+from calipers.laws.law import Law
+from calipers.laws.product import Product
+from calipers.laws.scale import scale_pair
+
+
+class Proof:
+    """A proof where a product wants two sides; the side below shows nothing, so only upper jaws mean anything."""
+
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def __init__(self, pair: HiddenBitPair | BatchRevealedPair) -> None:
+        self.pair = pair
+
+    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+        law = self.pair.law(Side.UPPER, resolution, log_tail)
+        if side is Side.UPPER:
+            return law
+        return Law(law.log_ratio, law.log_p, law.log_q, Side.LOWER, mass_error=law.mass_error)
+
+
+def divided(others: int, divisor: int, rounds: int, *, revealed: bool) -> Product:
+    pairs: list[tuple[LawSource, int]] = [(Proof(HiddenBitPair(10.0, 0.005, others, divisor, revealed)), rounds)]
+    return Product([*pairs, (scale_pair(rounds * 26_009, divisor), 1)])
+
+
+@pytest.mark.parametrize(
+    ("others", "divisor", "rounds", "published"),
+    [(59_999, 59_999, 200, 0.576783), (59_999, 59_999, 1, 0.171063), (140_199, 700, 200, 31.5234)],
+)
+def test_the_published_guarantee_is_what_its_formula_gives(
+    others: int, divisor: int, rounds: int, published: float
+) -> None:
+    """sigma = 10, q = 0.005, n = 26,010, delta = 1e-5: at most 2e-3 above the value found elsewhere, not below it."""
+    found = divided(others, divisor, rounds, revealed=True).epsilon(1e-5).upper
+    assert published * (1.0 - 1e-5) <= found <= published * (1.0 + 2e-3)
+
+
+@pytest.mark.parametrize(("others", "divisor", "rounds"), [(59_999, 59_999, 200), (140_199, 700, 200), (4, 4, 3)])
+def test_hiding_the_membership_never_costs(others: int, divisor: int, rounds: int) -> None:
+    """Both orders are in a product; each branch choosing its own alpha can only help an adversary."""
+    hidden = divided(others, divisor, rounds, revealed=False)
+    revealed = divided(others, divisor, rounds, revealed=True)
+    assert hidden.epsilon(1e-5).upper <= revealed.epsilon(1e-5).upper
+    assert hidden.delta(0.05).upper <= revealed.delta(0.05).upper * (1.0 + 1e-3)
+
+
+def test_the_realized_batch_size_with_the_membership_told() -> None:
+    """N = 4, q = 0.7, sigma = 10, n = 100: delta(0) = 0.662136; hidden it is smaller."""
+    revealed = Product([(Proof(BatchRevealedPair(10.0, 0.7, 4, 100, True)), 1)]).delta(0.0).upper
+    hidden = Product([(Proof(BatchRevealedPair(10.0, 0.7, 4, 100)), 1)]).delta(0.0).upper
+    assert 0.662136 * (1.0 - 1e-5) <= revealed <= 0.662136 * (1.0 + 1e-3)
+    assert hidden <= revealed * (1.0 + 1e-9)
