@@ -25,7 +25,9 @@ test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for thei
 	$(BIN)/python -m pytest -m "slow or heavy"
 
 test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
-	$(BIN)/python -m pytest -m "(dp_accounting or opacus or jax_privacy or torch or dask) and not slow and not heavy"
+	$(BIN)/python -m pytest -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
+	# In a process of its own: where JAX runs, PyTorch's loaders must not fork.
+	$(BIN)/python -m pytest -m "jax_privacy and not slow and not heavy"
 
 test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
 	.ci/chromium
