@@ -18,9 +18,9 @@ from calipers.papers.ertan2026 import claims, figures, published, settings, size
 from calipers.papers.ertan2026.settings import Setting, forced_noise, leaks, poisson_ceiling
 from calipers.papers.items import Verdict
 
-QUICK = ("figure-1", "figure-2", "figure-3", "figure-4", "model-sizes")
+QUICK = ("figure-1", "figure-2", "figure-3", "figure-4", "model-sizes", "utility")
 SLOW = (*(f"table-{number}" for number in range(1, 11)), "thresholds", "theorem-6-1", "forced-noise")
-WITH_PICTURE = ("figure-1", "figure-2", "figure-3", "figure-4", "theorem-6-1")
+WITH_PICTURE = ("figure-1", "figure-2", "figure-3", "figure-4", "theorem-6-1", "utility")
 
 
 def unheard(done, total):

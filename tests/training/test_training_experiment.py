@@ -27,6 +27,7 @@ SETTING = Setting(
     regime="dp",
     learning_rate=0.1,
     max_grad_norm=1.0,
+    noise_factor=1.0,
     optimizer="sgd",
     momentum=0.9,
     weight_decay=0.0,
@@ -98,6 +99,19 @@ def test_a_row_cut_off_by_a_crash_is_computed_again(folder) -> None:
     timing = ("seconds", "examples_per_second")
     assert [{k: v for k, v in row.items() if k not in timing} for row in again] == [
         {k: v for k, v in row.items() if k not in timing} for row in rows
+    ]
+
+
+def test_noise_is_given_in_units_of_the_threshold(folder) -> None:
+    """Half and twice 1/sqrt(2 ln 4) are two private runs; the one without noise is not made twice."""
+    factors = ("--noise-factor", 0.5, "--noise-factor", 2)
+    rows, _ = experiment(folder, "--sampler", "shuffle", "--no-measure", *factors)
+    threshold = 1 / math.sqrt(2 * math.log(4))
+    found = [(row["regime"], float(row["noise_factor"]), float(row["noise_multiplier"])) for row in rows]
+    assert found == [
+        ("clean", 0.0, 0.0),
+        ("dp", 0.5, pytest.approx(0.5 * threshold)),
+        ("dp", 2.0, pytest.approx(2 * threshold)),
     ]
 
 

@@ -45,7 +45,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--vocabulary", type=click.Choice(("hashed", "frequent")), default="hashed", help="Text: see below.")
 @click.option("--seed", type=int, help="Repeatable and guessable. [default: the system's entropy]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option("--micro-batch", type=int, metavar="K", help="Records whose gradients are held at a time.")
+@click.option(
+    "--micro-batch", type=int, metavar="K", help="Records whose gradients are held at a time. [default: as many as fit]"
+)
 @click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
 @click.option("--checkpoint-every", type=int, default=100, show_default=True, metavar="K", help="Steps in between.")
 @click.option("--output", type=_FILE, help="Write the trained weights here.")
@@ -84,9 +86,8 @@ def train_command(
     """
     from calipers.training.datasets import load_dataset
     from calipers.training.loop import train
-    from calipers.training.models import build_model, parameter_count, suitable_micro_batch
+    from calipers.training.models import build_model, parameter_count
     from calipers.training.plan import sampler_of
-    from calipers.training.torch_library import chosen_device
 
     _check_target(chosen)
     data = load_dataset(chosen["data"], chosen["data_dir"], vocabulary=chosen["vocabulary"])
@@ -100,8 +101,6 @@ def train_command(
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     dimension = parameter_count(model)
-    if chosen["micro_batch"] is None:
-        chosen["micro_batch"] = suitable_micro_batch(dimension, chosen_device(chosen["device"]))
     plan = _plan(sampler, dimension, questions.deltas[0], chosen)
     if report_path is not None and plan.noise_multiplier == 0:
         raise InputError("--report states privacy, and without noise there is none; leave it out or add noise.")

@@ -5,45 +5,16 @@ residual blocks of two 3 x 3 convolutions, global average pooling, a linear laye
 largest number of groups up to 32 that divides the channels, stands where batch normalization would: batch
 normalization mixes records, and then no clipping bounds what one of them does. ReLU, no dropout.
 
-A convolution is a product of the weights with the image's patches. `UnfoldedConv2d` writes it so: the patches
-are laid out as columns and multiplied. The values are the same; mapped over records, the gradient of the weights
-is then a batch of matrix products instead of a convolution with as many groups as records, which some devices are
-slow at. `calipers.training.models.build_model` can time both and take the faster.
-
 This module imports PyTorch at once; reach it through `calipers.training.models`, which does so when asked for a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-
-Convolution = Callable[..., Any]
-
-
-class UnfoldedConv2d(nn.Conv2d):
-    """`Conv2d` (one group, no dilation) as a product of the weights with the unfolded image."""
-
-    def forward(self, images: Any) -> Any:
-        """(records, channels, height, width) -> (records, outputs, height', width')."""
-        height, width = (
-            (size + 2 * padding - kernel) // stride + 1
-            for size, padding, kernel, stride in zip(
-                images.shape[-2:], self.padding, self.kernel_size, self.stride, strict=True
-            )
-        )
-        if self.kernel_size == (1, 1) and self.padding == (0, 0):
-            columns = images[..., :: self.stride[0], :: self.stride[1]].flatten(-2)
-        else:
-            columns = functional.unfold(images, self.kernel_size, padding=self.padding, stride=self.stride)
-        product = self.weight.flatten(1) @ columns
-        if self.bias is not None:
-            product = product + self.bias[:, None]
-        return product.unflatten(-1, (height, width))
 
 
 def group_norm(channels: int) -> Any:
@@ -52,13 +23,13 @@ def group_norm(channels: int) -> Any:
     return nn.GroupNorm(groups, channels)
 
 
-def small_cnn(channels: int, size: int, classes: int, convolution: Convolution) -> Any:
+def small_cnn(channels: int, size: int, classes: int) -> Any:
     """Two convolutions and two linear layers; 26,010 parameters for 28 x 28 gray images of 10 classes."""
     features = nn.Sequential(
-        convolution(channels, 16, 8, stride=2, padding=3),
+        nn.Conv2d(channels, 16, 8, stride=2, padding=3),
         nn.ReLU(),
         nn.MaxPool2d(2, 1),
-        convolution(16, 32, 4, stride=2),
+        nn.Conv2d(16, 32, 4, stride=2),
         nn.ReLU(),
         nn.MaxPool2d(2, 1),
         nn.Flatten(),
@@ -71,16 +42,16 @@ def small_cnn(channels: int, size: int, classes: int, convolution: Convolution) 
 class ResidualBlock(nn.Module):
     """norm(conv(relu(norm(conv(x))))) + shortcut(x), then ReLU."""
 
-    def __init__(self, before: int, after: int, stride: int, convolution: Convolution) -> None:
+    def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        self.first = convolution(before, after, 3, stride=stride, padding=1, bias=False)
+        self.first = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
         self.first_norm = group_norm(after)
-        self.second = convolution(after, after, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(after, after, 3, padding=1, bias=False)
         self.second_norm = group_norm(after)
         self.shortcut = (
             nn.Identity()
             if stride == 1 and before == after
-            else nn.Sequential(convolution(before, after, 1, stride=stride, bias=False), group_norm(after))
+            else nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), group_norm(after))
         )
 
     def forward(self, images: Any) -> Any:
@@ -97,22 +68,20 @@ class GlobalAverage(nn.Module):
         return images.mean(dim=(-2, -1))
 
 
-def residual_network(
-    channels: int, classes: int, stem: int, widths: tuple[int, ...], blocks: tuple[int, ...], convolution: Convolution
-) -> Any:
+def residual_network(channels: int, classes: int, stem: int, widths: tuple[int, ...], blocks: tuple[int, ...]) -> Any:
     """Stages of residual blocks; every stage but the first halves the image."""
-    layers: list[Any] = [convolution(channels, stem, 3, padding=1, bias=False), group_norm(stem), nn.ReLU()]
+    layers: list[Any] = [nn.Conv2d(channels, stem, 3, padding=1, bias=False), group_norm(stem), nn.ReLU()]
     before = stem
     for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
         for position in range(count):
             stride = 2 if stage and not position else 1
-            layers.append(ResidualBlock(before, width, stride, convolution))
+            layers.append(ResidualBlock(before, width, stride))
             before = width
     return nn.Sequential(*layers, GlobalAverage(), nn.Linear(before, classes))
 
 
-def wide_residual_network(channels: int, classes: int, depth: int, factor: int, convolution: Convolution) -> Any:
+def wide_residual_network(channels: int, classes: int, depth: int, factor: int) -> Any:
     """Depth 6 n + 4: three stages of n blocks, 16, 32 and 64 channels times the factor."""
     count = (depth - 4) // 6
     widths = (16 * factor, 32 * factor, 64 * factor)
-    return residual_network(channels, classes, 16, widths, (count, count, count), convolution)
+    return residual_network(channels, classes, 16, widths, (count, count, count))

@@ -5,7 +5,8 @@ For one epoch of M shuffled batches they show: noise below sigma = 1/sqrt(2 ln M
 
 - "clean": sigma = 0, no clipping;
 - "clip": sigma = 0, with clipping;
-- "dp": clipping and noise at sigma = 1/sqrt(2 ln M), M = floor(N/B) batches an epoch.
+- "dp": clipping and noise at sigma = 1/sqrt(2 ln M), M = floor(N/B) batches an epoch, or at multiples of it
+  (`--noise-factor`).
 
 Batches are shuffled or Poisson; the sum is divided by the batch size B, a public constant. Every combination of the
 options given several times is one run from a fresh initialization with a seed of its own, and one row:
@@ -41,15 +42,9 @@ from calipers.samplers import Poisson, Shuffle
 from calipers.theorems.separation import noise_threshold
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.evaluation import accuracy
+from calipers.training.gradients import suitable_micro_batch
 from calipers.training.loop import Progress, Trained, train
-from calipers.training.models import (
-    CONVOLUTIONS,
-    MODELS,
-    build_model,
-    faster_convolution,
-    parameter_count,
-    suitable_micro_batch,
-)
+from calipers.training.models import MODELS, build_model, parameter_count
 from calipers.training.plan import OPTIMIZERS, SCHEDULES, Plan
 from calipers.training.torch_library import chosen_device, torch_module
 
@@ -72,6 +67,7 @@ class Setting:
     regime: str
     learning_rate: float
     max_grad_norm: float
+    noise_factor: float
     optimizer: str
     momentum: float
     weight_decay: float
@@ -88,7 +84,7 @@ class Setting:
                 if self.sampler == "shuffle"
                 else Poisson(dataset_size=self.records, batch_size=self.batch_size, steps=rounds * self.epochs)
             ),
-            noise_multiplier=noise_threshold(rounds) if self.regime == "dp" else 0.0,
+            noise_multiplier=self.noise_factor * noise_threshold(rounds) if self.regime == "dp" else 0.0,
             max_grad_norm=None if self.regime == "clean" else self.max_grad_norm,
             learning_rate=self.learning_rate,
             optimizer=self.optimizer,
@@ -109,7 +105,6 @@ RESULTS = (
     "seconds",
     "examples_per_second",
     "micro_batch",
-    "convolution",
     "epsilon_lower",
     "epsilon_upper",
     "separation_lower",
@@ -150,10 +145,10 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
 
 
 def run_setting(
-    setting: Setting, data: Dataset, device: str, micro_batch: int, convolution: str, progress: Progress | None
+    setting: Setting, data: Dataset, device: str, micro_batch: int, progress: Progress | None
 ) -> tuple[dict[str, Any], Trained]:
     """Train and evaluate: one row without its bracket, and what was executed."""
-    model = build_model(setting.model, data, seed=setting.seed, convolution=convolution)
+    model = build_model(setting.model, data, seed=setting.seed)
     plan = setting.plan(micro_batch)
     trained = train(plan, model, data.records, data.labels, prepare=data.prepare, device=device, progress=progress)
     place = chosen_device(device)
@@ -167,7 +162,6 @@ def run_setting(
         "seconds": round(trained.seconds, 3),
         "examples_per_second": round(plan.steps * setting.batch_size / trained.seconds, 1),
         "micro_batch": micro_batch,
-        "convolution": convolution,
         "device": place.type,
         "torch": torch_module().__version__,
     }
@@ -193,13 +187,14 @@ def measured(trained: Trained) -> dict[str, Any]:
 
 def settings_of(data: Dataset, chosen: dict[str, Any]) -> Iterator[Setting]:
     """Every combination of the options that were given several times."""
-    several = ("epochs", "batch_size", "sampler", "regime", "learning_rate", "max_grad_norm", "seed")
+    several = ("epochs", "batch_size", "sampler", "regime", "learning_rate", "max_grad_norm", "noise_factor", "seed")
     for values in itertools.product(*(chosen[name] for name in several)):
         picked = dict(zip(several, values, strict=True))
-        if picked["regime"] == "clean":  # a clipping norm that is not used must not make another row
-            if picked["max_grad_norm"] != chosen["max_grad_norm"][0]:
-                continue
-            picked["max_grad_norm"] = 0.0
+        # What a regime does not use must not make another row.
+        unused = {"clean": ("max_grad_norm", "noise_factor"), "clip": ("noise_factor",), "dp": ()}[picked["regime"]]
+        if any(picked[name] != chosen[name][0] for name in unused):
+            continue
+        picked |= dict.fromkeys(unused, 0.0)
         Domain(1, data.size // 2, integer=True).check_int("batch_size", picked["batch_size"], "Two batches at least.")
         fixed = {name: chosen[name] for name in KEY if name in chosen and name not in several}
         yield Setting(**{**fixed, **picked, "records": data.size, "dataset": data.name})
@@ -233,6 +228,7 @@ def _reporter(place: str) -> Progress:
 @click.option("--regime", type=click.Choice(REGIMES), multiple=True, default=("clean", "dp"))
 @click.option("--learning-rate", type=float, multiple=True, default=(0.1,), show_default=True)
 @click.option("--max-grad-norm", type=float, multiple=True, default=(1.0,), show_default=True)
+@click.option("--noise-factor", type=float, multiple=True, default=(1.0,), help="dp: times 1/sqrt(2 ln M).")
 @click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="sgd", show_default=True)
 @click.option("--momentum", type=float, default=0.9, show_default=True)
 @click.option("--weight-decay", type=float, default=0.0, show_default=True)
@@ -240,7 +236,6 @@ def _reporter(place: str) -> Progress:
 @click.option("--vocabulary", default="frequent", show_default=True, help="Text: frequent (as published) or hashed.")
 @click.option("--seed", type=int, multiple=True, default=(0,), show_default=True)
 @click.option("--micro-batch", type=int, default=0, help="Records at a time; 0 chooses.")
-@click.option("--convolution", type=click.Choice(("auto", *CONVOLUTIONS)), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--out", "output", type=click.Path(path_type=Path, dir_okay=False), required=True)
 @click.option("--time-limit", type=float, metavar="SECONDS", help="Begin no further run after this long.")
@@ -251,7 +246,6 @@ def main(
     records: int | None,
     device: str,
     micro_batch: int,
-    convolution: str,
     time_limit: float | None,
     measuring: bool,
     **chosen: Any,
@@ -264,8 +258,6 @@ def main(
     done = finished_rows(output)
     wanted = [s for s in settings_of(data, chosen) if tuple(str(getattr(s, name)) for name in KEY) not in done]
     _say(f"{len(wanted)} runs to do, {len(done)} rows in {output}")
-    if wanted and convolution == "auto":
-        convolution = faster_convolution(chosen["model"], data, place) if place.type == "cuda" else "native"
     if wanted and not micro_batch:
         micro_batch = suitable_micro_batch(parameter_count(build_model(chosen["model"], data, seed=0)), place)
     for number, setting in enumerate(wanted, start=1):
@@ -273,7 +265,7 @@ def main(
             _say(f"Time is up; {len(wanted) - number + 1} runs are left.")
             return
         label = f"[{number}/{len(wanted)}] E={setting.epochs} B={setting.batch_size} {setting.sampler} {setting.regime}"
-        row, trained = run_setting(setting, data, device, micro_batch, convolution, _reporter(label))
+        row, trained = run_setting(setting, data, device, micro_batch, _reporter(label))
         if measuring and setting.regime == "dp":
             row |= measured(trained)
         append_row(output, row)

@@ -8,34 +8,47 @@ rule for any kind of layer here, so whatever `vmap` can trace can be trained, an
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
-was seen to be 1e-4 too small, over 7.7 million 7e-4. Squares are therefore added in double precision: whatever the
-order, the norm of n numbers is off by a relative n 2^-53 at most. The factor is made smaller by that and by 4
-roundings of its own format, so that factor * ||g_i|| <= C is true of the stored numbers and not merely intended.
+was seen to be 1e-4 too small, over 7.7 million 7e-4. On a CPU squares are therefore added in double precision. On CUDA
+that would write every gradient out once more in double precision; there squares are added in single precision 64 at a
+time and the roots of these sums in double precision. Whatever the order of addition, with u the unit of rounding,
 
-**A record whose gradient is not finite contributes nothing.** Zero is a vector of norm at most C like
-any other; a NaN that spreads to the weights would tell the world that this record was there.
+- 64 squares are off by a relative 64 u at most, their root by half of that and its own rounding, and squares too small
+  for the format lose less than its smallest normal number each;
+- in double precision the norm of n numbers is off by a relative n 2^-53 at most.
+
+The factor is made smaller by all that and by 4 roundings of its own format, so that factor * ||g_i|| <= C is true of
+the stored numbers and not merely intended.
+
+**A record whose gradient has no finite norm contributes nothing.** Zero is a vector of norm at most C like
+any other; a NaN that spreads to the weights would tell the world that this record was there. If a batch has such
+records, it is summed again without them.
 
 **Micro-batches** only bound memory: clipped gradients are added up piece by piece, and noise is
-added once, to the whole sum, elsewhere. An empty batch has the sum 0. On CUDA, where every new size of a batch costs
-time to plan, a piece is filled up to a multiple of 32 with copies of a record whose factor is 0.
+added once, to the whole sum, elsewhere. If a GPU runs out of memory, the batch is begun again with half as many records
+at a time. An empty batch has the sum 0. On CUDA, where every new size costs time to
+plan, all pieces have one size, a multiple of 16, and are filled up with copies of a record whose factor is 0; they
+are played from a recording (`calipers.training.replay`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
+from calipers.training.replay import Replay
 from calipers.training.torch_library import tensor_cores, torch_module
 
-__all__ = ["GradientSum", "batch_statistics", "cross_entropy"]
+__all__ = ["GradientSum", "batch_statistics", "cross_entropy", "suitable_micro_batch"]
 
 add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times min(1, C/||g||) has norm at most C.")
 
 _ROUNDINGS = 4
-_FILL = 32
+_FILL = 16
+_BLOCK = 64
 
 
 def cross_entropy(outputs: Any, labels: Any) -> Any:
@@ -49,11 +62,23 @@ def batch_statistics(model: Any) -> list[str]:
     return [name for name, layer in model.named_modules() if isinstance(layer, normalization)]
 
 
+def suitable_micro_batch(dimension: int, device: Any) -> int:
+    """Records at a time whose gradients fill 1/16 of the GPU's memory, or half a GiB on a CPU; a power of two.
+
+    Mapping the backward pass over records was seen to hold four times the gradients that come out of it.
+    """
+    cuda = device.type == "cuda"
+    memory = torch_module("torch.cuda").get_device_properties(device).total_memory // 16 if cuda else 2**29
+    records = max(1, int(memory) // (4 * dimension))
+    return min(4096 if cuda else 512, 1 << (records.bit_length() - 1))
+
+
 class GradientSum:
     """The sum of the clipped gradients of a batch's records, as one flat vector.
 
     `max_grad_norm` None means no clipping: the sum is then one ordinary backward pass, and nothing bounds
-    what one record adds to it. `loss(outputs, labels)` is called with one record at a time.
+    what one record adds to it. `loss(outputs, labels)` is called with one record at a time. `micro_batch` None
+    chooses by the memory of the model's device.
     """
 
     def __init__(
@@ -62,7 +87,7 @@ class GradientSum:
         *,
         max_grad_norm: float | None,
         loss: Callable[[Any, Any], Any] = cross_entropy,
-        micro_batch: int = 256,
+        micro_batch: int | None = None,
         tf32: bool = True,
     ) -> None:
         mixing = batch_statistics(model)
@@ -74,17 +99,24 @@ class GradientSum:
         self._torch = torch_module()
         self._model, self._loss, self._tf32 = model, loss, tf32
         self.max_grad_norm = None if max_grad_norm is None else POSITIVE.check("max_grad_norm", max_grad_norm)
-        self.micro_batch = COUNT.check_int("micro_batch", micro_batch)
         self._named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not self._named:
             raise InputError("The model has no parameter that requires a gradient; there is nothing to train.")
         self._frozen = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
         self._frozen |= dict(model.named_buffers())
         self.dimension = sum(p.numel() for p in self._named.values())
+        self._device = self.parameters[0].device
+        chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
+        self.micro_batch = COUNT.check_int("micro_batch", chosen)
         func = torch_module("torch.func")
-        # "different": layers that draw random numbers draw them per record.
-        self._each = func.vmap(func.grad(self._record_loss), in_dims=(None, 0, 0), randomness="different")
         self._call = func.functional_call
+        # "different": layers that draw random numbers draw them per record.
+        mapped = {"in_dims": (None, 0, 0), "randomness": "different"}
+        self._each = func.vmap(func.grad(self._record_loss), **mapped)
+        losses = func.vmap(self._record_loss, **mapped)
+        self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
+        piece = self._plain if max_grad_norm is None else self._clipped
+        self._piece = Replay(piece, self._state) if self._device.type == "cuda" else piece
 
     @property
     def parameters(self) -> list[Any]:
@@ -98,43 +130,94 @@ class GradientSum:
     @implements("ertan2026:def3.3")
     def __call__(self, records: Any, labels: Any) -> Any:
         """The sum over the records; every summand has norm at most `max_grad_norm`. 0 for no records."""
-        first = self.parameters[0]
-        total = self._torch.zeros(self.dimension, dtype=first.dtype, device=first.device)
-        for start in range(0, len(labels), self.micro_batch):
-            piece = slice(start, start + self.micro_batch)
-            part = self._plain if self.max_grad_norm is None else self._clipped
-            total += part(records[piece], labels[piece])
-        return total
+        while True:
+            try:
+                total, sound = self._added(records, labels)
+            except self._torch.cuda.OutOfMemoryError:
+                if self.micro_batch == 1:
+                    raise
+                self.micro_batch = -(-self.micro_batch // 2)
+                self._torch.cuda.empty_cache()
+                continue
+            if bool(sound.all()):
+                return total
+            records, labels = records[sound], labels[sound]
 
     def per_record(self, records: Any, labels: Any) -> list[Any]:
         """One gradient for every record, unclipped: a tensor (records, *shape) for each parameter."""
-        current = {name: p.detach() for name, p in self._named.items()}
         with tensor_cores(self._tf32):
-            return list(self._each(current, records, labels).values())
+            return list(self._each(self._current(), records, labels).values())
 
-    def _clipped(self, records: Any, labels: Any) -> Any:
-        torch = self._torch
-        assert self.max_grad_norm is not None
-        count = len(labels)
-        missing = -count % _FILL if labels.device.type == "cuda" else 0
+    def _added(self, records: Any, labels: Any) -> tuple[Any, Any]:
+        """(the sum of the gradients, for which records it stands)."""
+        torch, count = self._torch, len(labels)
+        total, sound = self._zeros(), torch.ones(count, dtype=torch.bool, device=self._device)
+        if not count:
+            return total, sound
+        size = self._piece_size(count)
+        missing = -count % size if self._device.type == "cuda" else 0
         if missing:
             records = torch.cat((records, records[:1].expand(missing, *records.shape[1:])))
             labels = torch.cat((labels, labels[:1].expand(missing, *labels.shape[1:])))
-        flat = [gradient.flatten(1) for gradient in self.per_record(records, labels)]
-        norms = torch.stack([torch.linalg.vector_norm(g, dim=1, dtype=torch.float64) for g in flat]).norm(dim=0)
-        margin = 1.0 - _ROUNDINGS * torch.finfo(flat[0].dtype).eps - self.dimension * 2.0**-53
-        factors = (self.max_grad_norm * margin / norms).clamp(max=1.0).to(flat[0].dtype)
-        broken = ~torch.isfinite(norms)
-        if bool(broken.any()):
-            factors = factors.masked_fill(broken, 0.0)
-            flat = [g.masked_fill(broken[:, None], 0.0) for g in flat]
-        factors[count:] = 0.0
-        with tensor_cores(False):
-            return torch.cat([factors @ g for g in flat])
+        counted = torch.arange(len(labels), device=self._device) < count
+        for start in range(0, count, size):
+            piece = slice(start, start + size)
+            part, usable = self._piece(records[piece], labels[piece], counted[piece])
+            total += part
+            sound[piece] = usable[: count - start]
+        return total, sound
 
-    def _plain(self, records: Any, labels: Any) -> Any:
+    def _piece_size(self, count: int) -> int:
+        """Pieces of equal size, as few as fit into `micro_batch`."""
+        size = -(-count // -(-count // self.micro_batch))
+        return size if self._device.type != "cuda" else min(size + -size % _FILL, self.micro_batch)
+
+    def _clipped(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
+        """(the sum over the records that count, NaN if one of them has no finite norm; which records have one)."""
         torch = self._torch
+        assert self.max_grad_norm is not None
+        flat = [gradient.flatten(1) for gradient in self.per_record(records, labels)]
+        norms, error = _norms(torch, flat, blocks=self._device.type == "cuda")
+        dtype = flat[0].dtype
+        margin = 1.0 - _ROUNDINGS * torch.finfo(dtype).eps - error
+        factors = (self.max_grad_norm * margin / norms).clamp(max=1.0)
+        finite = torch.isfinite(norms)
+        factors = torch.where(finite & counted, factors, 0.0).to(dtype)
+        with tensor_cores(False):
+            return torch.cat([factors @ g for g in flat]), finite
+
+    def _plain(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
+        """(the sum over the records that count, unclipped; all of them are in it)."""
         with tensor_cores(self._tf32):
-            loss = self._loss(self._model(records), labels) * len(labels)
-            gradients = torch.autograd.grad(loss, self.parameters)
-        return torch.cat([g.reshape(-1) for g in gradients])
+            gradients = self._together(self._current(), records, labels, counted)
+        return self._torch.cat([g.reshape(-1) for g in gradients.values()]), self._torch.ones_like(counted)
+
+    def _current(self) -> dict[str, Any]:
+        return {name: p.detach() for name, p in self._named.items()}
+
+    def _state(self) -> object:
+        """Where the weights are, and which layers behave as in training."""
+        tensors = (*self._named.values(), *self._frozen.values())
+        return [t.data_ptr() for t in tensors], [layer.training for layer in self._model.modules()]
+
+    def _zeros(self) -> Any:
+        return self._torch.zeros(self.dimension, dtype=self.parameters[0].dtype, device=self._device)
+
+
+def _norms(torch: Any, flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
+    """(norms, e): for every record (1 - e) ||g|| <= norm, norms in double precision; `flat` has (records, n) each."""
+    dimension = sum(gradient.shape[1] for gradient in flat)
+    error = dimension * 2.0**-53
+    if not blocks:
+        parts = [torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64) for gradient in flat]
+        return torch.stack(parts, dim=1).norm(dim=1), error
+    roots = []
+    for gradient in flat:
+        columns = gradient.shape[1] // _BLOCK
+        whole, rest = gradient[:, : columns * _BLOCK], gradient[:, columns * _BLOCK :]
+        # Entries a row apart are added: neighbors are then read by neighboring threads.
+        roots += [torch.linalg.vector_norm(whole.unflatten(1, (_BLOCK, columns)), dim=1)] if columns else []
+        roots += [rest.abs()] if rest.shape[1] else []
+    limits = torch.finfo(flat[0].dtype)
+    norms = torch.linalg.vector_norm(torch.cat([root.double() for root in roots], dim=1), dim=1)
+    return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps

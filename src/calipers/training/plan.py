@@ -44,7 +44,8 @@ class Plan:
     """One run of DP-SGD: the sampler that will draw, the noise, and the optimizer that sees the noisy gradients.
 
     `seed` None takes all randomness from the operating system's entropy (see `calipers.training.noise`); with a
-    seed the run can be repeated, by anybody who knows it.
+    seed the run can be repeated, by anybody who knows it. `micro_batch`, the records whose gradients are held at
+    a time, is chosen by the device's memory unless given.
     """
 
     sampler: AnySampler
@@ -57,7 +58,7 @@ class Plan:
     momentum: float = 0.0
     weight_decay: float = 0.0
     schedule: str = "constant"
-    micro_batch: int = 256
+    micro_batch: int | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +73,8 @@ class Plan:
         POSITIVE.check("learning_rate", self.learning_rate)
         MOMENTUM.check("momentum", self.momentum)
         NON_NEGATIVE.check("weight_decay", self.weight_decay)
-        COUNT.check_int("micro_batch", self.micro_batch)
+        if self.micro_batch is not None:
+            COUNT.check_int("micro_batch", self.micro_batch)
         if self.seed is not None:
             SEED.check_int("seed", self.seed)
         self._check_divisor()

@@ -14,6 +14,7 @@ from calipers.papers.style import BLUE, CYCLE, GRAY, GREEN, ORANGE, PURPLE, RED,
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _ROOT_2 = math.sqrt(2.0)
 
@@ -122,3 +123,40 @@ def draw_dichotomies(ax: Axes, entries: Sequence[Mapping[str, Cell]]) -> Axes:
     ax.plot(counts, column("theorem_6_3"), color=RED, linewidth=1.8, label="Theorem 6.3 (Poisson)")
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): bounds and truth")
+
+
+def draw_utility(
+    figure: Figure,
+    panels: Mapping[str, Mapping[tuple[int, str], Sequence[tuple[float, float]]]],
+    thresholds: Mapping[str, float],
+) -> None:
+    """Test accuracy against the noise multiplier, one panel for each dataset, the forced noise marked."""
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    colors = dict(zip(sorted({epochs for lines in panels.values() for epochs, _ in lines}), CYCLE, strict=False))
+    shown = {}
+    for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+        tidy(ax, xlabel="noise multiplier σ", ylabel="test accuracy (%)" if ax is axes[0] else "", title=title)
+        ax.axvline(thresholds[title], color=GRAY, linestyle=":", zorder=0)
+        for (epochs, sampler), points in lines.items():
+            shuffled = sampler == "shuffle"
+            (line,) = ax.plot(
+                *zip(*points, strict=True),
+                "-" if shuffled else "--",
+                marker="o" if shuffled else "s",
+                markerfacecolor=colors[epochs] if shuffled else "none",
+                markersize=5 if shuffled else 8,
+                color=colors[epochs],
+            )
+            shown[f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}"] = line
+        ax.set(ylim=(0, 103))
+        ax.locator_params(axis="x", nbins=5)
+        ax.annotate(
+            "σ = 1/√(2 ln M)",
+            (thresholds[title], 3),
+            xytext=(-5 if ax is not axes[-1] else 5, 0),
+            textcoords="offset points",
+            ha="right" if ax is not axes[-1] else "left",
+            color=GRAY,
+            fontsize="small",
+        )
+    figure.legend(shown.values(), shown.keys(), frameon=False, fontsize="small", loc="outside lower center", ncols=6)
