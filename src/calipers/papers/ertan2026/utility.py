@@ -40,9 +40,9 @@ REMARKS = (
     "better.",
     "With 25 epochs and batches of 512 the noise costs 10 points on CIFAR-10 and 5 on AG News; with ten epochs and "
     "batches of 128, 20 to 24 and 10. Shuffling and Poisson sampling come out alike.",
-    "At σ = 0 nothing is clipped. On MNIST noise was varied: at the threshold the clipping costs 7 points and the noise "
-    "none; noise 8, 16 and 32 times as large costs 1, 11 and 52 points more. How severe the forced noise is depends "
-    "on the task.",
+    "At σ = 0 nothing is clipped. On MNIST noise was varied: at the threshold the clipping costs 7 points and the "
+    "noise none; noise 8, 16 and 32 times as large costs 1, 11 and 52 points more. How severe the forced noise is "
+    "depends on the task.",
     "This noise is what small separation forces. It is not private: see the brackets of ε at δ = 1e-5 in the data.",
 )
 
