@@ -176,27 +176,33 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
 
 
-@implements("calipers:allocation")
 @dataclass(frozen=True)
-class AllocationPair:
-    """One epoch in which a record shows up in one of `rounds` rounds, uniformly, with probability `participation`.
-
-    `law(Side.UPPER, ...)` dominates the pair at every epsilon in both directions, `law(Side.LOWER, ...)` is
-    dominated by it. A smaller `resolution` is tighter, down to `FINEST_RESOLUTION`: brackets close like its square,
-    to a relative width of 1e-4 there.
-    """
+class AllocatedEpoch:
+    """One epoch in which a record shows up in one of `rounds` rounds, uniformly, with probability `participation`."""
 
     sigma: float
     rounds: int
     participation: float = 1.0
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
         object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
         checked = POSITIVE_PROBABILITY.check("participation", self.participation)
         object.__setattr__(self, "participation", checked)
+
+
+@implements("calipers:allocation")
+@dataclass(frozen=True)
+class AllocationPair(AllocatedEpoch):
+    """The pair of an allocated epoch whose record, if it shows up, adds its gradient to the noise of its round.
+
+    `law(Side.UPPER, ...)` dominates the pair at every epsilon in both directions, `law(Side.LOWER, ...)` is
+    dominated by it. A smaller `resolution` is tighter, down to `FINEST_RESOLUTION`: brackets close like its square,
+    to a relative width of 1e-4 there.
+    """
+
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
 
     @property
     def symmetric(self) -> bool:

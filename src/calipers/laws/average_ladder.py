@@ -8,7 +8,7 @@ mass is accurate relative to itself, at any depth, with no tilting.
 Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the center live on the
 lowest rung; a point at distance d from the center lives where the spacing is about `grain` times d.
 So a tail of any length costs a fixed number of points an octave. Because lattices are nested,
-moving up a rung is one operation: points at odd places go to their two neighbours, half each.
+moving up a rung is one operation: points at odd places go to their two neighbors, half each.
 
 That move is random rounding with mean zero, and it can be read in two ways:
 
@@ -79,7 +79,7 @@ def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
 
 
 def coarsened(strip: Strip) -> Strip:
-    """The strip on the next lattice up: odd places go to both neighbours, half each."""
+    """The strip on the next lattice up: odd places go to both neighbors, half each."""
     low, high = strip.low // 2, -((-strip.high) // 2)
     count = high - low + 1
     padded = np.zeros((strip.rows.shape[0], 2 * count + 1))

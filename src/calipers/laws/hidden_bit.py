@@ -1,6 +1,6 @@
 """Divisors K against K + 1 when the batch is revealed and the differing record's membership is not.
 
-Neighbouring datasets D (N records) and D + one more; a record enters a batch with probability q; the noisy sum is
+Neighboring datasets D (N records) and D + one more; a record enters a batch with probability q; the noisy sum is
 divided by K on D and by K + 1 on the larger dataset (K = N, or floor(N q) where it jumps). Reveal the batch B drawn
 from D, k = |B|, and rescale so that D shows N(0, I). The larger dataset shows
 

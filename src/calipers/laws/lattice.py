@@ -86,7 +86,7 @@ def _normalized(positions: IntArray, log_weights: FloatArray) -> LatticeMeasure:
 
 
 def _split_positions(ratio: FloatArray, step: float) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Lower lattice neighbours, and the shares of Q-mass sent to the lower and the upper neighbour."""
+    """Lower lattice neighbors, and the shares of Q-mass sent to the lower and the upper neighbor."""
     scaled = ratio / step
     below = np.floor(scaled)
     part = scaled - below

@@ -220,7 +220,7 @@ def _row_logsumexp(rows: FloatArray) -> FloatArray:
 
 
 def _distinct(values: FloatArray) -> IntArray:
-    """Indices of values that differ visibly: where log L saturates, neighbours merge into one node."""
+    """Indices of values that differ visibly: where log L saturates, neighbors merge into one node."""
     spread = float(values[-1] - values[0])
     if not spread > 0.0:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")

@@ -40,9 +40,9 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.average import ROUNDS, SIGMA, cell_error, lattice_points, normal_cells, refined
+from calipers.laws.average import AllocatedEpoch, cell_error, lattice_points, normal_cells, refined
 from calipers.laws.average_ladder import Ladder, LadderPlan, multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import EventFamily, tail_families
@@ -175,25 +175,16 @@ def _tests(
 
 @implements("calipers:replaced-pair")
 @dataclass(frozen=True)
-class ReplacedPair:
+class ReplacedPair(AllocatedEpoch):
     """One epoch in which a record, or the one that replaces it, shows up in a uniformly random one of `rounds` rounds.
 
     `participation`: probability that it shows up at all. `law(Side.UPPER, ...)` dominates the pair at every
     epsilon, `law(Side.LOWER, ...)` is dominated by it; a smaller `resolution` is tighter, down to `FINEST_RESOLUTION`.
     """
 
-    sigma: float
-    rounds: int
-    participation: float = 1.0
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
-        object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
-        checked = POSITIVE_PROBABILITY.check("participation", self.participation)
-        object.__setattr__(self, "participation", checked)
 
     @property
     def _key(self) -> tuple[float, int, float]:

@@ -33,9 +33,9 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.average import ROUNDS, SIGMA, cell_error, normal_cells, refined
+from calipers.laws.average import AllocatedEpoch, cell_error, normal_cells, refined
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import EventFamily, MaximumTests, tail_families
@@ -124,21 +124,11 @@ def _sum_families(
 
 @implements("calipers:shuffle-sum-test")
 @dataclass(frozen=True)
-class ShuffleAttack:
+class ShuffleAttack(AllocatedEpoch):
     """The attack on one epoch of T = `rounds` shuffled batches; a source of LOWER laws only.
 
     `participation`: probability that a record takes part in an epoch, kept/N (1 if B divides N).
     """
-
-    sigma: float
-    rounds: int
-    participation: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
-        object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
-        checked = POSITIVE_PROBABILITY.check("participation", self.participation)
-        object.__setattr__(self, "participation", checked)
 
     @property
     def symmetric(self) -> bool:

@@ -6,7 +6,7 @@ with D_k(P1 P2 || Q1 Q2) = E_P2[D_(k q2/p2)(P1||Q1)] one factor after the other 
 
 The atoms are the differences between consecutive tests, ordered by likelihood ratio: forward tests from infinity
 down to ratio 1, reversed tests from 0 up to 1, and one atom in between. A test that would break the order lies
-below the chord of its neighbours and is left out, which only weakens the law.
+below the chord of its neighbors and is left out, which only weakens the law.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _chosen(families: list[EventFamily], log_tail: float, number: int) -> tuple[
 
 
 def _ordered(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Neighbouring atoms merged until all are positive and p/q strictly decreases (pool adjacent violators)."""
+    """Neighboring atoms merged until all are positive and p/q strictly decreases (pool adjacent violators)."""
     stack: list[tuple[float, float]] = []
     for atom in zip(p.tolist(), q.tolist(), strict=True):
         current = atom

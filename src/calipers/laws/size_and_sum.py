@@ -14,7 +14,7 @@ ratio at (k, x) is
 
     L = (1 - q) (1 + r e^(mu x - mu^2/2)),      mu = 2/sigma,
 
-linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbours is a mean preserving
+linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbors is a mean preserving
 spread of L at every x.
 """
 

@@ -34,17 +34,7 @@ class Deterministic(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Fixed positions; `rate` is 1 because some record is certain to be in any given round."""
-        return SamplerLaw(
-            sampler="deterministic",
-            dataset_size=self.dataset_size,
-            rate=1.0,
-            rounds=self.rounds_per_epoch,
-            epochs=self.epochs,
-            fixed_batch_size=True,
-            mean_batch_size=float(self.batch_size),
-            kept=self.kept,
-            dropped=self.dataset_size - self.kept,
-        )
+        return self._law("deterministic", rate=1.0)
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order. `rng` is checked but not used."""

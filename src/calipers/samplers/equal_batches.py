@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
-from calipers.samplers.law import DATASET_SIZE
+from calipers.samplers.law import DATASET_SIZE, SamplerLaw, SamplerName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +45,16 @@ class EqualBatches:
     def kept(self) -> int:
         """Records used in an epoch, M B."""
         return self.rounds_per_epoch * self.batch_size
+
+    def _law(self, sampler: SamplerName, rate: float) -> SamplerLaw:
+        return SamplerLaw(
+            sampler=sampler,
+            dataset_size=self.dataset_size,
+            rate=rate,
+            rounds=self.rounds_per_epoch,
+            epochs=self.epochs,
+            fixed_batch_size=True,
+            mean_batch_size=float(self.batch_size),
+            kept=self.kept,
+            dropped=self.dataset_size - self.kept,
+        )

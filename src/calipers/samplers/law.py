@@ -18,7 +18,7 @@ in which batch each *other* record lies, then the batch with only B - 1 others h
 record; if all M batches are full without it, it was dropped. With Poisson or balls-and-bins the
 other records' rounds are independent of this record's, and reveal nothing.
 
-Fixed-size samplers need a fixed number of records, so they have no add-remove neighbours: their
+Fixed-size samplers need a fixed number of records, so they have no add-remove neighbors: their
 analysis replaces the record by one that contributes zero ("zero-out") or by another record
 ("substitute"). See Chua et al. (2024), Section 2.
 """

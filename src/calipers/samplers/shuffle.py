@@ -46,17 +46,7 @@ class Shuffle(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
-        return SamplerLaw(
-            sampler="shuffle",
-            dataset_size=self.dataset_size,
-            rate=self.batch_size / self.dataset_size,
-            rounds=self.rounds_per_epoch,
-            epochs=self.epochs,
-            fixed_batch_size=True,
-            mean_batch_size=float(self.batch_size),
-            kept=self.kept,
-            dropped=self.dataset_size - self.kept,
-        )
+        return self._law("shuffle", rate=self.batch_size / self.dataset_size)
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
