@@ -1,8 +1,9 @@
-"""The gallery: what `calipers reproduce` makes of the papers, computed while the documentation is built.
+"""The gallery: what `calipers reproduce` makes of the papers, every item of it.
 
-Quick items are computed and shown. Slow ones are listed with the command that makes them, or shown too when
-CALIPERS_GALLERY=all; CALIPERS_GALLERY=none computes nothing, for a quick look at the text. What an earlier build of the
-same version left in `generated/` is shown again; remove that folder to compute it anew.
+Quick items are computed while the documentation is built; what an earlier build of the same version left in
+`generated/` is shown again, and removing that folder computes it anew. Slow items are shown from the results that are
+kept in the repository (see `_generate.kept`), each with the command that made it; one that is not kept fails the build.
+CALIPERS_GALLERY=none computes nothing, for a quick look at the text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from _generate.kept import Made, read_kept
 from calipers.citations import SOURCES
 from calipers.cli.reproduce import difference, ours
 from calipers.errors import InputError
@@ -23,9 +25,11 @@ INTRODUCTION = """# Gallery
 
 Tables, figures and quoted numbers of the papers, computed again. Each item shows the picture and, beside every
 number the paper prints, the bracket that Calipers gets. *Agrees* means that every value of the bracket rounds to the
-printed number, *differs* that none does, *undecided* that some do. "≈" marks an estimate; its note is in the CSV file.
+printed number, *differs* that none does, *undecided* that some do. "≈" marks an estimate; its note is among the files
+under the picture.
 
-Quick items were computed when this page was built. Slow ones are listed with the command that makes them.
+Most items were computed when this page was built. Those that take minutes, or another library, were computed once and
+kept; they say so, with command, version and date.
 
 ```{toctree}
 :maxdepth: 2
@@ -36,15 +40,15 @@ Quick items were computed when this page was built. Slow ones are listed with th
 def pages(folder: Path) -> dict[str, str]:
     """gallery.md and one page for each paper; pictures and data go to `folder`."""
     choice = os.environ.get("CALIPERS_GALLERY", "quick")
-    if choice not in ("quick", "all", "none"):
-        raise InputError(f"Expected CALIPERS_GALLERY to be quick, all or none, got {choice!r}.")
+    if choice not in ("quick", "none"):
+        raise InputError(f"Expected CALIPERS_GALLERY to be quick or none, got {choice!r}.")
     items = list_items()
-    shown = {item.name for item in items if choice == "all" or (choice == "quick" and item.cost == "quick")}
-    _compute(sorted(shown), folder)
+    computed = sorted(item.name for item in items if choice == "quick" and item.cost == "quick")
+    _compute(computed, folder)
     by_source: dict[str, list[Item]] = {}
     for item in items:
         by_source.setdefault(item.source, []).append(item)
-    found = {f"gallery-{key}.md": _paper(key, members, shown, folder) for key, members in by_source.items()}
+    found = {f"gallery-{key}.md": _paper(key, members, computed, folder) for key, members in by_source.items()}
     return {"gallery.md": INTRODUCTION + "\n".join(name.removesuffix(".md") for name in found) + "\n```\n", **found}
 
 
@@ -57,26 +61,42 @@ def _compute(names: list[str], folder: Path) -> None:
         Parallel(n_jobs=min(2, os.cpu_count() or 1), batch_size=1)(delayed(reproduce)(name, folder) for name in missing)
 
 
-def _paper(key: str, items: list[Item], shown: set[str], folder: Path) -> str:
+def _paper(key: str, items: list[Item], computed: list[str], folder: Path) -> str:
     source = SOURCES[key]
     authors = source.authors.split(", ")
     who = source.authors if len(authors) <= 3 else f"{authors[0]} et al."
     parts = [f"# {who} ({source.year})\n", f"{source.authors} ({source.year}). *{source.title}.* {source.where}.\n"]
     for item in items:
-        if item.name in shown:
-            parts += _item(item, load(item.name, folder))
-    slow = [item for item in items if item.name not in shown]
-    if slow:
-        parts.append("## Not computed here\n\nThese take minutes. Each command writes tables, pictures and data:\n")
-        parts += [f"{_plain(item.place)}: {_plain(item.title)}\n: `calipers reproduce {item.name}`\n" for item in slow]
+        if item.cost == "slow":
+            result, made = read_kept(item.name)
+            parts += _item(item, result, "../gallery", _kept_note(result, made))
+        elif item.name in computed:
+            note = f"`calipers reproduce {item.name}` computes it again."
+            parts += _item(item, load(item.name, folder), "gallery", note)
+        else:
+            parts.append(f"{_heading(item)}\nNot computed: `calipers reproduce {item.name}` does it.\n")
     return "\n".join(parts)
 
 
-def _item(item: Item, result: Result) -> Iterator[str]:
-    yield f"## {_plain(item.place)}: {_plain(item.title)}\n\n{_plain(item.reproduces)}\n"
-    if any(path.name == f"{item.name}.png" for path in result.files):
-        yield f"![{item.place}: {_plain(item.title)}](gallery/{item.name}.png)\n"
-    yield f"{_counted(result.rows)} `calipers reproduce {item.name}` computes it again.\n"
+def _heading(item: Item) -> str:
+    return f"## {_plain(item.place)}: {_plain(item.title)}\n\n{_plain(item.reproduces)}\n"
+
+
+def _kept_note(result: Result, made: Made) -> str:
+    return (
+        f"A kept result: `{made.command}` made it on {made.date} with Calipers {result.version} ({made.libraries}) "
+        "and makes it again."
+    )
+
+
+def _item(item: Item, result: Result, place: str, note: str) -> Iterator[str]:
+    """Heading, picture, how many numbers agree, where the result comes from, its files, remarks and rows."""
+    yield _heading(item)
+    files = [path.name for path in result.files]
+    if f"{item.name}.png" in files:
+        yield f"![{item.place}: {_plain(item.title)}]({place}/{item.name}.png)\n"
+    links = [f"{{download}}`{name} <{place}/{name}>`" for name in files if not name.endswith(".png")]
+    yield f"{_counted(result.rows)} {note}\n\nFiles: {', '.join(links)}\n"
     yield from (f"- {_plain(remark)}" for remark in result.remarks)
     yield ""
     compared = [row for row in result.rows if row.published is not None]

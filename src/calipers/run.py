@@ -56,7 +56,7 @@ class Run:
     """What was executed, checked when it is built.
 
     Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
-    and `epochs`. Under "add-remove" `dataset_size` is the user's own dataset: both neighbours, one
+    and `epochs`. Under "add-remove" `dataset_size` is the user's own dataset: both neighbors, one
     record fewer and one more, count.
     """
 

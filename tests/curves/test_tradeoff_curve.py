@@ -232,7 +232,7 @@ def test_rates_stay_probabilities_next_to_the_corners():
 
 
 def test_a_loose_node_does_not_bind():
-    """A node above the chord of its neighbours changes nothing, nor do later nodes that are larger."""
+    """A node above the chord of its neighbors changes nothing, nor do later nodes that are larger."""
     good = TradeoffCurve.from_profile([0.0, 2.0], [0.4, 0.001], symmetric=True)
     more = TradeoffCurve.from_profile([0.0, 1.0, 2.0, 3.0], [0.4, 0.39, 0.001, 0.5], symmetric=True)
     assert compare(good, more) == "equal"
@@ -273,7 +273,7 @@ def test_comparison_needs_no_tolerance():
 
 
 def test_a_vertex_one_ulp_off_a_chord_is_seen():
-    """The chord from (0, 1) to (0.3, 0.1) at 0.07 is no float; its two float neighbours lie on different sides."""
+    """The chord from (0, 1) to (0.3, 0.1) at 0.07 is no float; its two float neighbors lie on different sides."""
     steep = TradeoffCurve.from_tests([0.3], [0.9])
     stop_alpha, stop_beta = Fraction(0.3), 1 - Fraction(0.9)
     chord = 1 + (stop_beta - 1) * Fraction(0.07) / stop_alpha

@@ -21,6 +21,7 @@ from .conftest import SLOW, SMALL
 
 pytestmark = pytest.mark.explorer
 
+PATHS = ("/api/measure", "/api/explore", "/api/compare", "/api/report", "/api/compare/report")
 LINUX = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads /proc, which only Linux has")
 
 
@@ -92,6 +93,33 @@ def test_reports_come_as_files(explorer, form: str, beginning: bytes) -> None:
     assert headers["content-disposition"] == f'attachment; filename="calipers.{form}"'
 
 
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_a_comparison_comes_as_the_file_of_the_command_line(explorer, form: str, tmp_path, monkeypatch) -> None:
+    """Byte by byte what `calipers compare --report` writes, with a name to save it under."""
+    monkeypatch.chdir(tmp_path)
+    # One whose jaws close and one whose jaws do not, so that every part of the report has something to say.
+    runs = {"poisson.toml": SMALL, "shuffle.toml": {**SMALL, "steps": 10, "sampler": "shuffle"}}
+    for name, run in runs.items():
+        lines = (f"{key} = {json.dumps(value)}\n" for key, value in run.items())
+        Path(name).write_text("".join(lines), "utf-8")
+    result = CliRunner().invoke(main, ["compare", *runs, "--report", f"out.{form}"])
+    assert result.exit_code == 0, result.output
+    body = json.dumps({"runs": list(runs.values()), "names": list(runs), "format": form}).encode()
+    status, headers, content = explorer.request("POST", "/api/compare/report", body)
+    assert status == 200
+    assert content == Path(f"out.{form}").read_bytes()
+    assert headers["content-disposition"] == f'attachment; filename="calipers-compare.{form}"'
+
+
+def test_a_run_that_cannot_be_compared_is_named(explorer) -> None:
+    """The refusal of a comparison says which of its runs is at fault."""
+    undecided = {**SMALL, "normalization": "realized", "dataset_size": 1000, "adjacency": "zero-out", "dimension": 3}
+    for kind, wrong in (("input", {**SMALL, "noise_multiplier": 0}), ("unsupported", undecided)):
+        status, answer = explorer.post("/api/compare/report", {"runs": [SMALL, wrong], "names": ["one", "two"]})
+        assert (status, answer["kind"]) == (422, kind)
+        assert answer["error"].startswith("two: ")
+
+
 BAD = [
     b"",
     b"{",
@@ -110,7 +138,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("path", ["/api/measure", "/api/explore", "/api/compare", "/api/report"])
+@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("body", BAD, ids=range(len(BAD)))
 def test_bad_input_is_422_with_a_reason(explorer, path: str, body: bytes) -> None:
     """One sentence of bounded length, whatever was sent."""
@@ -128,6 +156,7 @@ def test_other_refusals(explorer) -> None:
     assert explorer.request("GET", "/api/measure")[0] == 404
     assert explorer.request("GET", "/assets/../app.py")[0] == 404
     assert explorer.post("/api/report", {**SMALL, "format": "exe"})[0] == 422
+    assert explorer.post("/api/compare/report", {"runs": [SMALL, SMALL], "format": ["html"]})[0] == 422
     status, answer = explorer.post("/api/measure", b'{"a": "' + b"x" * 70_000 + b'"}')
     assert (status, "at most 65536 bytes" in answer["error"]) == (413, True)
 
@@ -196,7 +225,7 @@ def test_the_interface_is_described(explorer) -> None:
     """Every route of the interface is in the OpenAPI document and on the page /api."""
     status, _, body = explorer.request("GET", "/api/openapi.json")
     paths = json.loads(body)["paths"]
-    assert (status, set(paths)) == (200, {"/api/measure", "/api/explore", "/api/compare", "/api/report"})
+    assert (status, set(paths)) == (200, set(PATHS))
     page = explorer.request("GET", "/api")[2].decode()
     assert all(f"POST {path}" in page for path in paths)
 
@@ -234,15 +263,23 @@ def test_two_hundred_mixed_requests_from_eight_clients(explorer) -> None:
     assert grown < 1_000_000, f"{grown} KiB"
 
 
-def test_the_same_question_is_answered_at_once(explorer) -> None:
-    """95 of 100 repeated default measurements take less than half a second; the first one warms the cache."""
-    default = {"dataset_size": 60_000, "batch_size": 256, "epochs": 60, "noise_multiplier": 1.1}
+def p95_of_default_measures(explorer, noises: list[float]) -> float:
+    """The time within which 95 of 100 default measurements are answered, one after the other."""
+    default = {"dataset_size": 60_000, "batch_size": 256, "epochs": 60}
     times = []
-    for _ in range(101):
+    for noise in noises:
         began = time.monotonic()
-        assert explorer.post("/api/measure", default)[0] == 200
+        assert explorer.post("/api/measure", {**default, "noise_multiplier": noise})[0] == 200
         times.append(time.monotonic() - began)
-    assert statistics.quantiles(times[1:], n=20)[-1] < 0.5
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def test_a_default_measure_takes_less_than_half_a_second(explorer) -> None:
+    """Whether it was asked before or not."""
+    fresh = [1.1 + number / 1000 for number in range(40)]
+    p95_of_default_measures(explorer, [2.0, 3.0])  # the first of a process loads what the others find loaded
+    assert p95_of_default_measures(explorer, fresh) < 0.5
+    assert p95_of_default_measures(explorer, [fresh[0]] * 100) < 0.1
 
 
 @LINUX

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from calipers.errors import CertificationError
-from calipers.explorer.drawing import DIGITS_SHOWN, padded, page_record, rows, run_file
+from calipers.explorer.drawing import DIGITS_SHOWN, padded, page_record, rows
 from calipers.explorer.jobs import Measured, MeasureJob, Refusal, ReportJob, Worker, Written
 from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import read_asked
@@ -19,6 +19,7 @@ from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import compare_measurements
 from calipers.reports.format import ceil_digits
+from calipers.reports.sections import run_file
 from calipers.run import Run, load_runs
 
 QUESTIONS = Questions(epsilons=(0.5,))

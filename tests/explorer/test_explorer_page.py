@@ -99,7 +99,7 @@ class Page:
         return [float(cell.get_attribute("data-exact")) for cell in cells]
 
     def saved(self, button: str, name: str) -> str:
-        self.one(f"[data-save={button}]").click()
+        self.one(f"[{button}]").click()
         path = self.downloads / name
         self.until(lambda: path.exists() and path.stat().st_size > 0, f"download of {name}")
         return path.read_text("utf-8")
@@ -234,11 +234,28 @@ def test_the_address_carries_every_field(page: Page, page_explorer: Explorer) ->
 def test_run_and_reports_are_saved(page: Page, page_explorer: Explorer, tmp_path: Path) -> None:
     """run.toml reads back as the run; the reports are those of the command line."""
     page.open(address(page_explorer, SMALL))
-    (tmp_path / "run.toml").write_text(page.saved("toml", "run.toml"), "utf-8")
+    (tmp_path / "run.toml").write_text(page.saved("data-save=toml", "run.toml"), "utf-8")
     assert load_runs(tmp_path / "run.toml") == (Run(**SMALL),)
-    assert json.loads(page.saved("json", "calipers.json"))["measurement"]["run"] == Run(**SMALL).to_dict()
-    assert page.saved("html", "calipers.html").startswith("<!DOCTYPE html>")
-    assert "Privacy of a DP-SGD run" in page.saved("md", "calipers.md")
+    assert json.loads(page.saved("data-save=json", "calipers.json"))["measurement"]["run"] == Run(**SMALL).to_dict()
+    assert page.saved("data-save=html", "calipers.html").startswith("<!DOCTYPE html>")
+    assert "Privacy of a DP-SGD run" in page.saved("data-save=md", "calipers.md")
+
+
+def test_the_report_of_a_comparison_is_saved(page: Page, page_explorer: Explorer) -> None:
+    """With one run there is nothing to compare; with two, each form holds both runs and the verdict shown."""
+    page.open(address(page_explorer, SMALL))
+    assert not page.one("#save-all").is_displayed()
+    page.open(address(page_explorer, SMALL, {**SMALL, "noise_multiplier": 2}))
+    page.until(lambda: page.all("#verdicts li"), "the verdict")
+    said = page.one("#verdicts li").text
+    record = json.loads(page.saved("data-save-all=json", "calipers-compare.json"))
+    assert (record["kind"], record["verdict"]) == ("compare", said)
+    assert [run["measurement"]["run"]["noise_multiplier"] for run in record["runs"]] == [1.0, 2.0]
+    assert said in page.saved("data-save-all=md", "calipers-compare.md")
+    # In HTML every number carries its digits in an element of its own.
+    assert said.partition(" (")[0] in page.saved("data-save-all=html", "calipers-compare.html")
+    page.type("noise_multiplier", "-1", state="error")
+    assert not page.one("#save-all").is_displayed()
 
 
 @pytest.mark.parametrize(

@@ -292,14 +292,10 @@ def test_the_published_schema_describes_what_is_printed(options: str) -> None:
 
 
 def test_generated_pages_leave_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command, statement and reproduced item has its place, and the examples on generated pages are true."""
+    """Every command and statement has its place, and the examples on generated pages are true."""
     monkeypatch.syspath_prepend(str(DOCS))
-    monkeypatch.setenv("CALIPERS_GALLERY", "none")
-    commands_page, statements, gallery = (
-        importlib.import_module(f"_generate.{name}") for name in ("commands", "statements", "gallery")
-    )
+    commands_page, statements = (importlib.import_module(f"_generate.{name}") for name in ("commands", "statements"))
     from calipers.citations import STATEMENTS
-    from calipers.papers.registry import list_items
 
     written = commands_page.pages()["commands.md"]
     assert all(f"## calipers {name}\n" in written for name in main.commands)
@@ -307,5 +303,30 @@ def test_generated_pages_leave_nothing_out(tmp_path: Path, monkeypatch: pytest.M
     assert sum(line.startswith(": ") for line in written.splitlines()) == len(STATEMENTS)
     for block in blocks(statements.INTRODUCTION):
         Player("theorems").play(block)
-    written = "".join(gallery.pages(tmp_path).values())
-    assert all(f"`calipers reproduce {item.name}`" in written for item in list_items())
+
+
+NEIGHBORS = re.compile("neighbour", re.IGNORECASE)
+
+
+def test_neighbors_are_spelled_one_way() -> None:
+    """What people read says "neighbors" everywhere: pages, messages, docstrings."""
+    assert NEIGHBORS.search("Neighbours differ by one record.")
+    endings = {".py", ".md", ".html", ".js", ".json", ".toml"}
+    files = [file for place in ("src", "docs", "examples") for file in (ROOT / place).rglob("*")]
+    files += ROOT.glob("*.md")
+    assert [
+        str(file.relative_to(ROOT))
+        for file in files
+        if file.suffix in endings and "generated" not in file.parts and NEIGHBORS.search(file.read_text("utf-8"))
+    ] == []
+
+
+def test_the_first_page_leads_everywhere() -> None:
+    """Every page is linked from the index, in its text and in its contents; generated pages included."""
+    text = (DOCS / "index.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(([\w/-]+)\.md\)", text))
+    listed = {line for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S) for line in block.split()}
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"}
+    generated = {f"generated/{name}" for name in ("commands", "theorems", "gallery")}
+    assert linked == pages | generated
+    assert pages | generated <= listed

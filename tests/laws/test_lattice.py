@@ -63,7 +63,7 @@ def test_splitting_is_a_mean_preserving_spread(law: Law, step: float, tilt: floa
 
 
 @given(ratios, STEPS, TILTS)
-def test_weights_are_normalised_and_belong_to_neighbours(law: Law, step: float, tilt: float) -> None:
+def test_weights_are_normalised_and_belong_to_neighbors(law: Law, step: float, tilt: float) -> None:
     """The weights sum to 1, and no atom moves by a lattice step or more."""
     measure = split_law(law, step, tilt)
     assert abs(measure.weights.sum() - 1.0) < 1e-14

@@ -77,7 +77,7 @@ def test_one_round_is_the_gaussian_mechanism(sigma: float) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "share", "epsilon"), [(3, 1.0, 0.4), (5, 0.8, 0.1)])
-def test_simulation_agrees_and_tells_it_from_its_neighbours(rounds: int, share: float, epsilon: float) -> None:
+def test_simulation_agrees_and_tells_it_from_its_neighbors(rounds: int, share: float, epsilon: float) -> None:
     """Half a million draws lie within 5 errors of the bracket, and far from a zeroed-out record at the same noise."""
     sigma = 1.2
     lower, upper = ReplacedPair(sigma, rounds, share).delta(epsilon)

@@ -1,4 +1,4 @@
-"""What a divided noisy sum shows to two neighbouring datasets, by direct integration over the outputs.
+"""What a divided noisy sum shows to two neighboring datasets, by direct integration over the outputs.
 
 Every dataset is a list of clipped gradients; drawing the batch makes the output a mixture of at most 2^(N+1) isotropic
 Gaussians, and ``D_k(P||Q)`` is the integral of ``(p - k q)+``. Along the first coordinate that integral is a sum of

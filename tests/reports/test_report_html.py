@@ -100,6 +100,32 @@ def test_nothing_is_fetched_from_anywhere(pages, kind):
     assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
 
 
+def test_a_comparison_is_complete(pages):
+    """Verdicts, then every part of a single report, for all runs together or for each of them."""
+    page = Page(pages["compare"])
+    headings = [text for tag, text in page.texts if tag == "h2"]
+    assert headings == [
+        "Verdicts",
+        "Side by side",
+        "Curves",
+        "What the usual accounting would have said",
+        "What to change",
+        "Paragraphs to paste",
+        "Run fixed.toml",
+        "Run <b>&.toml",
+    ]
+    captions = [text for tag, text in page.texts if tag == "figcaption"]
+    single = ["Trade-off curve", "Low false positive rates"]
+    overlaid = ["Trade-off curves", "Low false positive rates", "Privacy profiles"]
+    assert captions == ["Epsilon at δ = 1e-5", "Epsilon at δ = 1e-8", *overlaid, *single, *single]
+    words = re.sub(r"<[^>]+>", "\n", pages["compare"].replace('<span class="together">', "").replace("</span>", ""))
+    for rate in ("0.1", "0.01", "0.001", "0.0001", "1e-5"):
+        assert f"\nattack TPR at FPR = {rate}\n" in words
+    assert "\nregret of the proven μ, at most\n" in words
+    legend = [text for tag, text in page.texts if tag == "li"]
+    assert legend.count("μ-GDP fit (δ₀ = 1e-10)") == 4
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_picture_has_words_and_a_table(pages, kind):
     """An image has a title and a description, and its figure a table of numbers."""
@@ -235,7 +261,7 @@ def test_text_and_lines_stand_out(theme):
     colors = themes()[theme]
     drawn = [name for name in colors if name not in ("paper", "card", "rule", "truth")]
     assert {"ink", "soft", "proof", "attack", "claim", "good", "bad", "open"} <= set(drawn)
-    weak = {n: contrast(colors[n], colors[b]) for n in drawn for b in ("paper", "card")}
+    weak = {(n, b): contrast(colors[n], colors[b]) for n in drawn for b in ("paper", "card")}
     assert {name: ratio for name, ratio in weak.items() if ratio < 4.5} == {}
 
 

@@ -57,7 +57,7 @@ def test_a_claim_falls_only_to_an_attack_and_stands_only_on_a_proof(answers, low
     assert ("covered by the proof" in verdict(found, TOLERANCE)) is (expected is Standing.COVERED)
 
 
-def test_a_claim_about_other_neighbours_is_not_judged(answers):
+def test_a_claim_about_other_neighbors_is_not_judged(answers):
     """Substitution: neither refuted nor covered, and no factor is printed."""
     found = answers(2.0, 3.0, 1.0, run=REPLACED)
     assert standing(found, found.epsilon[0]) is Standing.ELSEWHERE

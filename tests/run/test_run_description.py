@@ -145,7 +145,7 @@ def test_numpy_scalars_become_plain_numbers():
     assert {type(value) for value in run.to_dict().values()} == {int, float, str}
 
 
-def test_phases_of_one_run_are_about_the_same_neighbours():
+def test_phases_of_one_run_are_about_the_same_neighbors():
     first = Run(**MNIST)
     assert as_phases(first) == (first,)
     assert as_phases([first, first.replace(noise_multiplier=2.0)])[1].noise_multiplier == 2.0

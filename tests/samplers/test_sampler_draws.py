@@ -134,7 +134,7 @@ def test_counts_and_places_at_scale(size, rate, draws):
     assert p_place > 1e-6
 
 
-def test_neighbouring_indices_are_independent():
+def test_neighboring_indices_are_independent():
     """P(i and i+1 both drawn) = q^2 over a million disjoint pairs, within five standard errors."""
     rng = np.random.default_rng(8)
     drawn = np.zeros(2_000_000, dtype=bool)

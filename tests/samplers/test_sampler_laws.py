@@ -1,4 +1,4 @@
-"""Each sampler draws from the law it states, and not from its neighbours' laws.
+"""Each sampler draws from the law it states, and not from its neighbors' laws.
 
 Six records, three rounds, two records a batch on average: small enough that every law below is an
 elementary fraction. All tests have level 1e-6 and fixed seeds.

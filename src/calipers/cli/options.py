@@ -47,7 +47,7 @@ _RUN_OPTIONS = (
     click.option(
         "--dimension", type=int, metavar="n", help="Number of trained parameters (for data-dependent division)."
     ),
-    click.option("--adjacency", type=click.Choice(ADJACENCIES), help="What neighbours are. [default: add-remove]"),
+    click.option("--adjacency", type=click.Choice(ADJACENCIES), help="What neighbors are. [default: add-remove]"),
     click.option(
         "--view",
         type=click.Choice(VIEWS),

@@ -5,7 +5,7 @@ beta >= 1 - delta - k alpha. A curve is the maximum of such lines (Dong et al., 
 Theorem 2.4). The reverse direction gives alpha >= 1 - delta' - k' beta. A line with k < 1 is a reverse line with
 k' = 1/k, and is kept as one, since only then does a tiny beta keep its digits. The true profile is convex in k, so
 chords between upper bounds are upper bounds and the lower hull of the nodes loses nothing. The vertices are the
-intersections of neighbouring lines:
+intersections of neighboring lines:
 
     alpha = (delta_1 - delta_2)/(k_2 - k_1),     1 - beta = delta_1 + k_1 alpha,
 
@@ -149,7 +149,7 @@ def profile_points(
             continue
         else:
             middle = _meeting((float(f_eps[0]), float(f_delta[0])), (float(r_eps[0]), float(r_delta[0])), side)
-        # A flattest line that meets its partner before it meets its neighbour binds nowhere.
+        # A flattest line that meets its partner before it meets its neighbor binds nowhere.
         if left is not None and f_eps.size > 1 and middle.alpha[0] < left.alpha[-1]:
             f_eps, f_delta = f_eps[1:], f_delta[1:]
         elif right is not None and r_eps.size > 1 and middle.beta[0] < right.beta[0]:

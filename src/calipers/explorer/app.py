@@ -175,14 +175,32 @@ def _add_interface(app: FastAPI, service: Service) -> None:
     @app.post("/api/report", **OPERATIONS["report"])
     async def report(request: Request) -> Response:
         record = await _object(request)
-        form = record.pop("format", "html")
-        if not isinstance(form, str) or form not in REPORT_TYPES:
-            raise InputError(f"Expected format to be one of {', '.join(map(repr, REPORT_TYPES))}, got format={form!r}.")
+        form = _taken_format(record)
         reply = await while_connected(request, service.report(read_asked(record), form))
-        if isinstance(reply, Refusal):
-            return refused(reply)
-        attached = {"content-disposition": f'attachment; filename="calipers.{form}"'}
-        return Response(reply.content, media_type=REPORT_TYPES[form], headers=attached)
+        return _file(reply, f"calipers.{form}")
+
+    @app.post("/api/compare/report", **OPERATIONS["compare report"])
+    async def compare_report(request: Request) -> Response:
+        record = await _object(request)
+        form = _taken_format(record)
+        reply = await while_connected(request, service.comparison_report(read_asked_together(record), form))
+        return _file(reply, f"calipers-compare.{form}")
+
+
+def _taken_format(record: dict[str, object]) -> str:
+    """The form of the report, taken out of the body; the rest describes what it is about."""
+    form = record.pop("format", "html")
+    if not isinstance(form, str) or form not in REPORT_TYPES:
+        raise InputError(f"Expected format to be one of {', '.join(map(repr, REPORT_TYPES))}, got format={form!r}.")
+    return form
+
+
+def _file(reply: Written | Refusal, name: str) -> Response:
+    """The report as a file to save under that name."""
+    if isinstance(reply, Refusal):
+        return refused(reply)
+    attached = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(reply.content, media_type=REPORT_TYPES[name.rpartition(".")[2]], headers=attached)
 
 
 def _json(content: bytes) -> Response:

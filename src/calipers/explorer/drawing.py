@@ -8,7 +8,6 @@ read off the certified curves: at those points, and only there, the page gives e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +18,10 @@ from calipers.reports.comparison import SMALLEST_SHOWN
 from calipers.reports.document import setting
 from calipers.reports.format import ceil_digits, jaws, nearest_digits
 from calipers.reports.records import measurement_record
+from calipers.reports.sections import run_file
 from calipers.reports.standing import Standing, standing
 from calipers.reports.table import KINDS
 from calipers.reports.words import describe_phases
-from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -48,13 +47,6 @@ def page_record(measurement: Measurement, answers: Answers) -> Record:
         "evidence": licenses(answers),
         "curves": {"tradeoff": tradeoff(measurement), "profile": profile(measurement)},
     }
-
-
-def run_file(runs: Sequence[Run]) -> str:
-    """The run as the text of a run file; several phases as [[phase]] tables."""
-    if len(runs) == 1:
-        return runs[0].to_toml()
-    return "\n".join("[[phase]]\n" + run.to_toml() for run in runs)
 
 
 def rows(answers: Answers) -> list[Record]:
@@ -85,7 +77,7 @@ def _row(kind: str, label: str, at: float | None, bracket: Bracket) -> Record:
 
 
 def _claimed(kind: str, label: str, row: Claimed, answers: Answers) -> Record:
-    """A row with the usual claim; refuted only where the claim is about the same neighbours as the run."""
+    """A row with the usual claim; refuted only where the claim is about the same neighbors as the run."""
     claim = _end(nearest_digits(row.claim, DIGITS_SHOWN), row.claim)
     refuted = standing(answers, row) is Standing.REFUTED
     return {**_row(kind, label, row.at, row.bracket), "claim": claim, "refuted": refuted}

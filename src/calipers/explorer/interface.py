@@ -62,10 +62,9 @@ _COMPARE = {
     },
     "required": ["runs"],
 }
-_REPORT = {
-    "type": "object",
-    "properties": {"format": {"enum": list(REPORT_TYPES)}, **_MEASURE["properties"]},  # type: ignore[dict-item]
-}
+_FORMAT = {"format": {"enum": list(REPORT_TYPES), "default": "html"}}
+_REPORT = {"type": "object", "properties": {**_FORMAT, **_MEASURE["properties"]}}  # type: ignore[dict-item]
+_COMPARE_REPORT = {**_COMPARE, "properties": {**_FORMAT, **_COMPARE["properties"]}}  # type: ignore[dict-item]
 _REFUSAL = {
     "type": "object",
     "properties": {"error": {"type": "string"}, "kind": {"type": "string"}},
@@ -97,5 +96,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "measure": _operation("Measure one run", _MEASURE, "What `calipers measure --json` prints."),
     "explore": _operation("Measure one run, for the page", _MEASURE, "The measurement, shown numbers, curves."),
     "compare": _operation("Compare runs", _COMPARE, "What `calipers compare --json` prints."),
-    "report": _operation("Write the report of a run", _REPORT, "The report, as a file to save."),
+    "report": _operation("Write the report of a run", _REPORT, "What `calipers measure --report` writes."),
+    "compare report": _operation(
+        "Write the report of a comparison", _COMPARE_REPORT, "What `calipers compare --report` writes."
+    ),
 }

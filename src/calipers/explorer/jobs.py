@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING
 from calipers.errors import CalipersError, CertificationError, InputError
 from calipers.explorer.drawing import page_record
 from calipers.explorer.remembered import Remembered, compare_remembered
-from calipers.explorer.requests import Asked
+from calipers.explorer.requests import MOST_RUNS, Asked, AskedTogether
 from calipers.measure import Measurement, measure
 from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.compared import report_comparison
+from calipers.reports.comparison import compare_measurements
 from calipers.reports.files import rendered
 from calipers.reports.records import comparison_record, measurement_record, to_json
-from calipers.reports.report import report_measurement
+from calipers.reports.report import Report, report_measurement
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 READY = "ready"
-MEASUREMENTS_KEPT = 3
+# As many as the page shows at a time, so that its reports find them measured.
+MEASUREMENTS_KEPT = MOST_RUNS
 LONGEST_REASON = 600
 
 
@@ -55,7 +58,19 @@ class CompareJob:
     questions: Questions
 
 
-Job = MeasureJob | ReportJob | CompareJob
+@dataclass(frozen=True)
+class CompareReportJob:
+    """Measure several runs and write the report of their comparison as "html", "md" or "json".
+
+    A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by the
+    worker that writes it; what it remembers it need not measure.
+    """
+
+    together: AskedTogether
+    form: str
+
+
+Job = MeasureJob | ReportJob | CompareJob | CompareReportJob
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,8 @@ class Worker:
             if isinstance(job, CompareJob):
                 comparison = compare_remembered(job.names, job.found, job.questions)
                 return Written(to_json(comparison_record(comparison)).encode())
+            if isinstance(job, CompareReportJob):
+                return Written(rendered(self._compared(job.together), f".{job.form}").encode())
             measurement, answers = self._measured(job.asked)
             if isinstance(job, ReportJob):
                 report = report_measurement(measurement, job.asked.questions)
@@ -127,6 +144,11 @@ class Worker:
             )
         except Exception as error:
             return Refusal.of(error)
+
+    def _compared(self, together: AskedTogether) -> Report:
+        measurements = [self._measured(asked)[0] for asked in together.each]
+        questions = together.each[0].questions
+        return report_comparison(compare_measurements(together.names, measurements, questions), measurements)
 
     def _measured(self, asked: Asked) -> tuple[Measurement, Answers]:
         if asked.key not in self._kept:

@@ -53,6 +53,11 @@ class AskedTogether:
     names: tuple[str, ...]
     each: tuple[Asked, ...]
 
+    @property
+    def key(self) -> str:
+        """Equal for two requests exactly when they compare the same under the same names."""
+        return json.dumps([self.names, [asked.key for asked in self.each]])
+
 
 def read_object(body: bytes) -> dict[str, object]:
     """The JSON object that the body is, or `InputError` saying why it is none."""
@@ -88,8 +93,16 @@ def read_asked_together(record: Mapping[str, object]) -> AskedTogether:
         raise InputError(f"Expected names to be a list of texts of 1 to {LONGEST_NAME} characters.")
     if len(set(names)) != len(runs) or len(names) != len(runs):
         raise InputError(f"Expected {len(runs)} different names, one for each run, got {len(names)}.")
-    each = tuple(Asked(_described(run), questions, tolerance) for run in runs)
+    each = tuple(Asked(_named(name, run), questions, tolerance) for name, run in zip(names, runs, strict=True))
     return AskedTogether(tuple(names), each)
+
+
+def _named(name: str, record: object) -> tuple[Run, ...]:
+    """The run described; of several, the one that is refused is named."""
+    try:
+        return _described(record)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
 
 
 def _is_name(name: object) -> bool:

@@ -8,11 +8,20 @@ in the cache than the process that would have to be started anew.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from calipers.explorer.jobs import CompareJob, Job, Measured, MeasureJob, Refusal, Reply, ReportJob, Written
+from calipers.explorer.jobs import (
+    CompareJob,
+    CompareReportJob,
+    Job,
+    Measured,
+    MeasureJob,
+    Refusal,
+    Reply,
+    ReportJob,
+    Written,
+)
 from calipers.explorer.requests import Asked, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
@@ -68,8 +77,19 @@ class Service:
             if isinstance(one, Refusal):
                 return Refusal(one.kind, f"{name}: {one.reason}")
             found.append(one.remembered)
-        key = json.dumps([together.names, [asked.key for asked in together.each]])
-        reply = await self._reply(key, "", CompareJob(together.names, tuple(found), together.each[0].questions))
+        job = CompareJob(together.names, tuple(found), together.each[0].questions)
+        reply = await self._reply(together.key, "", job)
+        assert not isinstance(reply, Measured)
+        return reply
+
+    async def comparison_report(self, together: AskedTogether, form: str) -> Written | Refusal:
+        """The report of a comparison, or why one of the runs has no measurement."""
+        # Compared first: that is quick where the runs are on the page already, and a refusal names the run.
+        compared = await self.compared(together)
+        if isinstance(compared, Refusal):
+            return compared
+        job = CompareReportJob(together, form)
+        reply = await self._reply(f"{form} {together.key}", together.each[-1].key, job)
         assert not isinstance(reply, Measured)
         return reply
 

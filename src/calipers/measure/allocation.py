@@ -10,7 +10,7 @@ faces the same pairs (van Dijk and Ertan; Ertan and van Dijk).
 **Shuffling, worst case.** With batches of fixed size the other records reveal where the differing one
 is, and no dominating pair is proven. The upper jaw is that of fixed batches (shuffling never hurts, Chua
 et al., Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex, whatever the
-neighbours are); the lower jaw is an explicit attack. If Conjecture 3.2 of Chua et al. holds, one epoch with the record
+neighbors are); the lower jaw is an explicit attack. If Conjecture 3.2 of Chua et al. holds, one epoch with the record
 zeroed out leaks exactly what the attack's pair shows; that value is reported beside the bracket, never as a bound.
 
 **The attack on a replaced record.** All other gradients are -u, the record's is u before and -u after. Without it every

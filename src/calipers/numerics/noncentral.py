@@ -198,7 +198,7 @@ class _Mixture:
         """A j near the largest term, and that term.
 
         P falls in j, so its largest term lies at most at the mean of w; for the upper tail Q >= 1/4 once the shape
-        exceeds x, so beyond max(4 mean, x) the quotient of neighbours is below 1.
+        exceeds x, so beyond max(4 mean, x) the quotient of neighbors is below 1.
         """
         low, high = 0.0, math.ceil(self.mean if self.lower else max(4.0 * self.mean, self.point)) + 1.0
         while True:
@@ -238,7 +238,7 @@ class _Mixture:
 
 
 def _remainder(inner: float, outer: float, error: float) -> float:
-    """log of the geometric series that starts behind the term exp(outer), whose neighbour inside is exp(inner)."""
+    """log of the geometric series that starts behind the term exp(outer), whose neighbor inside is exp(inner)."""
     quotient = outer - inner + 2.0 * error
     if quotient >= 0.0:
         raise CertificationError("The terms of the noncentral chi-square mixture do not fall at the end of the window.")

@@ -124,7 +124,7 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
 
 def _refuted(answers: Answers) -> Iterator[str]:
     """How far the claim is off, where an attack shows more than it allows."""
-    comparable = all(run.adjacency != "substitute" for run in answers.runs)  # else the claim is about other neighbours
+    comparable = all(run.adjacency != "substitute" for run in answers.runs)  # else the claim is about other neighbors
     if not comparable or all(run.sampler == "poisson" and run.normalization in PUBLIC for run in answers.runs):
         return
     for row in answers.epsilon:

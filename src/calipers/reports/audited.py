@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from calipers.bracket import Side
-from calipers.reports.chart import Axis, Chart, Line
+from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
+from calipers.reports.audit_figures import attacker_table, low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.document import (
     Badge,
     Block,
     Cell,
     Document,
-    Figure,
     Items,
     Notice,
     Prose,
@@ -26,18 +23,19 @@ from calipers.reports.document import (
     setting,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import ATTACK, PROOF, TABLE_RATES
+from calipers.reports.figures import LOW_RATES
 from calipers.reports.format import floor_digits
-from calipers.reports.paragraph import audit_paragraph
+from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import notes_section, run_section
+from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, notes_section, run_section
 from calipers.reports.words import describe
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
-    from calipers.auditing.verdict import Verdict
     from calipers.bracket import Evidence
     from calipers.measure import Measurement
+    from calipers.reports.answers import Answers
+    from calipers.reports.audit_figures import Described
     from calipers.run import Run
 
 _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
@@ -52,7 +50,8 @@ def report_audit(
 ) -> Report:
     """An audit, beside the run that the target is said to be where one was described."""
     sentence = _verdict(result)
-    text = audit_paragraph(result, target, distinguisher)
+    text = audit_paragraph(result, target, distinguisher, run)
+    described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
     verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
     document = Document(
         kind="audit",
@@ -63,8 +62,10 @@ def report_audit(
         sections=(
             _played(result, target, distinguisher),
             *((_described(run),) if run is not None else ()),
-            _bounds(result),
-            _curve(result, measurement),
+            _bounds(result, described),
+            _curves(result, described),
+            Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
+            *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(_advice(result)),)),
             Section("A paragraph to paste", (Quote(text),)),
             evidence_section(_evidence(result).items()),
@@ -115,53 +116,58 @@ def _described(run: Run) -> Section:
     return Section("The run described", (Prose(describe(run)), *section.blocks))
 
 
-def _bounds(result: AuditResult) -> Section:
-    rows: list[tuple[Cell, ...]] = [(f"ε at δ = {setting(b.at)}", at_least(b.value), "", "") for b in result.epsilon]
+_GETS = (
+    "The attacker wants to know whether the record was in the data, and accepts a rate of false alarms. What the "
+    "attack of this audit reaches holds for all rates at once; a stronger attack may find more."
+)
+
+
+def _questions(result: AuditResult) -> Questions:
+    """The run described is asked what the audit was asked."""
+    return Questions(
+        deltas=tuple(bound.at for bound in result.epsilon) or DEFAULT_DELTAS,
+        epsilons=tuple(bound.at for bound in result.delta),
+        fprs=LOW_RATES,
+        delta0=result.mu.at,
+    )
+
+
+def _bounds(result: AuditResult, described: Described) -> Section:
+    """What the audit shows beside what is claimed and what is proven about the run described."""
+    asked = None if described is None else described[1]
+    rows: list[tuple[Cell, ...]] = []
+    for number, bound in enumerate(result.epsilon):
+        proven: Cell = "" if asked is None else at_most(asked.epsilon[number].bracket.upper)
+        rows.append((f"ε at δ = {setting(bound.at)}", at_least(bound.value), "", proven))
     for number, bound in enumerate(result.delta):
         claim: Cell = "" if result.claims is None else nearest(result.claims[number])
-        proven: Cell = "" if result.uppers is None else at_most(result.uppers[number])
+        proven = "" if result.uppers is None else at_most(result.uppers[number])
         rows.append((f"δ at ε = {setting(bound.at)}", at_least(bound.value), claim, proven))
-    rows.append((f"μ up to δ₀ = {setting(result.mu.at)}", at_least(result.mu.value), "", ""))
+    proven = "" if asked is None else at_most(asked.mu.upper)
+    rows.append((f"μ up to δ₀ = {setting(result.mu.at)}", at_least(result.mu.value), "", proven))
     sure = f"at least (confidence {setting(result.confidence)})"
     blocks: list[Block] = [
         Table("Each bound holds on its own", ("quantity", sure, "claim", "at most (proof of the run)"), tuple(rows))
     ]
-    blocks += [_judged(found) for found in (result.verdict, result.upper_verdict) if found is not None]
+    blocks += [Notice(text) if bad else Prose(text) for text, bad in judgements(result)]
     return Section("What it shows", tuple(blocks))
 
 
-def _judged(found: Verdict) -> Notice | Prose:
-    return Notice(found.message) if found.outcome.value == "falsified" else Prose(found.message)
-
-
-def _curve(result: AuditResult, measurement: Measurement | None) -> Section:
+def _curves(result: AuditResult, described: Described) -> Section:
     """The attack's curve, which holds as a whole, and the proof about the run described, if there is one."""
-    attack = result.band.curve
-    alpha, beta = (tuple(map(float, column)) for column in (attack.alpha, attack.beta))
-    sure = f"{ATTACK}, confidence {setting(result.confidence)}"
-    lines = [Line(sure, "attack", (*alpha, 1.0), (*beta, 0.0))]
-    at = np.array(TABLE_RATES)
-    columns = [[at_most(float(value)) for value in attack(at)]]
-    names = [f"at most (attack, confidence {setting(result.confidence)})"]
-    if measurement is not None:
-        proof = measurement.curve(Side.UPPER)
-        rates = np.linspace(0.0, 1.0, 201)
-        lines.insert(0, Line(f"{PROOF} of the run described", "proof", tuple(rates), tuple(map(float, proof(rates)))))
-        columns.insert(0, [at_least(float(value)) for value in proof(at)])
-        names.insert(0, "at least (proof of the run described)")
-    lines.append(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)))
-    chart = Chart(
-        "tradeoff",
-        "Trade-off curve of the attack",
-        "The false negative rate that the attack is shown to reach, at most, at each false positive rate; the whole "
-        "curve holds at once. The true curve of the implementation lies on or below it.",
-        Axis("false positive rate", 0.0, 1.0),
-        Axis("false negative rate", 0.0, 1.0),
-        tuple(lines),
+    draw = (tradeoff_figure, low_rates_figure, profile_figure)
+    return Section("Curves", tuple(one(result, described) for one in draw))
+
+
+def _claimed(answers: Answers) -> Section:
+    """What mainstream accounting reports for the run described, and what that run's own bracket makes of it."""
+    words = (
+        "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
+        "adjacency, whatever was executed. The bracket beside the claim is that of the run described; whether the "
+        "implementation is that run is what the audit asks."
     )
-    rows = tuple((nearest(float(a)), *row) for a, row in zip(at, zip(*columns, strict=True), strict=True))
-    table = Table("False negative rate", ("false positive rate", *names), rows)
-    return Section("Curve", (Figure(chart, table),))
+    table = Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(claim_rows(answers)))
+    return Section("What the usual accounting would have said", (Prose(words), table))
 
 
 def _advice(result: AuditResult) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def nowhere_below(curve: BrokenLine, other: BrokenLine, slack: float = SLACK) ->
 def order_of(first: Measurement, second: Measurement) -> Order:
     """FIRST or SECOND only when proven (see the module); SAME for equal runs or when both are proven.
 
-    Guarantees about different neighbours or different adversaries answer different questions.
+    Guarantees about different neighbors or different adversaries answer different questions.
     """
     if _terms(first.runs) != _terms(second.runs):
         return Order.INCOMPARABLE

@@ -40,15 +40,24 @@ TABLE_POINTS = 9
 Values = Callable[["FloatArray"], "FloatArray"]
 
 
+def even_rates() -> FloatArray:
+    """False positive rates for even axes: normal quantiles, evenly spaced, dense where the curve bends."""
+    return np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0]))
+
+
+def low_rates() -> FloatArray:
+    """False positive rates for logarithmic axes."""
+    return np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS)
+
+
 def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
     """The trade-off curve on even axes: false negative against false positive rate."""
     upper, lower = (measurement.curve(side) for side in (Side.UPPER, Side.LOWER))
-    # Normal quantiles, evenly spaced: dense where the curve bends.
-    rates = np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0]))
-    fit = _fitted_misses(answers)
-    lines = [_line(PROOF, "proof", rates, upper), _line(ATTACK, "attack", rates, lower)]
+    rates = even_rates()
+    fit = fitted_misses(answers)
+    lines = [line_of(PROOF, "proof", rates, upper), line_of(ATTACK, "attack", rates, lower)]
     if fit is not None:
-        lines.append(_line(_fit_label(answers), "fit", rates, fit))
+        lines.append(line_of(fit_label(answers), "fit", rates, fit))
     lines.append(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)))
     chart = Chart(
         "tradeoff",
@@ -61,19 +70,19 @@ def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
         between=(0, 1),
     )
     at = np.array(TABLE_RATES)
-    columns = [_numbers(upper(at), at_least), _numbers(lower(at), at_most)]
+    columns = [rounded_values(upper(at), at_least), rounded_values(lower(at), at_most)]
     names = ["at least (proof)", "at most (attack)"]
-    return Figure(chart, _table("False negative rate", "false positive rate", at, names, columns, fit))
+    return Figure(chart, table_of("False negative rate", "false positive rate", at, names, columns, fit))
 
 
 def low_rates_figure(measurement: Measurement, answers: Answers) -> Figure:
     """The same curve where privacy is lost or kept: true positive rate at small false positive rates, both in logs."""
-    upper, lower = (_power(measurement.curve(side)) for side in (Side.UPPER, Side.LOWER))
-    rates = np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS)
-    fit = _fitted_power(answers)
-    lines = [_line(PROOF, "proof", rates, upper), _line(ATTACK, "attack", rates, lower)]
+    upper, lower = (power_of(measurement.curve(side)) for side in (Side.UPPER, Side.LOWER))
+    rates = low_rates()
+    fit = fitted_power(answers)
+    lines = [line_of(PROOF, "proof", rates, upper), line_of(ATTACK, "attack", rates, lower)]
     if fit is not None:
-        lines.append(_line(_fit_label(answers), "fit", rates, fit))
+        lines.append(line_of(fit_label(answers), "fit", rates, fit))
     lines.append(Line("guessing", "guess", (LOWEST_RATE, 1.0), (LOWEST_RATE, 1.0)))
     chart = Chart(
         "low-rates",
@@ -86,13 +95,16 @@ def low_rates_figure(measurement: Measurement, answers: Answers) -> Figure:
         between=(0, 1),
     )
     at = np.array(LOW_RATES)
-    columns = [_numbers(lower(at), at_least), _numbers(upper(at), at_most)]
+    columns = [rounded_values(lower(at), at_least), rounded_values(upper(at), at_most)]
     names = ["at least (attack)", "at most (proof)"]
-    return Figure(chart, _table("True positive rate", "false positive rate", at, names, columns, fit))
+    return Figure(chart, table_of("True positive rate", "false positive rate", at, names, columns, fit))
 
 
-def profile_figure(measurement: Measurement, answers: Answers) -> Figure | None:
-    """delta against epsilon down to the smallest depth with a finite proof; None where there is none."""
+def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bool = True) -> Figure | None:
+    """delta against epsilon down to the smallest depth with a finite proof; None where there is none.
+
+    The claim is a measurement of its own; whoever needs the two jaws alone leaves it out.
+    """
     upper, lower = (measurement.curve(side).delta for side in (Side.UPPER, Side.LOWER))
     reached = [(measurement.curve(Side.UPPER).epsilon(depth), depth) for depth in PROFILE_DEPTHS]
     finite = [(last, depth) for last, depth in reached if math.isfinite(last)]
@@ -100,13 +112,13 @@ def profile_figure(measurement: Measurement, answers: Answers) -> Figure | None:
         return None
     last, depth = finite[0]
     grid = np.linspace(0.0, last if last > 0 else 1.0, PROFILE_POINTS)
-    fit = _fitted_delta(answers)
-    lines = [_line(PROOF, "proof", grid, upper), _line(ATTACK, "attack", grid, lower)]
+    fit = fitted_delta(answers)
+    lines = [line_of(PROOF, "proof", grid, upper), line_of(ATTACK, "attack", grid, lower)]
     if fit is not None:
-        lines.append(_line(_fit_label(answers), "fit", grid, fit))
-    if comparable(answers):
+        lines.append(line_of(fit_label(answers), "fit", grid, fit))
+    if with_claim and comparable(answers):
         claimed = measurement.claim.backend.curves(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)[Side.UPPER]
-        lines.append(_line("usual claim (Poisson, undivided sum)", "claim", grid, claimed.delta))
+        lines.append(line_of("usual claim (Poisson, undivided sum)", "claim", grid, claimed.delta))
     chart = Chart(
         "profile",
         "Privacy profile",
@@ -118,9 +130,9 @@ def profile_figure(measurement: Measurement, answers: Answers) -> Figure | None:
         between=(0, 1),
     )
     at = grid[:: (PROFILE_POINTS - 1) // (TABLE_POINTS - 1)]
-    columns = [_numbers(lower(at), at_least), _numbers(upper(at), at_most)]
+    columns = [rounded_values(lower(at), at_least), rounded_values(upper(at), at_most)]
     names = ["at least (attack)", "at most (proof)"]
-    return Figure(chart, _table("delta", "epsilon", at, names, columns, fit))
+    return Figure(chart, table_of("delta", "epsilon", at, names, columns, fit))
 
 
 def bracket_figure(answers: Answers) -> Figure | None:
@@ -166,71 +178,55 @@ def _interval_figure(
     return Figure(picture, Table(title, (first, "at least (attack)", "at most (proof)", *extra), cells))
 
 
-def overlay_figure(names: Sequence[str], measurements: Sequence[Measurement]) -> Figure:
-    """The trade-off curves of several runs: a colour each, the proof drawn through, the attack dashed."""
-    rates = np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0]))
-    lines, columns, headings = [], [], []
-    at = np.array(TABLE_RATES)
-    for number, (name, measurement) in enumerate(zip(names, measurements, strict=True), start=1):
-        upper, lower = (measurement.curve(side) for side in (Side.UPPER, Side.LOWER))
-        lines.append(_line(f"{name}, proof", f"run-{number}", rates, upper))
-        lines.append(_line(f"{name}, attack", f"run-{number} dashed", rates, lower))
-        columns += [_numbers(upper(at), at_least), _numbers(lower(at), at_most)]
-        headings += [f"{name}, at least", f"{name}, at most"]
-    lines.append(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)))
-    chart = Chart(
-        "tradeoff",
-        "Trade-off curves",
-        "The smallest false negative rate of any attack at each false positive rate, for every run: its proof, below, "
-        "and its attack, above. A run whose proof lies above another run's attack is certainly more private.",
-        Axis("false positive rate", 0.0, 1.0),
-        Axis("false negative rate", 0.0, 1.0),
-        tuple(lines),
-    )
-    return Figure(chart, _table("False negative rate", "false positive rate", at, headings, columns, None))
-
-
-def _power(curve: TradeoffCurve) -> Values:
+def power_of(curve: TradeoffCurve) -> Values:
+    """True positive rate against false positive rate."""
     return lambda rates: curve.rates(rates)[1]
 
 
-def _fit_label(answers: Answers) -> str:
+def fit_label(answers: Answers) -> str:
+    """What the line of the Gaussian fit is called."""
     return f"μ-GDP fit (δ₀ = {setting(answers.delta0)})"
 
 
-def _fitted_misses(answers: Answers) -> Values | None:
+def fitted_misses(answers: Answers) -> Values | None:
+    """False negative rates that (mu, delta0) alone would promise; None where no finite mu is proven."""
     mu, kept = answers.mu.upper, 1.0 - answers.delta0
     if not math.isfinite(mu):
         return None
     return lambda rates: kept * gaussian_tradeoff(mu, np.minimum(rates / kept, 1.0))
 
 
-def _fitted_power(answers: Answers) -> Values | None:
+def fitted_power(answers: Answers) -> Values | None:
+    """True positive rates that (mu, delta0) alone would allow."""
     mu, kept = answers.mu.upper, 1.0 - answers.delta0
     if not math.isfinite(mu):
         return None
     return lambda rates: answers.delta0 + kept * gaussian_power(mu, np.minimum(rates / kept, 1.0))
 
 
-def _fitted_delta(answers: Answers) -> Values | None:
+def fitted_delta(answers: Answers) -> Values | None:
+    """Deltas that (mu, delta0) alone would allow."""
     mu = answers.mu.upper
     if not math.isfinite(mu) or mu <= 0:
         return None
     return lambda epsilons: answers.delta0 + (1.0 - answers.delta0) * gaussian_delta(mu, epsilons)
 
 
-def _line(label: str, role: str, at: FloatArray, values: Values) -> Line:
+def line_of(label: str, role: str, at: FloatArray, values: Values) -> Line:
+    """The values read at the places given."""
     return Line(label, role, tuple(map(float, at)), tuple(map(float, values(at))))
 
 
-def _numbers(values: FloatArray, rounded: Callable[[float], Number]) -> list[Number]:
+def rounded_values(values: FloatArray, rounded: Callable[[float], Number]) -> list[Number]:
+    """A column of a table."""
     return [rounded(float(value)) for value in values]
 
 
-def _table(
+def table_of(
     caption: str, first: str, at: FloatArray, names: list[str], columns: list[list[Number]], fit: Values | None
 ) -> Table:
+    """The table beside a curve: places, then a column for each line."""
     if fit is not None:
-        names, columns = [*names, "μ-GDP fit"], [*columns, _numbers(fit(at), nearest)]
+        names, columns = [*names, "μ-GDP fit"], [*columns, rounded_values(fit(at), nearest)]
     rows = tuple((nearest(float(place)), *row) for place, row in zip(at, zip(*columns, strict=True), strict=True))
     return Table(caption, (first, *names), rows)

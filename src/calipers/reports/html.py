@@ -145,8 +145,8 @@ def _cell(cell: Cell, column: str, *, first: bool, wide: bool) -> str:
         role = ' role="rowheader"' if wide else ""
         return f'<th scope="row"{role}{label}>{_inline(cell)}</th>'
     role = ' role="cell"' if wide else ""
-    number = ' class="number"' if isinstance(cell, Number | Range) else ""
-    return f"<td{role}{number}{label}>{_inline(cell)}</td>"
+    kinds = {Number: ' class="number"', Range: ' class="number range"'}
+    return f"<td{role}{kinds.get(type(cell), '')}{label}>{_inline(cell)}</td>"
 
 
 def _inline(cell: Cell) -> str:

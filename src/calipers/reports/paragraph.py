@@ -60,11 +60,20 @@ def _trained(runs: Sequence[Run]) -> str:
     return f"The model was trained with DP-SGD in {len(runs)} phases. {phases}"
 
 
-def _terms(runs: Sequence[Run]) -> str:
+def judgements(result: AuditResult) -> list[tuple[str, bool]]:
+    """The verdicts of an audit as sentences, each naming what it is about, and whether it is a falsification."""
+    found = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
+    against: dict[tuple[str, bool], list[str]] = {}
+    for verdict in found:
+        against.setdefault((verdict.message, verdict.outcome.value == "falsified"), []).append(verdict.against)
+    return [(f"Judged against the {_listed(names)}. {text}", bad) for (text, bad), names in against.items()]
+
+
+def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
     """What a guarantee is about, in the words of a run file; phases that differ are joined."""
     keys = ("sampler", "normalization", "adjacency", "view")
     named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return f"The guarantee is for one record as the privacy unit ({'; '.join(named)})."
+    return f"{what} is for one record as the privacy unit ({'; '.join(named)})."
 
 
 def _gaussian(answers: Answers) -> str:
@@ -127,19 +136,19 @@ def _accountant() -> str:
     )
 
 
-def audit_paragraph(result: AuditResult, target: str, distinguisher: str) -> str:
-    """What was played, what it shows with which confidence, and what an audit cannot say."""
+def audit_paragraph(result: AuditResult, target: str, distinguisher: str, run: Run | None = None) -> str:
+    """What was played, as which run, what it shows with which confidence, and what an audit cannot say."""
     sure = f"with confidence {setting(result.confidence)} each"
     bounds = [f"epsilon >= {floor_digits(b.value)} at delta = {setting(b.at)}" for b in result.epsilon]
     bounds += [f"delta >= {floor_digits(b.value)} at epsilon = {setting(b.at)}" for b in result.delta]
     bounds.append(f"mu >= {floor_digits(result.mu.value)} up to delta0 = {setting(result.mu.at)}")
-    verdicts = [v.message for v in (result.verdict, result.upper_verdict) if v is not None]
     return " ".join(
         [
             f"The implementation {target} was audited with Calipers {__version__}: {result.trials:,} runs with and "
             f"{result.trials:,} runs without one record (seed {result.seed}), scored by {distinguisher}.",
+            *(() if run is None else (f"It is said to be this run: {describe(run)}", _terms((run,), "The audit"))),
             f"Lower bounds, {sure}: {'; '.join(bounds)}.",
-            *verdicts,
+            *(text for text, _ in judgements(result)),
             "An audit bounds the leakage of this pair of datasets under this attack from below; it does not prove "
             "privacy.",
         ]

@@ -138,7 +138,7 @@ def evidence_record(answers: Answers) -> list[Record]:
 
 def _curves(measurement: Measurement, answers: Answers) -> Record:
     """The drawn points. Each value is a bound at its own place; a straight line between two of them is not."""
-    profile = profile_figure(measurement, answers)
+    profile = profile_figure(measurement, answers, with_claim=False)
     return {
         "tradeoff": _points(tradeoff_figure(measurement, answers).picture, "fpr", "fnr", proof_first=True),
         "low_rates": _points(low_rates_figure(measurement, answers).picture, "fpr", "tpr"),

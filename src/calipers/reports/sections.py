@@ -76,7 +76,7 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
     blocks: list[Block] = [Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
-    blocks.append(Code(_run_file(runs)))
+    blocks.append(Code(run_file(runs)))
     return Section("The run", tuple(blocks))
 
 
@@ -89,7 +89,8 @@ def _setting_text(run: Run, key: str) -> str:
     return setting(value) if isinstance(value, float) else str(value)
 
 
-def _run_file(runs: Sequence[Run]) -> str:
+def run_file(runs: Sequence[Run]) -> str:
+    """The run as the text of a run file; several phases as [[phase]] tables."""
     if len(runs) == 1:
         return runs[0].to_toml()
     return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
@@ -118,7 +119,7 @@ def bracket_section(answers: Answers, tolerance: float) -> Section:
 
 def brackets_table(answers: Answers) -> Table:
     """One row per quantity; no conjectured value is among them."""
-    rows: list[tuple[Cell, ...]] = [(name, *ends(bracket)) for name, bracket in _quantities(answers)]
+    rows: list[tuple[Cell, ...]] = [(name, *ends(bracket)) for name, bracket in quantities(answers)]
     place = next(number for number, row in enumerate(rows) if str(row[0]).startswith("μ")) + 1
     rows.insert(place, ("regret of the proven μ", "", at_most(answers.regret)))
     return Table(
@@ -132,14 +133,14 @@ def conjectured_table(answers: Answers) -> Table | None:
     """What open conjectures would make the values, where there are any."""
     rows = tuple(
         (name, nearest(bracket.conjectured[0]), bracket.conjectured[1].source)
-        for name, bracket in _quantities(answers)
+        for name, bracket in quantities(answers)
         if bracket.conjectured is not None
     )
     caption = "Conjectured values: not proven, no bounds, not to be relied on"
     return Table(caption, ("quantity", "conjectured value", "conjecture"), rows) if rows else None
 
 
-def _quantities(answers: Answers) -> list[tuple[str, Bracket]]:
+def quantities(answers: Answers) -> list[tuple[str, Bracket]]:
     """Every bracket but the true positive rates, which have a section of their own, with its name for people."""
     return [
         *((f"ε at δ = {setting(row.at)}", row.bracket) for row in answers.epsilon),
@@ -223,18 +224,10 @@ def claim_section(answers: Answers) -> Section:
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers):
         intro += " This run is measured for a substituted record: the two numbers answer different questions."
-    rows: list[tuple[Cell, ...]] = [
-        (f"ε at δ = {setting(row.at)}", nearest(row.claim), *ends(row.bracket), claim_cell(answers, row))
-        for row in answers.epsilon
-    ]
-    rows += [
-        (f"δ at ε = {setting(row.at)}", nearest(row.claim), *ends(row.bracket), claim_cell(answers, row))
-        for row in answers.delta
-    ]
-    columns = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
+    rows = claim_rows(answers)
     blocks: list[Block] = [Prose(intro)]
     if rows:
-        blocks.append(Table("The usual claim beside the bracket", columns, tuple(rows)))
+        blocks.append(Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(rows)))
     for row in answers.epsilon:
         if standing(answers, row) is Standing.REFUTED and row.claim > 0:
             ratio = floor_digits(row.bracket.lower / row.claim, 3)
@@ -242,6 +235,16 @@ def claim_section(answers: Answers) -> Section:
                 Notice(f"At δ = {setting(row.at)} an attack shows {ratio} times the epsilon that is claimed.")
             )
     return Section("What the usual accounting would have said", tuple(blocks))
+
+
+CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
+
+
+def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
+    """Quantity, claim, both ends, and what the ends make of the claim."""
+    named = [(f"ε at δ = {setting(row.at)}", row) for row in answers.epsilon]
+    named += [(f"δ at ε = {setting(row.at)}", row) for row in answers.delta]
+    return [(name, nearest(row.claim), *ends(row.bracket), claim_cell(answers, row)) for name, row in named]
 
 
 def remedies_section(found: Sequence[Remedy]) -> Section:

@@ -5,7 +5,7 @@ The claim is what mainstream accounting prints: Poisson sampling of the undivide
     refuted     when an explicit attack exceeds it, read generously (rounded up to the printed digits);
     covered     when the proven upper value does not exceed it;
     undecided   when it lies inside the bracket;
-    elsewhere   when it is about other neighbours than the run (substitution), so that nothing compares.
+    elsewhere   when it is about other neighbors than the run (substitution), so that nothing compares.
 
 A bracket is closed when its relative width is within the tolerance that was asked for, open otherwise. A bracket with
 an infinite end is open.
@@ -36,14 +36,14 @@ _BADGES = {
     Standing.REFUTED: Badge("refuted", "bad"),
     Standing.COVERED: Badge("covered by the proof", "good"),
     Standing.UNDECIDED: Badge("neither proven nor refuted", "open"),
-    Standing.ELSEWHERE: Badge("about other neighbours", "plain"),
+    Standing.ELSEWHERE: Badge("about other neighbors", "plain"),
 }
 _ISOLATED = Badge("covered by the proof in the isolated view only", "open")
 _OWN = Badge("about this very run", "plain")
 
 
 def comparable(answers: Answers) -> bool:
-    """Whether the usual claim is about the same neighbours as the run."""
+    """Whether the usual claim is about the same neighbors as the run."""
     return all(run.adjacency != "substitute" for run in answers.runs)
 
 

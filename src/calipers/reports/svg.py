@@ -1,8 +1,8 @@
-"""Pictures as inline SVG: shapes with classes, coloured by the style sheet of the page around them.
+"""Pictures as inline SVG: shapes with classes, colored by the style sheet of the page around them.
 
 Every picture has a title and a description for readers who do not see it, ids made from its own name so that several
-pictures live on one page, and no colour of its own: light, dark and paper are the style sheet's business. Jaws differ
-in colour, in dash and in the shape at their ends, so no reader depends on colour alone.
+pictures live on one page, and no color of its own: light, dark and paper are the style sheet's business. Jaws differ
+in color, in dash and in the shape at their ends, so no reader depends on color alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The measurement as a table to read: lower jaw, upper jaw, claim, and what licenses them.
 
-Rendering returns text. Colour is used only when the stream is a terminal and NO_COLOR is not set,
+Rendering returns text. Color is used only when the stream is a terminal and NO_COLOR is not set,
 so a piped report is plain.
 """
 
@@ -39,7 +39,7 @@ KINDS = {
 
 
 def to_text(content: RenderableType, *, terminal: bool = False) -> str:
-    """The content as text, in colour only for a terminal that wants it."""
+    """The content as text, in color only for a terminal that wants it."""
     width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
     buffer = io.StringIO()
     console = Console(

@@ -21,9 +21,9 @@ _DIVISORS = {
     "realized": "the noisy sum is divided by the realized batch size",
 }
 _ADJACENCIES = {
-    "add-remove": "neighbours differ by adding or removing one record",
-    "zero-out": "neighbours differ by zeroing out one record",
-    "substitute": "neighbours differ by substituting one record",
+    "add-remove": "neighbors differ by adding or removing one record",
+    "zero-out": "neighbors differ by zeroing out one record",
+    "substitute": "neighbors differ by substituting one record",
 }
 _VIEWS = {
     "worst-case": "the adversary may choose all other records",

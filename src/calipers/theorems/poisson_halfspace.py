@@ -135,7 +135,7 @@ def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
 
 
 def _log_draws(rounds: int) -> FloatArray:
-    """ln P(k draws in T rounds at rate 1/T) for k = 0 .. min(T, 100), by the ratio of neighbours.
+    """ln P(k draws in T rounds at rate 1/T) for k = 0 .. min(T, 100), by the ratio of neighbors.
 
     The ratio (T - k) / ((k + 1) (T - 1)) has no large terms, unlike a quotient of factorials.
     """

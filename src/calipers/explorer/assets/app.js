@@ -66,10 +66,15 @@ async function ask(entry, asked) {
   }
 }
 
+// All runs together, once every one of them has its answer; null before that.
+function together() {
+  if (entries.length < 2 || !entries.every((entry) => entry.answer && !entry.stale)) return null;
+  return { runs: state.runs.map(runRecord), names: state.runs.map((_, index) => `Run ${nameOf(index)}`), ...questionRecord(state.questions) };
+}
+
 async function compare() {
-  const ready = entries.map((entry, index) => ({ entry, index })).filter(({ entry }) => entry.answer && !entry.stale);
-  const record = { runs: ready.map(({ index }) => runRecord(state.runs[index])), names: ready.map(({ index }) => `Run ${nameOf(index)}`), ...questionRecord(state.questions) };
-  const wanted = ready.length > 1 && ready.length === entries.length ? JSON.stringify(record) : "";
+  const record = together();
+  const wanted = record ? JSON.stringify(record) : "";
   if (wanted === verdictsFor) return;
   verdictsFor = wanted;
   showVerdicts([]);
@@ -90,6 +95,7 @@ function show() {
   status();
   const shown = entries.map((entry, index) => ({ index, color: index, name: nameOf(index), answer: entry.answer, stale: entry.stale }));
   showResults(shown.filter((run) => run.answer), state.selected);
+  document.getElementById("save-all").hidden = !together();
   document.documentElement.dataset.state = entries.some((entry) => entry.stale) ? "busy" : entries.some((entry) => entry.error) ? "error" : "ready";
 }
 
@@ -187,6 +193,16 @@ async function saveReport(kind) {
   }
 }
 
+async function saveComparison(kind) {
+  try {
+    const response = await post("/api/compare/report", { ...together(), format: kind });
+    save(`calipers-compare.${kind}`, await response.blob());
+  } catch (error) {
+    entries[state.selected].error = error.message;
+    show();
+  }
+}
+
 function edited(event) {
   const input = event.target;
   const run = state.runs[state.selected];
@@ -226,8 +242,9 @@ document.getElementById("share").addEventListener("click", async (event) => {
   button.textContent = done ? "Copied" : "Copy it from the address bar";
   setTimeout(() => { button.textContent = "Copy link"; }, 1800);
 });
-document.querySelector(".saves").addEventListener("click", (event) => {
+document.getElementById("saves").addEventListener("click", (event) => {
   if (event.target.dataset.save) saveReport(event.target.dataset.save);
+  if (event.target.dataset.saveAll) saveComparison(event.target.dataset.saveAll);
 });
 window.addEventListener("hashchange", () => {
   if (location.hash === toHash(state)) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,7 +88,10 @@ def _guaranteed(epsilon: float) -> FloatArray:
 
 
 def draw_epsilon_curves(ax: Axes, title: str, curves: Sequence[Epsilons]) -> Axes:
-    """Figures 3, 4 and 6: what (epsilon, 1e-5) allows; solid the exact lower jaw, dashed the audit, green the claim."""
+    """Figures 3, 4 and 6: what (epsilon, 1e-5) allows; solid the exact lower jaw, dashed the audit, green the claim.
+
+    Where nothing but the audit is known, it is the solid line.
+    """
     tradeoff_axes(ax, title)
     claims = {curve.claim: curve.label for curve in reversed(curves)}
     for claim, label in sorted(claims.items()):
@@ -97,8 +101,10 @@ def draw_epsilon_curves(ax: Axes, title: str, curves: Sequence[Epsilons]) -> Axe
         exact = f"ε ≥ {curve.lower:.4g}, " if curve.lower > curve.audited else ""
         label = f"{curve.label}: {exact}audited ε = {curve.audited:.3g}"
         ax.plot(_FPR, _guaranteed(curve.lower), color=color, linewidth=1.8, label=label)
-        ax.plot(_FPR, _guaranteed(curve.audited), color=color, linestyle="--", linewidth=1.1)
-    ax.plot([], [], "--", color="black", linewidth=1.1, label="dashed: audited")
+        if exact:
+            ax.plot(_FPR, _guaranteed(curve.audited), color=color, linestyle="--", linewidth=1.1)
+    if any(curve.lower > curve.audited for curve in curves):
+        ax.plot([], [], "--", color="black", linewidth=1.1, label="dashed: audited")
     ax.legend(frameon=False, fontsize="x-small", loc="upper right")
     return ax
 
@@ -143,11 +149,20 @@ def draw_ceilings_log(ax: Axes, panel: CeilingPanel) -> Axes:
     ax.plot(panel.alpha, curve.exact, color=BLUE, linewidth=1.8, label="ceiling, exact")
     if curve.band is not None:
         ax.fill_between(panel.alpha, *curve.band, color=RED, alpha=0.3, linewidth=0, label="mechanism: bracket")
-    ax.set_yscale("log")
-    ax.set(xlim=(-0.01, 1.0))
+    ax.set(yscale="log", xlim=(-0.01, 1.0))
+    deepest = math.log10(ax.get_ylim()[0])
+    # Nothing lies above 1; the room over it keeps the claim off the frame.
+    ax.set_ylim(top=10.0 ** (-0.05 * deepest))
+    ax.set_yticks([10.0**-power for power in _round_powers(-deepest)], minor=False)
     tidy(ax, xlabel="false positive rate α", ylabel="false negative rate β", title=panel.title)
     ax.legend(frameon=False, fontsize="small", loc="best")
     return ax
+
+
+def _round_powers(deepest: float) -> range:
+    """0 and multiples of 2, 5, 10, 20, 50 or 100 up to the depth, about six of them."""
+    step = next(step for step in (2, 5, 10, 20, 50, 100) if deepest / step <= 8)
+    return range(0, int(deepest) + 1, step)
 
 
 def draw_limit(ax: Axes, dimensions: IntArray, divisors: Sequence[int]) -> Axes:

@@ -1,0 +1,137 @@
+"""The report of an audit: everything that was found, each number with its direction, each verdict with its object."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from calipers.auditing.audit import audit
+from calipers.auditing.builtin import NoisySums
+from calipers.auditing.choosing import distinguisher_for
+from calipers.measure import measure
+from calipers.reports.answers import Questions, answer
+from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.audited import report_audit
+from calipers.reports.document import Figure, Number, Prose, Quote, Table
+from calipers.reports.html import to_html
+from calipers.run import Run
+
+# At rate 1 a step is one Gaussian mechanism: every curve of the truth has a closed form.
+RUN = Run(dataset_size=5, sample_rate=1.0, steps=1, noise_multiplier=1.0)
+
+
+@pytest.fixture(scope="module")
+def played():
+    target = NoisySums.of_run(RUN)
+    distinguisher = distinguisher_for(target, "auto", seed=0, pilot=50)
+    measurement = measure(RUN)
+    result = audit(
+        target, distinguisher, trials=2000, seed=0, epsilons=(0.0,), claim=measurement.claim, upper=measurement
+    )
+    return result, measurement
+
+
+@pytest.fixture(scope="module")
+def report(played):
+    result, measurement = played
+    return report_audit(result, "sums", "score", RUN, measurement)
+
+
+def headings(report):
+    return [section.title for section in report.document.sections]
+
+
+def test_the_report_is_complete(report):
+    """What was played, as which run, what it shows, how that looks, and what to make of it."""
+    assert headings(report) == [
+        "The audit",
+        "The run described",
+        "What it shows",
+        "Curves",
+        "What an attacker gets",
+        "What the usual accounting would have said",
+        "What to change",
+        "A paragraph to paste",
+        "What licenses the numbers",
+        "What else to know",
+    ]
+    curves = report.document.sections[3].blocks
+    assert [block.picture.name for block in curves if isinstance(block, Figure)] == ["tradeoff", "low-rates", "profile"]
+    for figure in curves:
+        assert any(line.role == "fit" for line in figure.picture.lines)
+    assert to_html(report.document).startswith("<!DOCTYPE html>")
+
+
+def test_without_a_run_nothing_is_said_about_one(played):
+    """The bounds and the attack's curve stand alone."""
+    result, _ = played
+    alone = report_audit(result, "sums", "score")
+    assert "The run described" not in headings(alone)
+    assert "What the usual accounting would have said" not in headings(alone)
+    roles = {line.role for figure in alone.document.sections[2].blocks for line in figure.picture.lines}
+    assert roles == {"attack", "guess"}
+
+
+@pytest.mark.parametrize("draw", [tradeoff_figure, low_rates_figure, profile_figure])
+def test_the_truth_lies_between_attack_and_proof(played, draw):
+    """With this seed, everywhere: the audit's curve on its side of the Gaussian, the proof on the other."""
+    result, measurement = played
+    figure = draw(result, (measurement, answer(measurement, Questions(epsilons=(0.0,), fprs=(0.1,)))))
+    lines = {line.role: np.array([line.x, line.y]) for line in figure.picture.lines}
+    x, mu = lines["attack"][0], 1.0
+    if draw is profile_figure:
+        truth = ndtr(mu / 2 - x / mu) - np.exp(x) * ndtr(-mu / 2 - x / mu)
+    elif draw is low_rates_figure:
+        truth = ndtr(ndtri(x) + mu)
+    else:
+        truth = ndtr(-ndtri(x) - mu)
+    sign = 1.0 if draw is tradeoff_figure else -1.0
+    assert np.all(sign * (lines["attack"][1] - truth) >= -1e-12)
+    assert np.all(sign * (truth - lines["proof"][1]) >= -1e-12)
+    assert np.max(np.abs(lines["attack"][1] - truth)) > 1e-3
+    below, above = ("at most", "at least") if draw is tradeoff_figure else ("at least", "at most")
+    assert [name.partition(" (")[0] for name in figure.table.columns[1:]] == [below, above]
+    for _, of_attack, of_proof in figure.table.rows:
+        assert (of_attack.direction, of_proof.direction) == (below, above)
+        assert sign * (of_attack.exact - of_proof.exact) >= 0.0
+
+
+def test_every_number_says_which_way_it_is_a_bound(report):
+    """Attacks bound leakage from below and proofs from above, in every table."""
+    (shown,) = [block for block in report.document.sections[2].blocks if isinstance(block, Table)]
+    for _, at_least, claim, at_most in shown.rows:
+        assert at_least.direction == "at least"
+        assert at_most.direction == "at most"
+        assert at_least.exact <= at_most.exact
+        assert claim == "" or isinstance(claim, Number)
+    (rates,) = [block for block in report.document.sections[4].blocks if isinstance(block, Table)]
+    assert [row[0].exact for row in rates.rows] == [0.1, 0.01, 1e-3, 1e-4, 1e-5]
+    for _, found, allowed in rates.rows:
+        assert (found.direction, allowed.direction) == ("at least", "at most")
+        assert found.exact <= allowed.exact
+
+
+def test_verdicts_name_what_they_are_about(report):
+    """The claim and the upper jaw are judged in sentences that say so; equal sentences are said once."""
+    prose = [block.text for block in report.document.sections[2].blocks if isinstance(block, Prose)]
+    assert prose
+    assert all(text.startswith("Judged against the ") for text in prose)
+    named = " ".join(text.partition(". ")[0] for text in prose)
+    assert "claim" in named
+    assert "upper jaw" in named
+    assert len({text.partition(". ")[2] for text in prose}) == len(prose)
+
+
+def test_the_paragraph_names_the_terms(report):
+    """Sampler, normalization, adjacency, view, privacy unit and version stand in the paragraph to paste."""
+    (quote,) = [block for section in report.document.sections for block in section.blocks if isinstance(block, Quote)]
+    for words in (
+        "sampler: poisson",
+        "normalization: none",
+        "adjacency: add-remove",
+        "view: worst-case",
+        "privacy unit",
+        "Calipers",
+    ):
+        assert words in quote.text
