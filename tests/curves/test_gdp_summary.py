@@ -104,7 +104,7 @@ def test_pure_dp_has_the_mu_of_proposition_6_1(eps):
         assert truth <= value <= truth * (1 + mp.mpf("1e-11"))
 
 
-def test_the_regret_of_randomised_response_is_the_printed_one():
+def test_the_regret_of_randomized_response_is_the_printed_one():
     """Section 6 of Gomez et al. states 0.058 for eps = 1."""
     attack = TradeoffCurve.from_atoms(
         [math.e / (1 + math.e), 1 / (1 + math.e)], [1 / (1 + math.e), math.e / (1 + math.e)], side=Side.LOWER

@@ -153,7 +153,7 @@ def implied_beta_float(alpha, order, bound):
 
 @pytest.mark.parametrize("order", [0.5, 1.0, 1.00001, 2.0, 30.0])
 @pytest.mark.parametrize("eps", [1e-5, 1.0, 8.0])
-def test_the_divergence_of_randomised_response_is_bracketed(order, eps):
+def test_the_divergence_of_randomized_response_is_bracketed(order, eps):
     with mp.workdps(40):
         heads = 1 / (1 + mp.exp(-mp.mpf(eps)))
         truth = coin_divergence(heads, 1 - heads, order)
@@ -180,7 +180,7 @@ def test_rho_is_the_largest_rdp_per_order():
     assert zcdp_rho(ORDERS, [rdp_of_gdp(2.0, t) for t in ORDERS]) == pytest.approx(zcdp_of_gdp(2.0), rel=1e-14)
 
 
-def test_risks_of_randomised_response_by_hand():
+def test_risks_of_randomized_response_by_hand():
     """p = 3/4: advantage 1/2; TPR 3 alpha up to 1/4; Bayes error 1/4 at prior 1/2 and alpha-free prior at 1/10."""
     for side in (Side.UPPER, Side.LOWER):
         curve = TradeoffCurve.from_atoms([0.75, 0.25], [0.25, 0.75], side=side)

@@ -119,8 +119,8 @@ def test_tensor_is_the_pair_of_products(first, second):
         assert float(curves[Side.LOWER](float(alpha))) - float(curves[Side.UPPER](float(alpha))) < 1e-12
 
 
-def test_composing_randomised_response_by_hand():
-    """Two rounds of randomised response with p = 3/4: TPR 9/16 at FPR 1/16, 15/16 at 7/16."""
+def test_composing_randomized_response_by_hand():
+    """Two rounds of randomized response with p = 3/4: TPR 9/16 at FPR 1/16, 15/16 at 7/16."""
     response = TradeoffCurve.from_atoms([0.75, 0.25], [0.25, 0.75], side=Side.UPPER)
     twice = response.tensor(response)
     assert twice(1 / 16) == pytest.approx(7 / 16, abs=1e-14)
@@ -184,7 +184,7 @@ def test_epsilon_inverts_delta(pair):
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 4.0])
-def test_a_discretised_gaussian_brackets_the_closed_forms_without_tolerance(mu):
+def test_a_discretized_gaussian_brackets_the_closed_forms_without_tolerance(mu):
     below, above = gaussian_curve(mu, Side.UPPER), gaussian_curve(mu, Side.LOWER)
     assert compare(above, below) == "first more private"
     for alpha in (1e-200, 1e-40, 1e-9, 1e-3, 0.2, 0.5, 0.9, 0.999):

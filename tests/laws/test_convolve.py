@@ -253,7 +253,7 @@ def test_different_factors_multiply(monkeypatch: pytest.MonkeyPatch, plan: Latti
         assert truth <= nodes.delta(eps) * (1 + 1e-14)
 
 
-def test_a_composed_measure_is_normalised() -> None:
+def test_a_composed_measure_is_normalized() -> None:
     """A tilted product keeps mass 1 up to its own error: nothing is lost without being charged."""
     composed = compose_upper([(binary_law(Side.UPPER), 900)], LatticePlan(0.05, 0.004, 1.3, -20.0))
     slack = composed.error * math.sqrt(len(composed.weights)) + composed.escape + 1e-9

@@ -19,7 +19,7 @@ TILTS = st.sampled_from([1.0, 1.7, 12.0])
 
 
 def upper_law(ratios: list[float], seed: int = 1) -> Law:
-    """Atoms with p = e^x q, random q, not normalised: everything here is linear in the masses."""
+    """Atoms with p = e^x q, random q, not normalized: everything here is linear in the masses."""
     x = np.sort(np.array(ratios))
     log_q = np.log(np.random.default_rng(seed).dirichlet(np.ones(len(x))))
     return Law(x, log_q + x, log_q, Side.UPPER)
@@ -63,7 +63,7 @@ def test_splitting_is_a_mean_preserving_spread(law: Law, step: float, tilt: floa
 
 
 @given(ratios, STEPS, TILTS)
-def test_weights_are_normalised_and_belong_to_neighbors(law: Law, step: float, tilt: float) -> None:
+def test_weights_are_normalized_and_belong_to_neighbors(law: Law, step: float, tilt: float) -> None:
     """The weights sum to 1, and no atom moves by a lattice step or more."""
     measure = split_law(law, step, tilt)
     assert abs(measure.weights.sum() - 1.0) < 1e-14

@@ -175,7 +175,7 @@ def test_resolutions_outside_the_domain_are_refused(resolution: float) -> None:
 
 
 def test_a_constant_ratio_is_refused() -> None:
-    """P = Q has nothing to discretise."""
+    """P = Q has nothing to discretize."""
     same = Pair("same", (gaussian_mixture_part([1.0], [0.0], [1.0], [0.0]),))
     with pytest.raises(CertificationError, match="constant"):
         same.law(Side.UPPER, 0.1, -40.0)

@@ -36,7 +36,7 @@ class Finite:
 
 @pytest.mark.parametrize("truth", [0.52, 0.75, 0.99])
 @pytest.mark.parametrize("steps", [1, 2, 7, 100, 400])
-def test_randomised_response(truth: float, steps: int) -> None:
+def test_randomized_response(truth: float, steps: int) -> None:
     """T answers are a binomial; fractions give the exact delta, and it lies inside."""
     product = Product([(Finite((truth, 1 - truth), (1 - truth, truth), symmetric=True), steps)])
     t = Fraction(truth)
@@ -58,7 +58,7 @@ def _binary_profile(t: Fraction, s: Fraction, steps: int, eps: float) -> mp.mpf:
         return mp.fsum(g for g in gains if g > 0)
 
 
-def test_randomised_response_agrees_with_the_oracle() -> None:
+def test_randomized_response_agrees_with_the_oracle() -> None:
     """The formula above is the enumeration oracle's where probabilities are exact."""
     for steps, k in ((3, Fraction(1)), (8, Fraction(5, 2))):
         theirs = enumeration.randomized_response(Fraction(3, 4), steps, k)

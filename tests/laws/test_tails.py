@@ -133,8 +133,8 @@ def test_a_wide_window_costs_nothing(name: str, count: int, tilt: float) -> None
     nodes = upper_tail(measure, STEP, tilt, Charges.of([(upper, count)]), None)
     tests = lower_tail(*compose_lower([(lower, count)], plan), STEP, tilt, Charges.of([(lower, count)]))
     exact = exact_sum(name, count)
-    centre = int(measure.positions[int(np.argmax(measure.weights))])
-    for position in range(centre - 6, centre + 7, 3):
+    center = int(measure.positions[int(np.argmax(measure.weights))])
+    for position in range(center - 6, center + 7, 3):
         truth = exact.delta(position)
         assert nodes.delta(position * STEP) <= truth * (1 + 1e-6)
         assert tests.delta(position * STEP) >= truth * (1 - 1e-6)

@@ -21,7 +21,7 @@ neighboring relation, which an event does not state, is an argument:
 | Laplace, discrete Laplace   | shift by the L1 norm C    | shift by 2C                           |
 | Poisson-sampled Gaussian    | 1 - q + q L, both orders  | opposite gradients, same coin         |
 | Poisson-sampled Laplace, .. | 1 - q + q L, both orders  | refused: no pair is proven            |
-| randomised response         | zero-out: random bucket   | two buckets                           |
+| randomized response         | zero-out: random bucket   | two buckets                           |
 
 Poisson sampling around a *composition* is refused: one coin then decides about all releases inside,
 and they are no product. An event is believed: nothing in it says how batches were really drawn.
@@ -43,6 +43,7 @@ from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
+from calipers.measure.compositions import gaussian_releases
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
@@ -92,7 +93,7 @@ def _read_discrete_laplace(event: DpEvent) -> _Release:
 
 def _read_response(event: DpEvent) -> _Release:
     noise = POSITIVE_PROBABILITY.check("noise_parameter", event.noise_parameter, _NO_NOISE)
-    return _Release("randomised response", (noise, POSITIVE_COUNT.check("num_buckets", event.num_buckets)))
+    return _Release("randomized response", (noise, POSITIVE_COUNT.check("num_buckets", event.num_buckets)))
 
 
 _READERS: dict[str, Callable[[Any], _Release]] = {
@@ -147,7 +148,7 @@ def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
         raise UnsupportedError(f"{name} cannot be measured: {reason}; {_SUPPORTED}.")
     release = _READERS[name](event)
     # Whoever answers at random, or has one answer only, tells nothing.
-    silent = release.kind == "randomised response" and 1.0 in release.parameters
+    silent = release.kind == "randomized response" and 1.0 in release.parameters
     return [] if silent else [(release, 1)]
 
 
@@ -170,7 +171,7 @@ def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
             "PoissonSampledDpEvent inside PoissonSampledDpEvent cannot be measured; multiply the two sampling "
             "probabilities and write one."
         )
-    if release.kind == "randomised response":
+    if release.kind == "randomized response":
         raise UnsupportedError(
             "PoissonSampledDpEvent of a RandomizedResponseDpEvent cannot be measured: what is shown of a record that "
             "was not drawn is not defined."
@@ -185,7 +186,7 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
         return poisson_gaussian(rate, parameters[0], adjacency)
-    if kind == "randomised response":
+    if kind == "randomized response":
         if adjacency == "add-remove":
             raise UnsupportedError(
                 "RandomizedResponseDpEvent cannot be measured under add-remove: one record's answer is there or not. "
@@ -215,7 +216,7 @@ def _backend(releases: dict[_Release, int], adjacency: str) -> Backend:
         reach = 2.0 if adjacency == "substitute" else 1.0
         shifts = [(reach / release.parameters[0], count) for release, count in releases.items()]
         mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
-        return GaussianBackend(mu, f"The record takes part in {total} Gaussian releases whose times are known.")
+        return GaussianBackend(mu, f"The record takes part in {gaussian_releases(total)}.")
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
     names = "; ".join(f"{count} x {getattr(source, 'name', 'pair')}" for source, count in factors[:4])
     if len(factors) > 4:

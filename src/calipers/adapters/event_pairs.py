@@ -15,7 +15,7 @@ e^(-a |k|), attains it in every step with one and the same threshold test: where
 t, the ratio of the next step is e^a above t and e^-a up to t, and a threshold test is
 most powerful for such a pair wherever its threshold lies.
 
-**Buckets.** Randomised response shows the true bucket of a record with probability 1 - p and one of
+**Buckets.** Randomized response shows the true bucket of a record with probability 1 - p and one of
 the k buckets at random otherwise. Two records differ in two buckets and agree on the others.
 Against a record that is left out (its bucket drawn at random) the pair is not symmetric.
 
@@ -93,7 +93,7 @@ def discrete_laplace(parameter: float, sensitivity: int) -> Pair:
 
 
 def bucket_response(noise_parameter: float, buckets: int, adjacency: str) -> Pair:
-    """Randomised response over `buckets`, for "substitute" and "zero-out": both are exact pairs.
+    """Randomized response over `buckets`, for "substitute" and "zero-out": both are exact pairs.
 
     P is the response of the record; Q that of another record ("substitute") or a bucket drawn at
     random ("zero-out").
@@ -106,7 +106,7 @@ def bucket_response(noise_parameter: float, buckets: int, adjacency: str) -> Pai
             f"Expected log(1 + (1/noise_parameter - 1) num_buckets) in (0, {LARGEST_LOG_RATIO:g}], got {hit - miss:g}; "
             "raise noise_parameter."
         )
-    name = f"randomised response over {k} buckets, noise {p:g}, {adjacency}"
+    name = f"randomized response over {k} buckets, noise {p:g}, {adjacency}"
     if adjacency == "zero-out":
         others = (k - 1) / k
         return AtomPair(name, atom_log_p=(math.log(p * others), hit), atom_log_q=(math.log(others), -math.log(k)))

@@ -153,7 +153,7 @@ def measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
 
 
 def show(content: RenderableType) -> None:
-    """Print a rendered report, in colour when standard output is a terminal."""
+    """Print a rendered report, in color when standard output is a terminal."""
     from calipers.reports.table import to_text
 
     click.echo(to_text(content, terminal=sys.stdout.isatty()), nl=False)

@@ -14,7 +14,7 @@ both free of cancellation when k_2 - k_1 is formed as k_1 expm1(eps_2 - eps_1).
 **Atoms.** By Neyman and Pearson the curve of a finite pair collects its atoms in order of p/q. Both tails are
 cumulated from their own end, so alpha = 1e-300 and beta = 1e-300 both survive.
 
-**Tests.** Points (alpha, 1 - power) of tests that someone can run; randomising between them gives the hull.
+**Tests.** Points (alpha, 1 - power) of tests that someone can run; randomizing between them gives the hull.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a trade-off curve means for an attacker: advantage, separation, true positive rate, Bayes error.
 
-All four are read off breakpoints, because each is a linear function of (alpha, beta) optimised over the curve. They
+All four are read off breakpoints, because each is a linear function of (alpha, beta) optimized over the curve. They
 inherit the side of the curve: from an UPPER curve come upper bounds of the attacker's success (and lower bounds of the
 attacker's error), from a LOWER curve the reverse.
 """

@@ -1,1 +1,1 @@
-"""The algebra of likelihood-ratio laws: discretise, tilt, multiply, read off, always from a known side."""
+"""The algebra of likelihood-ratio laws: discretize, tilt, multiply, read off, always from a known side."""

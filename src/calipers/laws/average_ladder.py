@@ -31,7 +31,7 @@ whatever the order of summation). A ladder carries two bounds that follow from i
 - `error`: every mass is within this share of the truth. Each doubling doubles the error of its
   inputs, so it grows like the number of terms; sums run over short blocks in early doublings.
 - `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all
-  that counts for statements about the *ratio* of two rows, or about the law after normalisation;
+  that counts for statements about the *ratio* of two rows, or about the law after normalization;
   `calipers.laws.average` proves both.
 """
 

@@ -35,7 +35,7 @@ _LONGEST_SINGLE_STAGE = 250_000.0
 
 
 class LawSource(Protocol):
-    """Anything that can be discretised from both sides, such as `Pair`."""
+    """Anything that can be discretized from both sides, such as `Pair`."""
 
     @property
     def symmetric(self) -> bool:

@@ -9,8 +9,8 @@ law there has a direction:
   exact law under P and under Q matters: two measures on the lattice.
 
 Tilting. A plain FFT has an absolute error near 1e-16, so small tails drown. Multiplying the
-masses by e^(theta x), normalising, convolving, and dividing out afterwards commutes with
-convolution and moves the tail of interest to the centre. With theta at the saddle point of the
+masses by e^(theta x), normalizing, convolving, and dividing out afterwards commutes with
+convolution and moves the tail of interest to the center. With theta at the saddle point of the
 epsilon asked for, the tail comes out with *relative* accuracy at any depth.
 """
 
@@ -63,7 +63,7 @@ class LatticeMeasure:
     window: Window | None = None
 
     def moments(self) -> tuple[float, float]:
-        """Mean and variance of the position under the normalised weights."""
+        """Mean and variance of the position under the normalized weights."""
         total = float(self.weights.sum())
         mean = float(np.sum(self.weights * self.positions)) / total
         spread = self.positions - mean

@@ -223,13 +223,13 @@ def _distinct(values: FloatArray) -> IntArray:
     """Indices of values that differ visibly: where log L saturates, neighbors merge into one node."""
     spread = float(values[-1] - values[0])
     if not spread > 0.0:
-        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
     smallest = 1e-9 * spread + 1e-13 * float(np.max(np.abs(values)))
     keep = np.flatnonzero(np.diff(np.floor((values - values[0]) / smallest), prepend=-1.0) > 0)
     if keep[-1] != len(values) - 1:
         keep[-1] = len(values) - 1
     if len(keep) < 2:
-        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretise.")
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
     return keep.astype(np.int64)
 
 

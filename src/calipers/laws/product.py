@@ -176,7 +176,7 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
             # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
-            saddle, rough = _recentred(direction, log_tail, saddle, lower, False), False
+            saddle, rough = _recentered(direction, log_tail, saddle, lower, False), False
             best = Jaws(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
             continue
         light = _lighter(direction, log_tail, saddle, lower)
@@ -196,7 +196,7 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
             stricter = 12.0  # finer cells did not help: the answer lies where the tilted total has hardly any mass
         center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
         if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
-            saddle = _recentred(direction, log_tail, saddle, center, math.isinf(best.upper))
+            saddle = _recentered(direction, log_tail, saddle, center, math.isinf(best.upper))
         else:
             ratio = width / (tolerance * best.upper)
             eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(ratio)))
@@ -210,7 +210,7 @@ def _lighter(direction: Direction, log_tail: float, saddle: Saddle, epsilon: flo
     return lighter if near and lighter.deviation < 0.85 * saddle.deviation else saddle
 
 
-def _recentred(direction: Direction, log_tail: float, saddle: Saddle, center: float, beyond: bool) -> Saddle:
+def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: float, beyond: bool) -> Saddle:
     """A saddle nearer to the answer; when the window held no answer at all, one further to the right."""
     target = saddle.mean + 3.0 * saddle.deviation if beyond else center
     moved = saddle_for_epsilon(direction.pilot(log_tail), target)

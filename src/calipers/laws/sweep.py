@@ -1,6 +1,6 @@
 """Whole trade-off curves of a product, from both sides.
 
-One tilted composition is accurate within a few deviations of its centre, so a curve is swept: saddle
+One tilted composition is accurate within a few deviations of its center, so a curve is swept: saddle
 after saddle, from eps = 0 outward, until delta falls below what was asked for. UPPER: all nodes
 bound one convex decreasing profile, so the nodes of all sweeps may be used together. LOWER: all
 tests exist, so their convex hull does. Both directions of the pair enter, and the curves are

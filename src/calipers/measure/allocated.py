@@ -17,7 +17,7 @@ from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.measure.allocation import AttackBackend
 from calipers.measure.backends import Backend, ProductBackend, SplitBackend
-from calipers.measure.compositions import counted, gaussian_backend, known_release, source
+from calipers.measure.compositions import counted, gaussian_backend, gaussian_releases, known_release, source
 from calipers.measure.participation import gaussian_shift, participation, participations
 from calipers.run import Run
 
@@ -57,10 +57,10 @@ def _above(phases: tuple[Run, ...]) -> Backend:
     known = [run for run in phases if is_open(run) or gaussian_shift(run) is not None]
     releases = sum(participations(run) for run in known)
     if len(known) == len(phases):
-        reason = f"{_NEVER_MORE}, which show the record in {releases} Gaussian releases."
+        reason = f"{_NEVER_MORE}, which show the record in {gaussian_releases(releases)}."
         return replace(gaussian_backend(phases), reason=reason)
     factors = counted(phases, lambda run: known_release(run) if run in known else source(run))
-    reason = f"{_NEVER_MORE}: {releases} Gaussian releases, composed with the other phases' own pairs."
+    reason = f"{_NEVER_MORE}: {gaussian_releases(releases)}, composed with the other phases' own pairs."
     return ProductBackend(Product(factors), reason, "zhu2022:thm10", "")
 
 

@@ -111,7 +111,7 @@ class AttackBackend:
         elif jaws.lower <= 0.0:
             test = "No test on the sum of all scores was found to show more than 0 here."
         elif jaws.reversed:
-            test = f"Say '{self.claims[1]}' when the sum of all scores is below {-jaws.threshold:.10g}."
+            test = f"Say '{self.claims[1]}' when the sum of all scores is below {0.0 - jaws.threshold:.10g}."
         else:
             test = f"Say '{self.claims[0]}' when the sum of all scores exceeds {jaws.threshold:.10g}."
         return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")

@@ -151,7 +151,7 @@ class ProductBackend:
         return _curve_mu(self.curves(_depth(delta0), tolerance), delta0)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """The dominating product, discretised by splitting."""
+        """The dominating product, discretized by splitting."""
         del jaws
         text = (
             f"{self.reason} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "

@@ -41,12 +41,17 @@ _REPLACED_ATTACK = (
 )
 
 
+def gaussian_releases(count: int) -> str:
+    """So many Gaussian releases, in words."""
+    return "one Gaussian release at a known time" if count == 1 else f"{count} Gaussian releases at known times"
+
+
 def gaussian_backend(phases: tuple[Run, ...]) -> GaussianBackend:
     """Every participation as a plain Gaussian at a known time."""
     shifts = [largest_shift(run) for run in phases]
     counts = [participations(run) for run in phases]
     mu = math.sqrt(math.fsum(count * shift * shift for count, shift in zip(counts, shifts, strict=True)))
-    return GaussianBackend(mu, f"The record takes part in {sum(counts)} Gaussian releases whose times are known.")
+    return GaussianBackend(mu, f"The record takes part in {gaussian_releases(sum(counts))}.")
 
 
 @functools.lru_cache(maxsize=64)

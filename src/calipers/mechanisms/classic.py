@@ -1,7 +1,7 @@
-"""Laplace, randomised response, and an (epsilon, delta) guarantee taken as a mechanism.
+"""Laplace, randomized response, and an (epsilon, delta) guarantee taken as a mechanism.
 
 All three have closed forms. Laplace with scale b and sensitivity 1: below 0 and above 1 the ratio is
-constant, e^(-1/b) and e^(1/b); in between log L = (2z - 1)/b. Randomised response dominates every
+constant, e^(-1/b) and e^(1/b); in between log L = (2z - 1)/b. Randomized response dominates every
 epsilon-DP mechanism, and with mass delta where the two datasets are told apart for certain it
 dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh, Viswanath 2015).
 """
@@ -21,7 +21,7 @@ SCALE = Domain(1.0 / 500.0, 1e6)
 
 
 def randomized_response(epsilon: float) -> Pair:
-    """The binary randomised response with ratio e^epsilon: dominates every epsilon-DP mechanism."""
+    """The binary randomized response with ratio e^epsilon: dominates every epsilon-DP mechanism."""
     return approximate_dp(epsilon, 0.0)
 
 
@@ -31,7 +31,7 @@ def approximate_dp(epsilon: float, delta: float) -> Pair:
     delta = PROBABILITY.check("delta", delta)
     likely = -math.log1p(math.exp(-epsilon)) + math.log1p(-delta) if delta < 1 else -math.inf
     unlikely = likely - epsilon
-    name = f"randomised response, epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
+    name = f"randomized response, epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
     return Pair(
         name,
         atom_log_p=(unlikely, likely),
