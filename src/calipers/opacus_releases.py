@@ -20,6 +20,9 @@ does not say:
 - Rounding: L' = L - 1 for L = 93, 99, 105, ... (N = 50,000, B = 128 samples at 1/391 and accounts at
   1/390), and int(N * (1/L')) loses one for N = 98, B = 2 and is zero for N = 49, B = 1.
 
+1.0.0-1.0.2 were run by `calipers probe` beside PyTorch 2.13, with N = 1000 and B = 100: Poisson batches at 1/10,
+divisors 99, 100 and 91 at N = 999, 1000 and 1001. Their step fails on an empty batch there.
+
 A `Run` has one sample rate. Where the rate or the number of steps differs between N and its neighbors
 N - 1 and N + 1, no `Run` describes the pair, and `run_keys` refuses, unless told that the rate is to
 be read as a public constant.

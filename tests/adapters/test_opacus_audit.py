@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from calipers.adapters.opacus_step import PARAMETERS, network
 from calipers.adapters.opacus_target import OpacusTarget, _engine, _span
 from calipers.auditing.audit import audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.auditing.verdict import Outcome
-from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.cli import main
+from calipers.errors import CertificationError, InputError
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -36,15 +39,51 @@ def test_the_network_has_as_many_parameters_as_the_papers() -> None:
     assert sum(parameter.numel() for parameter in network().parameters()) == PARAMETERS == 26_010
 
 
-@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("mode", ["hooks", "functorch", "ew", "ghost"])
 def test_the_mean_falsifies_the_claim(mode: str) -> None:
     """Divisor 1 against 2 in 26,010 coordinates: a hundred trials are plenty."""
     assert audited(OpacusTarget(grad_sample_mode=mode), 100) is Outcome.FALSIFIED
 
 
-def test_the_sum_keeps_the_claim() -> None:
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_the_sum_keeps_the_claim(mode: str) -> None:
     """The same step without division."""
-    assert audited(OpacusTarget(loss_reduction="sum"), 500) is not Outcome.FALSIFIED
+    target = OpacusTarget(loss_reduction="sum", grad_sample_mode=mode)
+    assert audited(target, 500 if mode == "hooks" else 100) is not Outcome.FALSIFIED
+    assert target.notes == ()
+
+
+@pytest.mark.parametrize("mode", ["functorch", "ew"])
+def test_a_step_that_fails_on_an_empty_batch_is_an_output(mode: str) -> None:
+    """It has probability 1/8 without the record and 1/16 with it: likelihood ratio 1/2, whatever is divided."""
+    target = OpacusTarget(loss_reduction="sum", grad_sample_mode=mode)
+    for present, chance in ((False, 1 / 8), (True, 1 / 16)):
+        outputs = target.outputs(present, 600, np.random.default_rng(11))
+        failed = np.isinf(outputs).all(axis=1)
+        assert np.array_equal(failed, np.isinf(outputs).any(axis=1))
+        assert abs(failed.mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / 600)
+        assert target.scores(outputs[failed]) == pytest.approx(np.log(0.5))
+        assert np.isfinite(target.scores(outputs)).all()
+    (note,) = target.notes
+    assert "fails on an empty batch" in note
+    assert "0.125 without the record, 0.0625 with it" in note
+
+
+def test_the_note_of_a_mode_reaches_the_result() -> None:
+    """Who reads the audit reads that Opacus failed, and in which mode."""
+    target = OpacusTarget(grad_sample_mode="functorch")
+    result = audit(target, ScoreFunction(target.scores), trials=20, seed=1)
+    assert target.notes[0] in result.to_dict()["notes"]  # type: ignore[operator]
+    assert "functorch" in target.name
+
+
+def test_the_command_knows_the_modes() -> None:
+    """--grad-sample-mode belongs to Opacus; the verdict stands in the output."""
+    answered = CliRunner().invoke(main, ["audit", "opacus", "--grad-sample-mode", "ghost", "--trials", "60", "--json"])
+    assert json.loads(answered.stdout)["verdict"]["outcome"] == "falsified"
+    refused = CliRunner().invoke(main, ["audit", "mine:target", "--grad-sample-mode", "ghost"])
+    assert refused.exit_code == 2
+    assert "--grad-sample-mode is about opacus" in refused.stderr
 
 
 def test_outputs_have_the_law_that_the_scores_assume() -> None:
@@ -58,9 +97,10 @@ def test_outputs_have_the_law_that_the_scores_assume() -> None:
         assert abs(deviation) < 5
 
 
-def test_the_scores_are_the_likelihood_ratio_of_the_sum() -> None:
+@pytest.mark.parametrize(("mode", "noise"), [("hooks", 2.0), ("functorch", 10.0)])
+def test_the_scores_are_the_likelihood_ratio_of_the_sum(mode: str, noise: float) -> None:
     """Neyman-Pearson: E_absent[exp(score)] = 1, here within five standard errors."""
-    target = OpacusTarget(loss_reduction="sum", noise_multiplier=2.0)
+    target = OpacusTarget(loss_reduction="sum", noise_multiplier=noise, grad_sample_mode=mode)
     ratio = np.exp(target.scores(target.outputs(False, 600, np.random.default_rng(5))))
     assert abs(ratio.mean() - 1) < 5 * ratio.std() / np.sqrt(ratio.size)
 
@@ -86,11 +126,9 @@ def test_equal_seeds_give_equal_outputs_also_in_a_copy() -> None:
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
-    """Gradients that are not clipped, a mode that fails on empty batches, images of another shape."""
+    """Gradients that are not clipped, images of another shape, too many records."""
     with pytest.raises(CertificationError, match="not clipped"):
         OpacusTarget(max_grad_norm=1e4).outputs(True, 1, np.random.default_rng(0))
-    with pytest.raises(UnsupportedError, match="empty batch"):
-        OpacusTarget(grad_sample_mode="functorch").outputs(True, 1, np.random.default_rng(0))
     with pytest.raises(InputError, match="shape"):
         OpacusTarget(images=np.zeros((4, 27, 28)), labels=np.zeros(4, dtype=int))
     with pytest.raises(InputError, match="dataset_size"):

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from calipers.adapters import jax_privacy, opacus, opacus_accountant
-from calipers.adapters.jax_privacy_probe import JaxPrivacyConfiguration, JaxPrivacyTarget
+from calipers.adapters.jax_privacy_probe import JaxPrivacyConfiguration
+from calipers.adapters.jax_privacy_target import DEFAULT_RUN, JaxPrivacyTarget
 from calipers.adapters.opacus_probe import OpacusConfiguration
 from calipers.adapters.opacus_target import OpacusTarget
 from calipers.errors import InputError, MissingExtraError
@@ -28,7 +29,7 @@ RNG = np.random.default_rng(0)
         (lambda: opacus.attach(None, None), "opacus", "opacus"),
         (opacus_accountant.register, "opacus", "opacus"),
         (lambda: JaxPrivacyConfiguration(10, 2), "jax_privacy", "jax-privacy"),
-        (lambda: JaxPrivacyTarget().identity(), "jax_privacy", "jax-privacy"),
+        (lambda: JaxPrivacyTarget.of_run(DEFAULT_RUN).outputs(True, 1, RNG), "jax_privacy", "jax-privacy"),
         (lambda: jax_privacy.run_of(None), "jax_privacy", "jax-privacy"),
     ],
 )
@@ -45,7 +46,10 @@ def test_a_missing_library_is_named_with_the_line_to_type(
 
 def test_importing_the_adapters_loads_no_foreign_library() -> None:
     """PyTorch, Opacus and JAX are imported on first use only."""
-    modules = ("opacus", "opacus_accountant", "opacus_probe", "opacus_target", "jax_privacy", "jax_privacy_probe")
+    modules = (
+        *("opacus", "opacus_accountant", "opacus_probe", "opacus_target"),
+        *("jax_privacy", "jax_privacy_probe", "jax_privacy_target"),
+    )
     program = (
         f"import sys, importlib\nfor name in {modules!r}: importlib.import_module('calipers.adapters.' + name)\n"
         "print([m for m in ('torch', 'opacus', 'jax', 'jax_privacy', 'dp_accounting') if m in sys.modules])"

@@ -14,7 +14,7 @@ import pytest
 
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
-from calipers.auditing.one_run import one_run_audit
+from calipers.auditing.one_run import one_run_audit, one_run_delta, right_guesses
 from calipers.auditing.statistics import epsilon_of_rates, upper_rate
 from calipers.auditing.verdict import Outcome, judge, profile_of
 from calipers.bracket import Side
@@ -182,14 +182,18 @@ def test_consistent_is_rarely_said_of_a_violation_of_the_stated_size() -> None:
 
 
 def test_one_run_bounds_exceed_the_truth_no_more_often_than_stated() -> None:
-    """200 canaries with their own Gaussian noise, one run each time; also without any leakage."""
+    """epsilon and delta from 200 canaries with their own Gaussian noise, one run each time; also without leakage."""
     rng = np.random.default_rng(31)
     for mu, delta in ((2.0, 1e-3), (0.0, 0.0)):
         exact = gaussian_epsilon(mu, delta) if mu else 0.0
-        errors = 0
+        exact_delta = float(gaussian_delta(mu, 1.0)) if mu else 0.0
+        errors = delta_errors = 0
         for _ in range(REPEATS):
             included = rng.random(200) < 0.5
             scores = mu * included + rng.normal(size=200)
             found = one_run_audit(scores, included, guesses=[(20, 20), (60, 60)], delta=delta, confidence=CONFIDENCE)
             errors += found.epsilon_lower > exact
+            right = right_guesses(scores, included, 40, 40)
+            delta_errors += one_run_delta(right, 80, 200, 1.0 if mu else 0.0, CONFIDENCE) > exact_delta
         assert not exceeds_its_right(errors)
+        assert not exceeds_its_right(delta_errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import mpmath
 import numpy as np
@@ -14,14 +15,13 @@ from scipy.special import ndtr
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import (
     Distinguisher,
-    Fitted,
     LikelihoodRatio,
     MatchedFilter,
     MaximumTest,
     Plain,
     ScoreFunction,
-    fit,
 )
+from calipers.auditing.fitted import Fitted, fit
 from calipers.auditing.game import play
 from calipers.auditing.normality import NormalityTest, kolmogorov_smirnov, variance_test
 from calipers.auditing.targets import FunctionTarget, TargetError
@@ -182,7 +182,7 @@ def test_rounds_add_up() -> None:
 
 
 def test_the_ratio_has_mean_one_when_the_record_is_absent() -> None:
-    """E[e^score | absent] = 1: the mark of a likelihood ratio of normalised densities, at large n and N too."""
+    """E[e^score | absent] = 1: the mark of a likelihood ratio of normalized densities, at large n and N too."""
     target = NoisySums(
         others=50, sample_rate=0.4, noise_multiplier=3, dimension=2000, normalization="realized", gradient=-1
     )
@@ -346,6 +346,24 @@ def test_pilots_that_cannot_be_fitted_are_refused() -> None:
         fit(FunctionTarget(lambda present, rng: [rng.normal(), math.nan]), pilot=20, seed=1)
     with pytest.raises(TargetError, match="with it"):
         fit(FunctionTarget(lambda present, rng: rng.normal(size=1 + present)), pilot=20, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("one_run", "message"),
+    [
+        (lambda present, rng: 1 / 0, "ZeroDivisionError"),
+        (lambda present, rng: rng.normal() if rng.random() < 0.9 else math.nan, "NaN or infinity in run"),
+        (lambda present, rng: rng.normal() + (time.sleep(30) or 0.0), "within 0.1 seconds"),
+    ],
+    ids=["raises", "nan", "hangs"],
+)
+def test_a_pilot_that_fails_names_its_chunk_and_seed(one_run, message: str) -> None:
+    """As a game does: what raises, returns NaN or hangs in the pilot can be found again."""
+    with pytest.raises(TargetError, match=message) as failure:
+        fit(FunctionTarget(one_run), pilot=40, seed=7, time_limit=0.1)
+    assert "Pilot, record absent, chunk" in str(failure.value)
+    assert failure.value.seed == 7
+    assert failure.value.chunk in (0, 1)
 
 
 def test_any_function_can_score() -> None:

@@ -10,10 +10,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from calipers.auditing import parallel
 from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
-from calipers.auditing.distinguishers import Fitted, LikelihoodRatio, MatchedFilter, Plain, ScoreFunction
+from calipers.auditing.distinguishers import LikelihoodRatio, MatchedFilter, Plain, ScoreFunction
+from calipers.auditing.fitted import Fitted
 from calipers.auditing.game import Scores, play
 from calipers.auditing.targets import FunctionTarget, TargetError
 from calipers.auditing.verdict import Outcome
@@ -78,6 +80,26 @@ def test_a_dask_cluster_gives_the_same_scores() -> None:
         assert (failure.value.chunk, failure.value.seed) == (0, 5)
     with pytest.raises(InputError, match="Client"):
         play(TARGET, MatchedFilter(), trials=10, seed=5, joblib_backend="dask")
+
+
+def test_a_backend_that_returns_everything_at_once_is_played_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray's does: after each wave of one chunk for each worker the finished chunks are handed on."""
+    from joblib import register_parallel_backend
+    from joblib.parallel import ThreadingBackend
+
+    class AtOnce(ThreadingBackend):
+        supports_return_generator = False
+
+    register_parallel_backend("at-once", AtOnce)
+    monkeypatch.setattr(parallel, "LOCAL", (*parallel.LOCAL, "at-once"))
+    alone = play(TARGET, MatchedFilter(), trials=50, seed=3, chunk=10)
+    seen: list[int] = []
+    waves = play(
+        TARGET, MatchedFilter(), trials=50, seed=3, chunk=10, jobs=2, joblib_backend="at-once",
+        progress=lambda done, _: seen.append(done),
+    )  # fmt: skip
+    assert same(alone, waves)
+    assert seen == [0, 10, 20, 30, 40, 50]
 
 
 def test_progress_counts_trials() -> None:

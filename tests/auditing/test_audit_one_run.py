@@ -25,7 +25,7 @@ def worst_mechanism(canaries: int, guesses: int, correct: int, epsilon: float, d
     """max P[at least `correct` right] over *all* (epsilon, delta)-private mechanisms: a linear program.
 
     Nothing is assumed about symmetry: one variable for each input and each row of guesses, and for every ordered pair
-    of neighbours the positive parts of M(t|s) - e^epsilon M(t|s').
+    of neighbors the positive parts of M(t|s) - e^epsilon M(t|s').
     """
     inputs = list(itertools.product((-1, 1), repeat=canaries))
     outputs = [t for t in itertools.product((-1, 0, 1), repeat=canaries) if sum(map(abs, t)) == guesses]

@@ -12,6 +12,7 @@ from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.self_test import self_test
+from calipers.auditing.targets import TargetError
 from calipers.auditing.verdict import Claimed, Outcome, Verdict, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve
@@ -160,6 +161,43 @@ def test_audit_reports_bounds_verdict_and_a_run_that_is_not_the_one_described(re
     assert 0.7 < result.mu.value < 1.0
 
 
+@pytest.mark.parametrize(
+    ("mu", "claim", "trials"),
+    [
+        (1.0, gaussian_curve(0.5, Side.UPPER), 2000),
+        (0.3, gaussian_curve(0.25, Side.UPPER), 400),
+        (0.05, gaussian_curve(0.5, Side.UPPER), 100),
+        (2.0, lambda epsilon: 0.9 if epsilon < 1.5 else 1e-4, 500),
+    ],
+    ids=["falsified", "close", "generous", "large epsilon"],
+)
+def test_a_verdict_judges_a_row_of_the_table(mu: float, claim: Claimed, trials: int) -> None:
+    """The bound in the verdict is the bound on delta at that epsilon, to the last digit, falsified or not."""
+    for seed in range(5):
+        found = audit(Shift(mu), Plain(), trials=trials, seed=seed, claim=claim)
+        assert found.verdict is not None
+        rows = {bound.at: bound for bound in found.delta}
+        assert rows[found.verdict.epsilon].value == found.verdict.delta_lower
+        assert rows[found.verdict.epsilon].test == found.verdict.test
+
+
+def test_the_most_promising_test_is_kept_where_none_promises_leakage() -> None:
+    """A weak score of 60 runs: the expected bound is negative at every threshold, and the middle is still chosen."""
+    rng = np.random.default_rng(3)
+    chosen = SplitScores(rng.normal(size=60), rng.normal(0.5, size=60)).choose_for_delta(0.0)
+    assert 1.0 - sum(chosen.expected) < 0.0
+    assert max(chosen.seen) < 0.9
+
+
+def test_epsilons_whose_exponential_is_no_double_are_refused() -> None:
+    """e^701 is still one, but nothing that large is claimed in earnest."""
+    scores = np.arange(4.0)
+    with pytest.raises(InputError, match="epsilon"):
+        SplitScores(scores, scores).delta(701.0)
+    with pytest.raises(InputError, match="epsilon"):
+        simultaneous_band(scores, scores).largest_delta(701.0)
+
+
 def test_audit_result_is_json(result: AuditResult) -> None:
     """Every number survives a strict round trip; claims and jaws stand beside the bounds."""
     record = json.loads(json.dumps(result.to_dict(), allow_nan=False))
@@ -205,3 +243,23 @@ def test_self_test_catches_runs_that_are_not_independent() -> None:
     found = self_test(SharedNoise(0.0), Plain(), repeats=20, trials=200, seed=5)
     assert not found.calibrated
     assert min(found.p_value.values()) < 1e-6
+
+
+def test_self_test_is_shared_out_without_changing_the_counts() -> None:
+    """Audits in processes of their own count what audits in this one count; progress is told after each."""
+    seen: list[tuple[int, int]] = []
+    alone = self_test(Shift(1.0), Plain(), repeats=6, trials=100, seed=5, progress=lambda *done: seen.append(done))
+    assert seen == [(done, 6) for done in range(1, 7)]
+    assert self_test(Shift(1.0), Plain(), repeats=6, trials=100, seed=5, jobs=2) == alone
+
+
+def test_self_test_refuses_a_target_that_cannot_be_repeated() -> None:
+    """The first audit plays its first chunk twice, as every game does."""
+
+    class Clock(Shift):
+        def outputs(self, present: bool, count: int, rng: np.random.Generator) -> np.ndarray:
+            self.calls += 1
+            return rng.normal(size=(count, 1)) + self.calls
+
+    with pytest.raises(TargetError, match="take all randomness from rng"):
+        self_test(Clock(0.0), Plain(), repeats=2, trials=50, seed=0)

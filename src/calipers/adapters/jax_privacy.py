@@ -25,11 +25,13 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from calipers.adapters.dp_accounting import RELATIONS
 from calipers.errors import InputError, MissingExtraError, UnsupportedError
 from calipers.run import Run
 
-__all__ = ["jax_privacy_module", "run_of"]
+__all__ = ["dp_sgd_plan", "jax_privacy_module", "run_of"]
 
 
 def jax_privacy_module(name: str = "jax_privacy") -> Any:
@@ -71,6 +73,33 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
         adjacency=adjacency,
         dimension=dimension,
     )
+
+
+def dp_sgd_plan(
+    *,
+    iterations: int,
+    noise_multiplier: float,
+    sample_rate: float,
+    normalize_by: float,
+    max_grad_norm: float = 1.0,
+) -> Any:
+    """The execution plan of DP-SGD with these numbers, add-remove adjacency: what is probed and audited."""
+    plans = jax_privacy_module("jax_privacy.experimental.execution_plan")
+    accounting = jax_privacy_module("dp_accounting")
+    return plans.BandMFExecutionPlanConfig(
+        iterations=iterations,
+        strategy=np.ones(1),
+        epsilon=None,
+        delta=None,
+        noise_multiplier=noise_multiplier,
+        l2_clip_norm=max_grad_norm,
+        rescale_to_unit_norm=False,
+        normalize_by=float(normalize_by),
+        sampling_prob=sample_rate,
+        partition_type=jax_privacy_module("jax_privacy.batch_selection").PartitionType.INDEPENDENT,
+        accountant=accounting.pld.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE),
+        noise_seed=0,
+    ).plan
 
 
 def poisson_rate(strategy: Any) -> float:

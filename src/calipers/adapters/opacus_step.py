@@ -84,6 +84,8 @@ class StepEngine:
         if self.divisor == 0:
             raise InputError("With these sizes Opacus divides by 0; change batch_size.")
         self._gradients: list[Any] | None = None
+        self.empty_failure: str | None = None
+        """Why a step on an empty batch fails in this mode; None if it does not."""
         with quiet_engine():
             self._prepare()
 
@@ -92,17 +94,22 @@ class StepEngine:
         self._sampling.manual_seed(int(rng.integers(SEEDS)))
         self._noise.manual_seed(int(rng.integers(SEEDS)))
 
-    def steps(self, count: int) -> Iterator[FloatArray]:
-        """What `count` steps release, each on a batch of its own."""
+    def steps(self, count: int) -> Iterator[Any]:
+        """What `count` steps release, each on a batch of its own: one tensor a step; None where Opacus fails."""
         done = 0
         while done < count:
             for (indices,) in self.loader:
-                yield self.full_step(indices) if self._gradients is None else self.replayed_step(indices)
+                yield self._one_step(indices)
                 done += 1
                 if done == count:
                     return
 
-    def full_step(self, indices: Any) -> FloatArray:
+    def _one_step(self, indices: Any) -> Any:
+        if self.empty_failure is not None and len(indices) == 0:
+            return None
+        return self.full_step(indices) if self._gradients is None else self.replayed_step(indices)
+
+    def full_step(self, indices: Any) -> Any:
         """Forward, backward and a step of the optimizer on the records with these indices."""
         images, labels = (values[indices.to(self._target.device)] for values in self._records)
         self.optimizer.zero_grad()
@@ -110,7 +117,7 @@ class StepEngine:
         self.optimizer.step()
         return self._released()
 
-    def replayed_step(self, indices: Any) -> FloatArray:
+    def replayed_step(self, indices: Any) -> Any:
         """The same, with the records' gradients as Opacus computed them once."""
         assert self._gradients is not None
         rows = indices.to(self._target.device)
@@ -120,39 +127,43 @@ class StepEngine:
         self.optimizer.step()
         return self._released()
 
-    def _released(self) -> FloatArray:
-        flat = self._torch.cat([parameter.grad.reshape(-1) for parameter in self.optimizer.params])
-        found: FloatArray = flat.cpu().double().numpy()
-        return found
+    def _released(self) -> Any:
+        return self._torch.cat([parameter.grad.reshape(-1) for parameter in self.optimizer.params])
 
     def _prepare(self) -> None:
-        """Record the gradients where the mode has them; check the replay and the empty batch."""
+        """Record the gradients where the mode has them and check their replay; then try an empty batch.
+
+        The empty batch comes last: where it fails, it leaves the module's hooks in an unknown state, and from there on
+        only gradients that were recorded before are used.
+        """
         everyone = self._torch.arange(len(self._records[1]))
-        nobody = everyone[:0]
         self._noise.manual_seed(0)
         full = self.full_step(everyone)
         if self._target.grad_sample_mode != "ghost":
             self._gradients = [parameter.grad_sample.detach().clone() for parameter in self.optimizer.params]
             self._noise.manual_seed(0)
-            difference = float(np.abs(self.replayed_step(everyone) - full).max() / np.abs(full).max())
+            difference = float((self.replayed_step(everyone) - full).abs().max() / full.abs().max())
             if difference > 1e-5:
                 raise CertificationError(f"Replayed gradients change the step by a relative {difference:.2g}.")
+        self.clipped_gradients = self._clipped_one_by_one(everyone)
         try:
-            self.full_step(nobody)
+            self.full_step(everyone[:0])
         except RuntimeError as error:
-            raise UnsupportedError(
-                f"Opacus cannot take a step on an empty batch with grad_sample_mode={self._target.grad_sample_mode!r} "
-                f"({error}), and Poisson sampling draws one sooner or later; audit another mode."
-            ) from error
+            if self._gradients is None:
+                raise UnsupportedError(
+                    f"Opacus fails on an empty batch with grad_sample_mode={self._target.grad_sample_mode!r} "
+                    f"({error}), and this mode records no gradients to go on with; audit another mode."
+                ) from error
+            self.empty_failure = str(error).splitlines()[0]
 
-    def clipped_gradients(self) -> FloatArray:
+    def _clipped_one_by_one(self, everyone: Any) -> FloatArray:
         """The records' clipped gradients, one row each, from steps of this engine whose noise is switched off."""
         noise, self.optimizer.noise_multiplier = self.optimizer.noise_multiplier, 0.0
-        everyone = self._torch.arange(len(self._records[1]))
         try:
-            found = np.stack([self.full_step(everyone[i : i + 1]) * self.divisor for i in range(len(everyone))])
+            steps = [self.full_step(everyone[i : i + 1]) for i in range(len(everyone))]
         finally:
             self.optimizer.noise_multiplier = noise
+        found: FloatArray = self._torch.stack(steps).cpu().double().numpy() * self.divisor
         norms = np.linalg.norm(found, axis=1)
         if not np.all(np.abs(norms / self._target.max_grad_norm - 1) < 1e-3):
             raise CertificationError(

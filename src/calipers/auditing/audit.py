@@ -32,7 +32,8 @@ DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
 _RAMP = np.arange(4.0)
 
 NOTES = (
-    "Each lower bound holds with its confidence on its own; the curve holds at every threshold at once.",
+    "Each lower bound holds with its confidence on its own and chooses its own test, so one may find leakage where "
+    "another finds none; the curve holds at every threshold at once.",
     "An audit bounds the leakage of this pair of datasets under this attack from below. It never proves privacy.",
 )
 
@@ -122,6 +123,7 @@ def audit(
 
     `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
     be. The last seven arguments are those of `play`.
+    A target's attribute `notes`, sentences about what was played, is handed on to the result.
     Post-condition: every lower bound exceeds the truth with probability at most 1 - confidence.
     """
     # Wrong questions are refused before the game, which may take hours.
@@ -162,6 +164,7 @@ def audit(
         upper_verdict=judged(certified, upper),
         claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in epsilons),
         uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in epsilons),
+        notes=(*NOTES, *getattr(target, "notes", ())),
     )
 
 

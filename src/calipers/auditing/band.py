@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers.auditing.bounds import attack_curve, checked_scores
-from calipers.auditing.statistics import TRIALS, error_level, upper_rate
+from calipers.auditing.statistics import EPSILON, TRIALS, error_level, upper_rate
 from calipers.bracket import Evidence, Kind
 from calipers.citations import add_source, add_statement, implements, statement
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.domains import OPEN_UNIT
 from calipers.numerics.types import FloatArray, IntArray
 
 add_source(
@@ -117,7 +117,7 @@ class Band:
         Post-condition: at least that maximum, at all epsilon at once, with probability at least `confidence`. It bounds
         this score, not the mechanism: a better score may gain more.
         """
-        odds = math.exp(NON_NEGATIVE.check("epsilon", epsilon))
+        odds = math.exp(EPSILON.check("epsilon", epsilon))
         gains = [
             gain - odds * (1.0 - other)
             for gain, other in (

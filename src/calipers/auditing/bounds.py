@@ -8,6 +8,7 @@ thresholds looks good on the data that chose it, leakage or not. So the trials a
 
 1. On the first part of the trials every threshold, both orientations and several ways of sharing the error budget
    between the two rates are tried, and the combination is kept whose bound would be best if the rest looked alike.
+   Bounds are compared before they are cut off at 0: where none promises much, the most promising is kept all the same.
 2. On the rest, which the choice has never seen, the two rates of this one test get Clopper-Pearson upper bounds. The
    error 1 - confidence is shared between them: given the first part, the bound is wrong with probability at most that.
 
@@ -29,12 +30,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates, error_level, upper_rate
+from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates, error_level, gains, upper_rate
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.domains import OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
@@ -130,6 +131,16 @@ def wilson_upper(rate: FloatArray, trials: int, error: FloatArray) -> FloatArray
     return np.asarray(np.minimum((middle + width) / (1.0 + z * z / trials), 1.0), dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A test and its share of the error budget, with the rates that the first part saw and the bounds it expects."""
+
+    test: ThresholdTest
+    share: float
+    seen: tuple[float, float]
+    expected: tuple[float, float]
+
+
 class SplitScores:
     """Scores of one audit, split into the part that chooses tests and the part that counts their errors."""
 
@@ -185,13 +196,23 @@ class SplitScores:
         upper_fpr = wilson_upper(fpr, absent, self.error * _ERROR_SHARES)
         return upper_fpr, wilson_upper(fnr, present, self.error * (1.0 - _ERROR_SHARES))
 
-    def choose(self, objective: Objective) -> tuple[ThresholdTest, float, float]:
-        """(test, error share, value) where the expected bounds make `objective` largest; uses the first part only."""
-        values = objective(*self._expected_bounds)
+    def choose(self, objective: Objective) -> Chosen:
+        """The test and share where the expected bounds make `objective` largest; uses the first part only."""
+        fpr, fnr = self._expected_bounds
+        values = objective(fpr, fnr)
         row, column = np.unravel_index(int(np.argmax(values)), values.shape)
-        orientation = "above" if self.candidates.above[row] == 1.0 else "below"
-        test = ThresholdTest(float(self.candidates.threshold[row]), orientation)
-        return test, float(_ERROR_SHARES[column]), float(values[row, column])
+        tried = self.candidates
+        orientation = "above" if tried.above[row] == 1.0 else "below"
+        return Chosen(
+            ThresholdTest(float(tried.threshold[row]), orientation),
+            float(_ERROR_SHARES[column]),
+            (float(tried.fpr[row]), float(tried.fnr[row])),
+            (float(fpr[row, column]), float(fnr[row, column])),
+        )
+
+    def choose_for_delta(self, epsilon: float) -> Chosen:
+        """The test whose expected bound on delta(epsilon) is largest: the one that `delta` counts."""
+        return self.choose(lambda fpr, fnr: np.maximum(*gains(fpr, fnr, epsilon)))
 
     def rates(self, test: ThresholdTest, share: float) -> tuple[float, float]:
         """Upper confidence bounds on the test's (fpr, fnr) from the part that counts.
@@ -209,18 +230,15 @@ class SplitScores:
         false_positives, false_negatives = test.errors(absent, present)
         return false_positives / absent.size, false_negatives / present.size
 
-    def _bound(
-        self, quantity: str, at: float, objective: Objective, value: Callable[[float, float], float]
-    ) -> LowerBound:
-        test, share, _ = self.choose(objective)
-        fpr, fnr = self.rates(test, share)
+    def _bound(self, quantity: str, at: float, choice: Chosen, value: Callable[[float, float], float]) -> LowerBound:
+        fpr, fnr = self.rates(choice.test, choice.share)
         chosen, counted = (" + ".join(str(part.size) for part in parts) for parts in (self._choosing, self._counting))
         text = (
             f"A threshold test chosen on {chosen} runs; its two error rates counted on {counted} others, "
             "Clopper-Pearson bounds sharing the error budget."
         )
         evidence = Evidence(Kind.STATISTICAL, text, str(statement("clopper1934:limits")), self.confidence)
-        return LowerBound(quantity, at, value(fpr, fnr), test, fpr, fnr, self.trials, evidence)
+        return LowerBound(quantity, at, value(fpr, fnr), choice.test, fpr, fnr, self.trials, evidence)
 
     def epsilon(self, delta: float) -> LowerBound:
         """A lower bound on epsilon(delta).
@@ -231,7 +249,7 @@ class SplitScores:
         return self._bound(
             "epsilon",
             delta,
-            lambda fpr, fnr: epsilon_of_rates(fpr, fnr, delta),
+            self.choose(lambda fpr, fnr: _ratio(fpr, fnr, delta)),
             lambda fpr, fnr: float(epsilon_of_rates(fpr, fnr, delta)),
         )
 
@@ -240,11 +258,10 @@ class SplitScores:
 
         Post-condition: it exceeds the true delta(epsilon) with probability at most 1 - confidence.
         """
-        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         return self._bound(
             "delta",
             epsilon,
-            lambda fpr, fnr: delta_of_rates(fpr, fnr, epsilon),
+            self.choose_for_delta(epsilon),
             lambda fpr, fnr: float(delta_of_rates(fpr, fnr, epsilon)),
         )
 
@@ -258,9 +275,14 @@ class SplitScores:
         return self._bound(
             "mu",
             delta0,
-            lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64),
+            self.choose(lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64)),
             lambda fpr, fnr: gdp_mu(attack_curve(fpr, fnr), delta0),
         )
+
+
+def _ratio(fpr: FloatArray, fnr: FloatArray, delta: float) -> FloatArray:
+    """(1 - delta - rate)/other rate, the larger of both directions: e^epsilon of Equation (2), below 1 too."""
+    return np.asarray(np.maximum((1.0 - delta - fpr) / fnr, (1.0 - delta - fnr) / fpr), dtype=np.float64)
 
 
 def attack_curve(fpr: ArrayLike, fnr: ArrayLike) -> TradeoffCurve:

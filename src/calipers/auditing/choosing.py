@@ -19,8 +19,8 @@ from calipers.auditing.distinguishers import (
     MaximumTest,
     Plain,
     ScoreFunction,
-    fit,
 )
+from calipers.auditing.fitted import fit
 from calipers.auditing.mixtures import enumerable
 from calipers.auditing.normality import NormalityTest
 from calipers.auditing.targets import FunctionTarget, Target, described
@@ -41,18 +41,23 @@ DEFAULT_PILOT = 500
 
 
 def distinguisher_for(
-    target: Target, name: str = "auto", *, seed: int = 0, pilot: int = DEFAULT_PILOT
+    target: Target,
+    name: str = "auto",
+    *,
+    seed: int = 0,
+    pilot: int = DEFAULT_PILOT,
+    time_limit: float | None = None,
 ) -> Distinguisher:
     """The distinguisher of that name for the target, or `InputError` if they do not fit together.
 
-    `seed` and `pilot` matter to "fitted" only: so many runs for each hypothesis are played to fit it, and never used
-    again.
+    The keywords matter to "fitted" only: `pilot` runs for each hypothesis are played to fit it, each chunk of them
+    within `time_limit` seconds, and never used again.
     """
     choice("distinguisher", name, DISTINGUISHERS)
     if name == "auto":
         name = _strongest(target)
     if name == "fitted":
-        return fit(target, pilot=pilot, seed=seed)
+        return fit(target, pilot=pilot, seed=seed, time_limit=time_limit)
     if name == "plain":
         return Plain()
     if name == "scores":

@@ -9,16 +9,13 @@ Neyman and Pearson nothing finds more than the likelihood ratio. So:
 - `MaximumTest`, for samplers that use the record once an epoch: the largest round of each epoch.
 - `Plain`: the output is the score already (one number for each run).
 - `ScoreFunction`, a canary's own score: any function of the outputs.
-- `Fitted`: Gaussians fitted to pilot runs. The pilot's random numbers are never used again, so the audit that follows
-  is as honest as with any other score.
 
-The normality test of Wang et al. (2026) has its own module, `calipers.auditing.normality`.
+Gaussians fitted to pilot runs have their own module, `calipers.auditing.fitted`, and so has the normality test of
+Wang et al. (2026), `calipers.auditing.normality`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,9 +25,8 @@ import numpy as np
 
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.mixtures import Mixture, mixture
-from calipers.auditing.targets import Target, TargetError, described, source_digest
+from calipers.auditing.targets import described, source_digest
 from calipers.citations import add_statement, implements
-from calipers.domains import COUNT_FROM_ZERO, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
@@ -44,11 +40,6 @@ add_statement(
     "Section 4.3, the sets E_C = {max_t w_t >= C}",
     "The largest round distinguishes shuffled batches.",
 )
-
-# No pilot below this: a variance has to be fitted for each hypothesis.
-PILOT = Domain(10, 10**9, integer=True)
-# The pilot's seeds: no chunk of a game reaches this number.
-PILOT_KEY = 2**62
 
 
 @runtime_checkable
@@ -215,79 +206,3 @@ class ScoreFunction:
     def scores(self, outputs: FloatArray) -> FloatArray:
         """The function's scores; their shape is checked by the game."""
         return np.asarray(self.function(outputs), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The log likelihood ratio of two Gaussians, fitted to pilot runs.
-
-    With x the outputs, each feature divided by its `scale` (the pooled deviation of the pilot), the score is
-    log phi(x; m1, v1 I) - log phi(x; m0, v0 I). The means differ only along features whose difference exceeds what the
-    pilot's own noise explains (about three features in a thousand pass by chance); the two variances are common to all
-    features, which is what a divisor that depends on the data changes.
-    """
-
-    scale: FloatArray
-    absent_mean: FloatArray
-    present_mean: FloatArray
-    absent_variance: float
-    present_variance: float
-    pilot: int
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return f"Gaussians fitted to {self.pilot} pilot runs"
-
-    def identity(self) -> dict[str, object]:
-        """The digest of the fitted numbers."""
-        variances = [self.absent_variance, self.present_variance]
-        numbers = np.concatenate([self.scale, self.absent_mean, self.present_mean, variances]).astype("<f8")
-        digest = hashlib.sha256(numbers.tobytes()).hexdigest()
-        return {"distinguisher": "fitted", "pilot": self.pilot, "digest": digest}
-
-    def scores(self, outputs: FloatArray) -> FloatArray:
-        """The fitted log likelihood ratio."""
-        rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
-        if rows.shape[1] != self.absent_mean.size:
-            raise InputError(f"Fitted to {self.absent_mean.size} features, got {rows.shape[1]}.")
-        rows = rows / self.scale
-        absent = np.square(rows - self.absent_mean).sum(axis=1) / self.absent_variance
-        present = np.square(rows - self.present_mean).sum(axis=1) / self.present_variance
-        scale = rows.shape[1] * math.log(self.absent_variance / self.present_variance)
-        return np.asarray(0.5 * (absent - present + scale), dtype=np.float64)
-
-
-# |difference| / its standard deviation beyond which a feature's mean is believed to differ.
-BELIEVED = 3.0
-
-
-def fit(target: Target, *, pilot: int, seed: int) -> Plain | Fitted:
-    """A distinguisher from `pilot` runs of each hypothesis; `Plain` where there is one feature and its mean rises.
-
-    The pilot uses seeds that `play` never uses, so the fitted score is independent of the audited runs.
-    """
-    pilot = PILOT.check_int("pilot", pilot, "Too few runs fit nothing.")
-    seeds = np.random.SeedSequence(COUNT_FROM_ZERO.check_int("seed", seed), spawn_key=(PILOT_KEY,)).spawn(2)
-    sides = []
-    for present, child in zip((False, True), seeds, strict=True):
-        rows = np.asarray(target.outputs(present, pilot, np.random.default_rng(child)), dtype=np.float64)
-        sides.append(rows.reshape(pilot, -1))
-    absent, present_rows = sides
-    if absent.shape != present_rows.shape:
-        raise TargetError(
-            f"{target.name} shows {absent.shape[1]} numbers without the record and {present_rows.shape[1]} with it."
-        )
-    if not (np.isfinite(absent).all() and np.isfinite(present_rows).all()):
-        raise TargetError(f"{target.name} returned NaN or infinity in a pilot run (seed {seed}).")
-    means = np.array([rows.mean(axis=0) for rows in sides])
-    variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
-    pooled = variances.mean(axis=0)
-    differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / pilot)
-    if absent.shape[1] == 1 and differs[0] and means[1][0] > means[0][0]:
-        return Plain()
-    # A feature that never varied has no scale of its own; 1 leaves it as it is.
-    scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
-    means = np.where(differs, means, means.mean(axis=0)) / scale
-    spread = np.maximum((variances / scale**2).mean(axis=1), np.finfo(np.float64).tiny)
-    return Fitted(scale, means[0], means[1], float(spread[0]), float(spread[1]), pilot)

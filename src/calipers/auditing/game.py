@@ -25,7 +25,6 @@ plays one run over and over, which no statistics survive.
 
 from __future__ import annotations
 
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ import numpy as np
 
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
+from calipers.auditing.limits import within
 from calipers.auditing.parallel import each_played
 from calipers.auditing.targets import Target, TargetError, footprint
 from calipers.domains import COUNT, POSITIVE
@@ -102,12 +102,14 @@ def play(
     resume: bool = False,
     time_limit: float | None = None,
     progress: Progress | None = None,
+    repeat_first: bool = True,
 ) -> Scores:
     """The scores of `trials` independent runs for each hypothesis.
 
     `chunk` None takes the target's own `chunk` attribute, or 100. `progress(done, trials)` is called in this process.
     With `ledger`, finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Chunks
     kept there are not played again; killing the process loses at most the chunks in flight, one for each worker.
+    `repeat_first=False` plays the first chunk once: for a target that has passed this check before.
 
     Post-condition: the same target, distinguisher, trials, seed and chunk give the same scores, bit for bit on the
     same machine, whatever `jobs`, `joblib_backend`, interruptions and resumption.
@@ -123,9 +125,9 @@ def play(
     if resume and ledger is None:
         raise InputError("resume needs a ledger to go on with; name its file.")
     if ledger is None:
-        return _played(game, None, jobs, joblib_backend, progress)
+        return _played(game, None, jobs, joblib_backend, progress, repeat_first)
     with open_ledger(Path(ledger), game.description(), resume=resume) as book:
-        return _played(game, book, jobs, joblib_backend, progress)
+        return _played(game, book, jobs, joblib_backend, progress, repeat_first)
 
 
 def checked_seed(seed: object) -> int:
@@ -135,7 +137,9 @@ def checked_seed(seed: object) -> int:
     return int(seed)
 
 
-def _played(game: Game, book: Ledger | None, jobs: int, backend: str | None, progress: Progress | None) -> Scores:
+def _played(
+    game: Game, book: Ledger | None, jobs: int, backend: str | None, progress: Progress | None, repeat_first: bool
+) -> Scores:
     known = book.chunks() if book is not None else {}
     for number, found in known.items():
         _check_kept(game, number, found, book)
@@ -145,7 +149,7 @@ def _played(game: Game, book: Ledger | None, jobs: int, backend: str | None, pro
         progress(done, game.trials)
     if missing:
         # Chunk 0 is played twice, or once more than the ledger has it.
-        for found in each_played(play_chunk, game, [0, *missing], jobs, backend):
+        for found in each_played(play_chunk, game, [0, *missing] if repeat_first else missing, jobs, backend):
             reference = known.get(0) if found.number == 0 else None
             if reference is not None:
                 _check_repeated(game, reference, found, resumed=0 not in missing)
@@ -166,7 +170,7 @@ def _played(game: Game, book: Ledger | None, jobs: int, backend: str | None, pro
 def play_chunk(game: Game, number: int) -> PlayedChunk:
     """One chunk, both hypotheses; a `TargetError` that names it if anything goes wrong. Runs in a worker."""
     try:
-        return _within(game.time_limit, lambda: _chunk(game, number))
+        return within(game.time_limit, lambda: _chunk(game, number))
     except Exception as error:
         cause = error.__cause__ or error
         said = str(error) if isinstance(error, CalipersError) else f"{type(error).__name__}: {error}"
@@ -263,30 +267,3 @@ def _same(first: FloatArray, second: FloatArray) -> bool:
         return False
     scale = float(np.abs(first[finite]).max(initial=0.0))
     return bool((np.abs(first[finite] - second[finite]) <= REPEATED * scale).all())
-
-
-def _within(limit: float | None, call: Callable[[], PlayedChunk]) -> PlayedChunk:
-    """The result of the call, or `TargetError` after `limit` seconds.
-
-    The call gets a thread of its own, which works in any process and on any cluster. A thread cannot be stopped, so a
-    target that hangs goes on hanging until its process ends.
-    """
-    if limit is None:
-        return call()
-    results: list[PlayedChunk] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, daemon=True, name="calipers-chunk")
-    thread.start()
-    thread.join(limit)
-    if thread.is_alive():
-        raise TargetError(f"did not finish the chunk within {limit:g} seconds")
-    if errors:
-        raise errors[0]
-    return results[0]

@@ -35,7 +35,7 @@ So the p-value is the envelope at m delta, exactly, and every line above the poi
 
 **Assumptions**: fair independent coins; guesses that depend on the output alone (canaries are ranked by score, ties by
 position, never by inclusion); the numbers of guesses fixed before the scores are seen. Adding or removing one canary is
-the neighbouring relation, so the bound speaks about add-remove privacy.
+the neighboring relation, so the bound speaks about add-remove privacy.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ add_source(
     "NeurIPS 2023, arXiv:2305.08846",
 )
 add_statement(
-    "steinke2023:thm5.2",
-    "Theorem 5.2 and its pure case",
+    "steinke2023:guesses",
+    "The theorem on right guesses, for pure and for approximate privacy",
     "Right guesses of independently included canaries are at most binomial with e^epsilon/(1 + e^epsilon), plus a term "
     "in m delta.",
 )
@@ -99,7 +99,7 @@ def _log_tails(guesses: int, epsilon: float) -> tuple[FloatArray, FloatArray]:
     return log_mass, np.logaddexp.accumulate(log_mass[::-1])[::-1]
 
 
-@implements("calipers:one-run", "steinke2023:thm5.2")
+@implements("calipers:one-run", "steinke2023:guesses")
 def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float = 0.0) -> float:
     """The largest P[at least `correct` right guesses] of any (epsilon, delta)-private mechanism, made no smaller.
 
@@ -249,5 +249,5 @@ def one_run_audit(
         f"{best[1]} of {best[2]} guesses right about {canaries} canaries, each included by a fair coin, in one run; "
         f"the best of {len(guesses)} numbers of guesses, the error shared among them."
     )
-    source = f"{statement('steinke2023:thm5.2')}; {statement('calipers:one-run')}"
+    source = f"{statement('steinke2023:guesses')}; {statement('calipers:one-run')}"
     return OneRunBound(delta, *best, canaries, Evidence(Kind.STATISTICAL, text, source, confidence))

@@ -2,6 +2,9 @@
 
 One chunk is one task: joblib would otherwise bundle short ones, and an interruption would lose the bundle. Results
 arrive in any order; whoever consumes them sorts them. joblib is imported when there is something to share out.
+
+Some backends (Ray's) hand over results only when a whole call is done. There the chunks are played in waves, one chunk
+for each worker, so that an interruption loses what is in flight and no more.
 """
 
 from __future__ import annotations
@@ -59,23 +62,13 @@ def checked_backend(name: str) -> str:
 
 
 def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backend: str) -> Iterator[PlayedChunk]:
-    from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     flying: list[int] = []
-
-    def tasks() -> Iterator[object]:
-        for number in numbers:
-            flying.append(number)
-            yield delayed(work)(game, number)
-
     # A cluster says itself how many workers it has.
     count = -1 if backend in CLUSTERS and workers == 1 else workers
     try:
-        # Named by the configuration, joblib also finds backends that other libraries bring along.
-        with parallel_config(backend=backend, n_jobs=count):
-            parallel = Parallel(batch_size=1, pre_dispatch="2*n_jobs", return_as="generator_unordered")
-        for found in parallel(tasks()):
+        for found in _finished(work, game, numbers, backend, count, flying):
             flying.remove(found.number)
             yield found
     except TerminatedWorkerError as error:
@@ -91,3 +84,30 @@ def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backen
                 "joblib_backend='dask' needs a cluster; create a dask.distributed.Client in this process first."
             ) from error
         raise
+
+
+def _finished(
+    work: Work, game: Game, numbers: Sequence[int], backend: str, count: int, flying: list[int]
+) -> Iterator[PlayedChunk]:
+    """The chunks as joblib returns them; `flying` lists the numbers that were handed out."""
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.parallel import get_active_backend
+
+    def tasks(part: Sequence[int]) -> Iterator[object]:
+        for number in part:
+            flying.append(number)
+            yield delayed(work)(game, number)
+
+    # Named by the configuration, joblib also finds backends that other libraries bring along.
+    with parallel_config(backend=backend, n_jobs=count):
+        active = get_active_backend()[0]
+        streams = getattr(active, "supports_return_generator", False)
+        returned = "generator_unordered" if streams else "list"
+        parallel = Parallel(batch_size=1, pre_dispatch="2*n_jobs", return_as=returned)
+    if streams:
+        yield from parallel(tasks(numbers))
+        return
+    wave = max(1, int(active.effective_n_jobs(count)))
+    with parallel:
+        for start in range(0, len(numbers), wave):
+            yield from parallel(tasks(numbers[start : start + wave]))

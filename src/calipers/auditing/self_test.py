@@ -19,7 +19,9 @@ import numpy as np
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import play
+from calipers.auditing.game import DEFAULT_CHUNK, Game, Progress, checked_seed, play
+from calipers.auditing.ledger import PlayedChunk
+from calipers.auditing.parallel import each_played
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import Target
 from calipers.auditing.verdict import Outcome, judge, profile_of
@@ -93,6 +95,21 @@ def leakage_found(absent: FloatArray, present: FloatArray, confidence: float) ->
     }
 
 
+def _one_game(games: Game, number: int) -> PlayedChunk:
+    """One whole game without the record, with a seed of its own; runs in a worker."""
+    seed = int(np.random.SeedSequence(games.seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
+    scores = play(
+        games.target,
+        games.distinguisher,
+        trials=games.trials,
+        seed=seed,
+        chunk=games.chunk,
+        time_limit=games.time_limit,
+        repeat_first=number == 0,
+    )
+    return PlayedChunk(number, scores.absent, scores.present, ())
+
+
 def self_test(
     target: Target,
     distinguisher: Distinguisher,
@@ -102,19 +119,32 @@ def self_test(
     seed: int,
     confidence: float = 0.95,
     jobs: int = 1,
+    chunk: int | None = None,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
 ) -> SelfTest:
     """Audit the target `repeats` times with the record ignored, and test the count of false alarms.
 
+    `jobs`, `chunk` and `time_limit` are those of `play`; `progress(done, repeats)` is called after every audit.
     Post-condition: if audits hold what they promise, each p-value is at most u with probability at most u.
     """
     repeats = COUNT.check_int("repeats", repeats)
     confidence = OPEN_UNIT.check("confidence", confidence)
     ignoring = IgnoresRecord(target)
+    games = Game(
+        ignoring,
+        distinguisher,
+        COUNT.check_int("trials", trials),
+        checked_seed(seed),
+        COUNT.check_int("chunk", chunk if chunk is not None else ignoring.chunk or DEFAULT_CHUNK),
+        time_limit,
+    )
     found = dict.fromkeys(STATISTICS, 0)
-    for child in np.random.SeedSequence(seed).generate_state(repeats, np.uint64):
-        scores = play(ignoring, distinguisher, trials=trials, seed=int(child), jobs=jobs)
+    for done, scores in enumerate(each_played(_one_game, games, range(repeats), jobs, None), 1):
         for name, claimed in leakage_found(scores.absent, scores.present, confidence).items():
             found[name] += claimed
+        if progress is not None:
+            progress(done, repeats)
     error = error_level(confidence)
     p_value = {name: float(at_least(count, repeats, error)) for name, count in found.items()}
     return SelfTest(repeats, trials, confidence, found, p_value)

@@ -19,6 +19,7 @@ own; the pair then holds with 90 % only. Here the two rates share one error budg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calipers.citations import add_source, add_statement, implements
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
+from calipers.domains import OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.types import FloatArray
 
@@ -52,6 +53,8 @@ MOST_TRIALS = 100_000_000
 """The largest number of trials for which the accuracy above has been checked."""
 
 TRIALS = Domain(1, MOST_TRIALS, integer=True)
+EPSILON = Domain(0.0, 700.0)
+"""Where e^epsilon is a double; a larger epsilon forbids nothing that a test could show."""
 _ROUNDOFF = 8.0 * 2.0**-53
 _MOST_STEPS = 200
 
@@ -167,17 +170,21 @@ def delta_of_rates(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> FloatArray
     Post-condition: at most the exact value, so that every pair with a test of these rates (or smaller ones) has
     delta(epsilon) at least the returned one.
     """
+    forward, backward = gains(fpr, fnr, epsilon)
+    return np.asarray(np.maximum(np.maximum(forward, backward), 0.0), dtype=np.float64)
+
+
+def gains(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> tuple[FloatArray, FloatArray]:
+    """(power - e^epsilon fpr, the same with the hypotheses exchanged); negative where nothing is gained.
+
+    Post-condition: both are at most the exact values, and the larger of them and 0 is Equation (3).
+    """
     alpha, beta = _rates("fpr", fpr), _rates("fnr", fnr)
-    epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-    with np.errstate(over="ignore"):
-        odds = float(np.exp(np.float64(epsilon))) * (1.0 + _ROUNDOFF)
-    found = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape))
-    for own, other in ((alpha, beta), (beta, alpha)):
-        with np.errstate(invalid="ignore", over="ignore"):
-            cost = np.where(other > 0.0, odds * other, 0.0)
-            value = (1.0 - own) - cost
-        found = np.maximum(found, np.where(value > 0.0, value - _ROUNDOFF, 0.0))
-    return np.asarray(found, dtype=np.float64)
+    odds = math.exp(EPSILON.check("epsilon", epsilon)) * (1.0 + _ROUNDOFF)
+    forward, backward = (
+        (1.0 - own) - odds * other * (1.0 + _ROUNDOFF) for own, other in ((beta, alpha), (alpha, beta))
+    )
+    return np.asarray(forward - _ROUNDOFF, dtype=np.float64), np.asarray(backward - _ROUNDOFF, dtype=np.float64)
 
 
 def _rates(name: str, values: ArrayLike) -> FloatArray:

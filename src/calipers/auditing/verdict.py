@@ -3,9 +3,11 @@
 A claim is a profile: delta(epsilon) at most D(epsilon), in both directions, at every epsilon >= 0. An audit looks at it
 from two sides.
 
-**FALSIFIED.** A test, and the epsilon at which it is to be used, are chosen on the first part of the trials; on the
-rest the test's lower bound exceeds D(epsilon). If the claim is true this happens with probability at most 1 -
-confidence. One test and one epsilon are judged, so nothing has to be corrected for.
+**FALSIFIED.** One of the audit's own lower bounds on delta(epsilon) exceeds D(epsilon): the one at the epsilon that
+the first part of the trials has chosen, with the test that was chosen there as well. If the claim is true this
+happens with probability at most 1 - confidence. One test and one epsilon are judged, so nothing has to be corrected
+for; and both directions may be read off, because the bounds on the test's two rates hold together. The number in the
+verdict is the number in the table of bounds.
 
 **CONSISTENT.** The claim was not falsified, and the audit could have seen a violation: the simultaneous band excludes
 that any threshold test on this score exceeds D(epsilon) by more than `violation`, at any of the audited epsilons. If
@@ -24,6 +26,7 @@ described. An audit above it shows, with its confidence, that **the implementati
 
 from __future__ import annotations
 
+import decimal
 import enum
 import math
 from collections.abc import Callable, Sequence
@@ -35,17 +38,16 @@ import numpy as np
 
 from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores, ThresholdTest, wilson_upper
+from calipers.auditing.statistics import EPSILON, gains
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, POSITIVE_PROBABILITY
+from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
-from calipers.numerics.types import FloatArray
 
 DEFAULT_VIOLATION = 0.05
-_ROUNDOFF = 8.0 * 2.0**-53
 _MOST_TRIALS = 10**12
 
 Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] | Callable[[float], float]"
@@ -155,85 +157,85 @@ class Verdict:
         }
 
 
-def gain(fpr: FloatArray, fnr: FloatArray, epsilon: float, direction: str) -> FloatArray:
-    """power - e^epsilon fpr ("forward"), or the same with the hypotheses exchanged ("backward"), rounded down."""
-    own, other = (fnr, fpr) if direction == "forward" else (fpr, fnr)
-    odds = math.exp(epsilon)
-    return np.asarray((1.0 - own) - odds * other * (1.0 + _ROUNDOFF) - _ROUNDOFF, dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class _Choice:
     """What the first part of the trials chose to judge."""
 
+    epsilon: float
     test: ThresholdTest
     share: float
-    epsilon: float
-    direction: str
-    claimed: float
+
+
+def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, float, float]:
+    """(gain - claimed, gain, claimed) of a test with these rates, in the direction where the first is largest."""
+    found = zip(gains(*rates, epsilon), (profile.forward(epsilon), profile.backward(epsilon)), strict=True)
+    return max((float(gain) - claimed, float(gain), claimed) for gain, claimed in found)
 
 
 def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> _Choice:
-    """The test, epsilon and direction with the most headroom: expected excess over the expected width of its bound."""
+    """The epsilon with the most headroom: the excess that was seen, over the expected width of its bound."""
     best: tuple[float, _Choice] | None = None
-    tried = scores.candidates
     for epsilon in epsilons:
-        for direction, claimed in (("forward", profile.forward(epsilon)), ("backward", profile.backward(epsilon))):
-            seen = gain(tried.fpr, tried.fnr, epsilon, direction)[:, None]
-
-            def headroom(
-                fpr: FloatArray,
-                fnr: FloatArray,
-                epsilon: float = epsilon,
-                direction: str = direction,
-                claimed: float = claimed,
-                seen: FloatArray = seen,
-            ) -> FloatArray:
-                return (seen - claimed) / (seen - gain(fpr, fnr, epsilon, direction))
-
-            test, share, value = scores.choose(headroom)
-            if best is None or value > best[0]:
-                best = (value, _Choice(test, share, epsilon, direction, claimed))
+        chosen = scores.choose_for_delta(epsilon)
+        seen, expected = (_excess(rates, profile, epsilon)[0] for rates in (chosen.seen, chosen.expected))
+        headroom = seen / (seen - expected)
+        if best is None or headroom > best[0]:
+            best = (headroom, _Choice(epsilon, chosen.test, chosen.share))
     assert best is not None
     return best[1]
 
 
-def _trials_estimate(scores: SplitScores, choice: _Choice, gap: float, excluded: float, violation: float) -> int | None:
-    """Trials for each hypothesis after which one of the two sides would probably be told: an estimate.
-
-    `gap` is the excess over the claim that was seen.
-    """
+def _trials_estimate(
+    scores: SplitScores, choice: _Choice, profile: Profile, excluded: float, violation: float
+) -> int | None:
+    """Trials for each hypothesis after which one of the two sides would probably be told: an estimate."""
+    rates = scores.observed_rates(choice.test)
+    gap = _excess(rates, profile, choice.epsilon)[0]
     played = max(scores.absent.size, scores.present.size)
     # To exclude: the band narrows like one over the square root of the trials, around the excess that was seen.
     to_exclude = played * ((excluded - gap) / (violation - gap)) ** 2 if gap < violation else math.inf
     most = min(_MOST_TRIALS, to_exclude)
-    fpr, fnr = (np.array(rate) for rate in scores.observed_rates(choice.test))
+    fpr, fnr = (np.array(rate) for rate in rates)
     total = played
     while gap > 0.0 and total < most:
         counted = max(int(total * scores.trials[0] / scores.absent.size), 1)
-        upper_fpr = wilson_upper(fpr, counted, np.array(scores.error * choice.share))
-        upper_fnr = wilson_upper(fnr, counted, np.array(scores.error * (1.0 - choice.share)))
-        if float(gain(upper_fpr, upper_fnr, choice.epsilon, choice.direction)) > choice.claimed:
+        upper_fpr = float(wilson_upper(fpr, counted, np.array(scores.error * choice.share)))
+        upper_fnr = float(wilson_upper(fnr, counted, np.array(scores.error * (1.0 - choice.share))))
+        if _excess((upper_fpr, upper_fnr), profile, choice.epsilon)[0] > 0.0:
             return total
         total = math.ceil(1.1 * total)
     return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
 
 
+def _printed(value: float, rounding: str, digits: int = 5) -> str:
+    """The value with so many significant digits, rounded so that a bound stays one."""
+    return f"{decimal.Context(prec=digits, rounding=rounding).create_decimal(value).normalize():.{digits}g}"
+
+
 def _message(
-    outcome: Outcome, choice: _Choice, against: str, found: tuple[float, float, float, float], trials: int | None
+    outcome: Outcome,
+    against: str,
+    compared: tuple[float, float, float],
+    found: tuple[float, float, float],
+    trials: int | None,
 ) -> str:
-    lower, excluded, violation, confidence = found
+    epsilon, lower, claimed = compared
+    excluded, violation, confidence = found
     sure = f"with confidence {confidence:g}"
+    least_excluded = _printed(excluded, decimal.ROUND_CEILING, 3)
     if outcome is Outcome.FALSIFIED:
-        comparison = f"delta({choice.epsilon:g}) is at least {lower:.6g}, the {against} allows {choice.claimed:.6g}"
+        # A claim is no bound of ours; it is shown as it is, to the nearest digit.
+        nearest = decimal.ROUND_CEILING if against == "upper jaw" else decimal.ROUND_HALF_EVEN
+        shown = _printed(lower, decimal.ROUND_FLOOR), _printed(claimed, nearest)
+        comparison = f"delta({epsilon:g}) is at least {shown[0]}, the {against} allows {shown[1]}"
         if against == "upper jaw":
             return f"The implementation is not the run described: {sure}, {comparison}."
         return f"Falsified: {sure}, {comparison}."
     if outcome is Outcome.CONSISTENT:
-        within = f"exceeds the {against} by more than {excluded:.3g} (asked: {violation:g})"
+        within = f"exceeds the {against} by more than {least_excluded} (asked: {violation:g})"
         seen = within if excluded > 0.0 else f"even reaches the {against}"
         return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
-    unable = f"Cannot tell: a violation of {violation:g} could not be excluded, only one of {excluded:.3g}"
+    unable = f"Cannot tell: a violation of {violation:g} could not be excluded, only one of {least_excluded}"
     if trials is None:
         return f"{unable}; no affordable number of trials would decide (an estimate)."
     return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
@@ -252,25 +254,24 @@ def judge(
     probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
     """
     violation = POSITIVE_PROBABILITY.check("violation", violation)
-    grid = [NON_NEGATIVE.check("epsilon", epsilon) for epsilon in epsilons]
+    grid = [EPSILON.check("epsilon", epsilon) for epsilon in epsilons]
     if not grid:
         raise InputError("Expected at least one epsilon at which to compare, got none.")
     choice = _choose(scores, profile, grid)
-    fpr, fnr = (np.array(rate) for rate in scores.rates(choice.test, choice.share))
-    lower = max(float(gain(fpr, fnr, choice.epsilon, choice.direction)), 0.0)
+    excess, gain, claimed = _excess(scores.rates(choice.test, choice.share), profile, choice.epsilon)
+    lower = max(gain, 0.0)
     allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
     excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
     trials = None
-    if lower > choice.claimed:
+    if excess > 0.0:
         outcome = Outcome.FALSIFIED
     elif excluded <= violation:
         outcome = Outcome.CONSISTENT
     else:
         outcome = Outcome.CANNOT_TELL
-        seen_fpr, seen_fnr = (np.array(rate) for rate in scores.observed_rates(choice.test))
-        gap = float(gain(seen_fpr, seen_fnr, choice.epsilon, choice.direction)) - choice.claimed
-        trials = _trials_estimate(scores, choice, gap, excluded, violation)
-    message = _message(outcome, choice, profile.name, (lower, excluded, violation, scores.confidence), trials)
+        trials = _trials_estimate(scores, choice, profile, excluded, violation)
+    compared = (choice.epsilon, lower, claimed)
+    message = _message(outcome, profile.name, compared, (excluded, violation, scores.confidence), trials)
     source = f"{statement('wang2026:eq3')}; {statement('clopper1934:limits')}; {statement('massart1990:cor1')}"
     evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)
     return Verdict(
@@ -278,7 +279,7 @@ def judge(
         against=profile.name,
         epsilon=choice.epsilon,
         delta_lower=lower,
-        delta_claimed=choice.claimed,
+        delta_claimed=claimed,
         test=choice.test,
         excluded=excluded,
         violation=violation,

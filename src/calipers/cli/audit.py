@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.options import json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
-from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.errors import CertificationError, InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from calipers.auditing.verdict import Claimed
     from calipers.reports.report import Report
 
-BUILT_IN = "builtin"
-OPACUS = {"opacus": "mean", "opacus:sum": "sum"}
-"""Names of the installed Opacus as a target, and the loss_reduction they stand for."""
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 # A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
 TRIALS, SELF_TEST_TRIALS = 10_000, 500
@@ -36,12 +34,15 @@ _OPTIONS = (
     click.option(
         "--other-gradients",
         type=click.Choice(["-1", "0", "1"]),
-        help="builtin: the other gradients, as multiples of the differing one. [default: what leaks most]",
+        help="builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
     ),
+    click.option("--device", help="builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
+    click.option("--vectors", is_flag=True, help="builtin, jax-privacy: score full vectors, not two numbers of each."),
     click.option(
-        "--device", default="cpu", show_default=True, help="builtin, opacus: where noise is drawn, e.g. cuda."
+        "--grad-sample-mode",
+        type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+        help="opacus: how per-record gradients are computed. [default: hooks]",
     ),
-    click.option("--vectors", is_flag=True, help="builtin: play full vectors, not their sufficient statistic."),
     click.option(
         "--distinguisher",
         default="auto",
@@ -89,9 +90,10 @@ def audit_command(
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 
     TARGET is module:function, a function of your own that plays one run and returns what an
-    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say; or
-    `opacus` (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4
-    records.
+    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
+    `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
+    "expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
+    (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
 
     \b
       # mine.py
@@ -116,21 +118,22 @@ def audit_command(
       calipers audit mine:target --trials 50000 --claim 1,1e-5
       calipers audit mine:target --self-test
       calipers audit opacus --jobs 2
+      calipers audit opacus --grad-sample-mode ghost --trials 1000
+      calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.5 --steps 1 --noise-multiplier 10
       calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
           --sample-rate 0.05 --steps 1 --noise-multiplier 10
     """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
-    run = runs[0] if runs else None
-    if target_name in OPACUS:
-        run = _opacus_run(run, OPACUS[target_name])
+    run = chosen_run(target_name, runs[0] if runs else None)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
         if report_path is not None:
             raise InputError("--report has no meaning in a self-test; leave it out.")
         _show_self_test(target, values, as_json)
         return
-    claim, upper = claims(run, values["claim"])
+    claim, upper = claims(run, claimed_pair(values["claim"]))
     distinguisher = chosen_distinguisher(target, values)
     result = _audited(target, distinguisher, claim, upper, values)
 
@@ -150,94 +153,12 @@ def audit_command(
     show(audit_report(result, target.name, distinguisher.name))
 
 
-def _opacus_run(run: Run | None, loss_reduction: str) -> Run:
-    """What the Opacus target executes: four records with the differing one, q = 1/2, one step."""
-    if run is not None:
-        raise InputError(
-            "The Opacus target brings its own run (4 records, q = 1/2, one step); leave out the run's options."
-        )
-    return Run(
-        dataset_size=4,
-        sample_rate=0.5,
-        steps=1,
-        noise_multiplier=10.0,
-        normalization="none" if loss_reduction == "sum" else "floor",
-        dimension=26_010,
-    )
-
-
-def chosen_target(name: str, run: Run | None, values: dict[str, Any]) -> Target:
-    """The built-in target of the run, the installed Opacus, or the function at module:function."""
-    if name in OPACUS:
-        from calipers.adapters.opacus_target import OpacusTarget
-
-        return OpacusTarget(loss_reduction=OPACUS[name], device=values["device"])
-    if name == BUILT_IN:
-        if run is None:
-            raise InputError("builtin needs a run; describe it with --dataset-size, --sample-rate, --steps and so on.")
-        from calipers.auditing.builtin import NoisySums
-
-        gradient = None if values["other_gradients"] is None else int(values["other_gradients"])
-        vectors = values["vectors"] or values["distinguisher"] == "normality"
-        sums = NoisySums.of_run(run, gradient=gradient, vectors=vectors)
-        if values["device"] == "cpu" or values["distinguisher"] == "normality":
-            return sums
-        from calipers.adapters.torch_sums import TorchSums
-
-        return TorchSums(sums, values["device"])
-    for option in ("other_gradients", "vectors"):
-        if values[option]:
-            raise InputError(f"--{option.replace('_', '-')} is about the built-in target; leave it out with {name}.")
-    from calipers.auditing.loading import load_target
-
-    return load_target(name)
-
-
-def chosen_distinguisher(target: Target, values: dict[str, Any]) -> Distinguisher:
-    """The score function that was named, or the distinguisher of that name."""
-    from calipers.auditing.choosing import DEFAULT_PILOT, distinguisher_for
-
-    if values["score"] is None:
-        pilot = DEFAULT_PILOT if values["pilot"] is None else values["pilot"]
-        return distinguisher_for(target, values["distinguisher"], seed=values["seed"], pilot=pilot)
-    if values["distinguisher"] != "auto":
-        raise InputError("--score and --distinguisher contradict each other: both say how to score; give one of them.")
-    from calipers.auditing.distinguishers import ScoreFunction
-    from calipers.auditing.loading import load_function
-
-    return ScoreFunction(load_function(values["score"]), label=values["score"])
-
-
-def claims(run: Run | None, text: str | None) -> tuple[Claimed | None, Claimed | None]:
-    """(claim, certified upper jaw): the pair that was given, or what accounting says of the run."""
-    given = None if text is None else _pair(text)
-    if run is None:
-        return given, None
-    from calipers.measure import measure
-
-    try:
-        measurement = measure(run)
-    except UnsupportedError:
-        # No proof covers what was executed; mainstream accounting would not have asked.
-        plain = Run(sample_rate=run.rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
-        return given if given is not None else measure(plain).claim, None
-    return given if given is not None else measurement.claim, measurement
-
-
-def _pair(text: str) -> tuple[float, float]:
-    try:
-        epsilon, delta = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"Expected --claim EPSILON,DELTA (such as 1,1e-5), got {text!r}.") from error
-    return epsilon, delta
-
-
 def _audited(
     target: Target, distinguisher: Distinguisher, claim: Claimed | None, upper: Claimed | None, values: dict[str, Any]
 ) -> AuditResult:
     from calipers.auditing.audit import audit
 
-    with _progress() as progress:
+    with _progress("trials") as progress:
         return audit(
             target,
             distinguisher,
@@ -245,7 +166,7 @@ def _audited(
             seed=values["seed"],
             confidence=values["confidence"],
             deltas=values["delta"] or DELTAS,
-            epsilons=values["epsilon"] or EPSILONS,
+            epsilons=_epsilons(values["epsilon"] or EPSILONS, claim),
             claim=claim,
             upper=upper,
             jobs=values["jobs"],
@@ -257,6 +178,12 @@ def _audited(
         )
 
 
+def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, ...]:
+    """The epsilons of the table; a claim that was given as a pair has its own row."""
+    own = (claim[0],) if isinstance(claim, tuple) else ()
+    return tuple(dict.fromkeys((*asked, *own)))
+
+
 def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
     for option in ("claim", "ledger", "resume"):
@@ -264,15 +191,19 @@ def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> No
             raise InputError(f"--{option} has no meaning in a self-test; leave it out.")
     from calipers.auditing.self_test import self_test
 
-    tested = self_test(
-        target,
-        chosen_distinguisher(target, values),
-        repeats=values["repeats"],
-        trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
-        seed=values["seed"],
-        confidence=values["confidence"],
-        jobs=values["jobs"],
-    )
+    with _progress("audits") as progress:
+        tested = self_test(
+            target,
+            chosen_distinguisher(target, values),
+            repeats=values["repeats"],
+            trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
+            seed=values["seed"],
+            confidence=values["confidence"],
+            jobs=values["jobs"],
+            chunk=values["chunk"],
+            time_limit=values["time_limit"],
+            progress=progress,
+        )
     if not tested.calibrated:
         raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
     if as_json:
@@ -321,7 +252,7 @@ def audit_report(result: AuditResult, target: str, distinguisher: str) -> Render
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _progress(counted: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on standard error when that is a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -330,5 +261,5 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("trials", total=None)
+        task = bar.add_task(counted, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

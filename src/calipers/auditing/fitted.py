@@ -1,0 +1,125 @@
+"""Gaussians fitted to pilot runs: the score for a target of which nothing is known.
+
+The pilot's random numbers are never used again, so the audit that follows is as honest as with any other score.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.auditing.distinguishers import Plain
+from calipers.auditing.limits import within
+from calipers.auditing.targets import Target, TargetError
+from calipers.domains import COUNT_FROM_ZERO, Domain
+from calipers.errors import CalipersError, InputError
+from calipers.numerics.types import FloatArray
+
+# No pilot below this: a variance has to be fitted for each hypothesis.
+PILOT = Domain(10, 10**9, integer=True)
+# The pilot's seeds: no chunk of a game reaches this number.
+PILOT_KEY = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The log likelihood ratio of two Gaussians, fitted to pilot runs.
+
+    With x the outputs, each feature divided by its `scale` (the pooled deviation of the pilot), the score is
+    log phi(x; m1, v1 I) - log phi(x; m0, v0 I). The means differ only along features whose difference exceeds what the
+    pilot's own noise explains (about three features in a thousand pass by chance); the two variances are common to all
+    features, which is what a divisor that depends on the data changes.
+    """
+
+    scale: FloatArray
+    absent_mean: FloatArray
+    present_mean: FloatArray
+    absent_variance: float
+    present_variance: float
+    pilot: int
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return f"Gaussians fitted to {self.pilot} pilot runs"
+
+    def identity(self) -> dict[str, object]:
+        """The digest of the fitted numbers."""
+        variances = [self.absent_variance, self.present_variance]
+        numbers = np.concatenate([self.scale, self.absent_mean, self.present_mean, variances]).astype("<f8")
+        digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+        return {"distinguisher": "fitted", "pilot": self.pilot, "digest": digest}
+
+    def scores(self, outputs: FloatArray) -> FloatArray:
+        """The fitted log likelihood ratio."""
+        rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
+        if rows.shape[1] != self.absent_mean.size:
+            raise InputError(f"Fitted to {self.absent_mean.size} features, got {rows.shape[1]}.")
+        rows = rows / self.scale
+        absent = np.square(rows - self.absent_mean).sum(axis=1) / self.absent_variance
+        present = np.square(rows - self.present_mean).sum(axis=1) / self.present_variance
+        scale = rows.shape[1] * math.log(self.absent_variance / self.present_variance)
+        return np.asarray(0.5 * (absent - present + scale), dtype=np.float64)
+
+
+def _pilot_runs(target: Target, present: bool, pilot: int, seed: int, time_limit: float | None) -> FloatArray:
+    """Rows of `pilot` runs, or a `TargetError` that names the chunk and the seed."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(PILOT_KEY, int(present))))
+    size = getattr(target, "chunk", None) or pilot
+    rows: list[FloatArray] = []
+    for number, start in enumerate(range(0, pilot, size)):
+        count = min(size, pilot - start)
+        try:
+            outputs = within(time_limit, functools.partial(target.outputs, present, count, rng))
+            found = np.asarray(outputs, dtype=np.float64).reshape(count, -1)
+            if not np.isfinite(found).all():
+                run = int((~np.isfinite(found).all(axis=1)).argmax())
+                raise TargetError(f"returned NaN or infinity in run {run}, which nothing can be fitted to")
+            if rows and found.shape[1] != rows[0].shape[1]:
+                raise TargetError(f"shows {rows[0].shape[1]} numbers in one chunk and {found.shape[1]} in another")
+        except Exception as error:
+            said = str(error) if isinstance(error, CalipersError) else f"{type(error).__name__}: {error}"
+            named = said if said.startswith(target.name) else f"{target.name}: {said}"
+            side = "present" if present else "absent"
+            failure = TargetError(
+                f"{named.rstrip('.')}. (Pilot, record {side}, chunk {number}, seed {seed}, {count} runs.)"
+            )
+            failure.chunk, failure.seed = number, seed
+            raise failure from error
+        rows.append(found)
+    return np.concatenate(rows)
+
+
+# |difference| / its standard deviation beyond which a feature's mean is believed to differ.
+BELIEVED = 3.0
+
+
+def fit(target: Target, *, pilot: int, seed: int, time_limit: float | None = None) -> Plain | Fitted:
+    """A distinguisher from `pilot` runs of each hypothesis; `Plain` where there is one feature and its mean rises.
+
+    The pilot uses seeds that `play` never uses, so the fitted score is independent of the audited runs. It is played in
+    the target's chunks, each within `time_limit` seconds.
+    """
+    pilot = PILOT.check_int("pilot", pilot, "Too few runs fit nothing.")
+    seed = COUNT_FROM_ZERO.check_int("seed", seed)
+    sides = [_pilot_runs(target, present, pilot, seed, time_limit) for present in (False, True)]
+    absent, present_rows = sides
+    if absent.shape != present_rows.shape:
+        raise TargetError(
+            f"{target.name} shows {absent.shape[1]} numbers without the record and {present_rows.shape[1]} with it."
+        )
+    means = np.array([rows.mean(axis=0) for rows in sides])
+    variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
+    pooled = variances.mean(axis=0)
+    differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / pilot)
+    if absent.shape[1] == 1 and differs[0] and means[1][0] > means[0][0]:
+        return Plain()
+    # A feature that never varied has no scale of its own; 1 leaves it as it is.
+    scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
+    means = np.where(differs, means, means.mean(axis=0)) / scale
+    spread = np.maximum((variances / scale**2).mean(axis=1), np.finfo(np.float64).tiny)
+    return Fitted(scale, means[0], means[1], float(spread[0]), float(spread[1]), pilot)
