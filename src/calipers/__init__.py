@@ -5,6 +5,16 @@
 >>> bracket = cp.measure(run).epsilon(delta=1e-5)
 >>> 1.827 < bracket.lower <= bracket.upper < 1.830
 True
+
+Describe what was executed with `Run` (or read run files with `load_runs`), then ask:
+
+    measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
+    calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
+    worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
+    audit(target, ...)           a lower bound found by running an implementation
+
+A Bracket holds `lower` (an explicit attack gets this much) and `upper` (a proof that nobody gets
+more), each with its evidence. What cannot be answered truthfully raises a `CalipersError`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.decimals import ceil_digits, floor_digits
+
+DIGITS_PRINTED = 6
 
 
 class Side(enum.Enum):
@@ -82,9 +85,10 @@ class Bracket:
 
     lower: float
     upper: float
-    lower_evidence: Evidence
-    upper_evidence: Evidence
-    conjectured: tuple[float, Evidence] | None = field(default=None)
+    # Sentences, which would bury the two numbers in what an interactive session echoes.
+    lower_evidence: Evidence = field(repr=False)
+    upper_evidence: Evidence = field(repr=False)
+    conjectured: tuple[float, Evidence] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper):
@@ -109,4 +113,5 @@ class Bracket:
         return self.lower <= value <= self.upper
 
     def __str__(self) -> str:
-        return f"[{self.lower:.6g}, {self.upper:.6g}]"
+        """Six digits, the lower end rounded down and the upper end up: what is printed holds as printed."""
+        return f"[{floor_digits(self.lower, DIGITS_PRINTED)}, {ceil_digits(self.upper, DIGITS_PRINTED)}]"

@@ -24,12 +24,15 @@ class Domain:
     integer: bool = False
 
     def __str__(self) -> str:
+        """What follows "in": "(0, 1)", "the whole numbers from 1 to 10"."""
+        if self.integer:
+            first, last = ("" if math.isinf(end) else f"{end:g}" for end in (self.low, self.high))
+            return f"the whole numbers{f' from {first}' if first else ''}{f' to {last}' if last else ' on'}"
         left = "(" if self.low_open or math.isinf(self.low) else "["
         right = ")" if self.high_open or math.isinf(self.high) else "]"
         low = "-inf" if math.isinf(self.low) else f"{self.low:g}"
         high = "inf" if math.isinf(self.high) else f"{self.high:g}"
-        kind = "an integer in " if self.integer else ""
-        return f"{kind}{left}{low}, {high}{right}"
+        return f"{left}{low}, {high}{right}"
 
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):

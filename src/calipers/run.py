@@ -58,6 +58,14 @@ class Run:
     Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
     and `epochs`. Under "add-remove" `dataset_size` is the user's own dataset: both neighbors, one
     record fewer and one more, count.
+
+    noise_multiplier: standard deviation of the noise / clipping norm.
+    sampler: how batches were really drawn: "poisson", "shuffle", "balls-and-bins" or "deterministic".
+    normalization: what the noisy sum is divided by: "none", "constant" (a public number), "expected"
+    (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
+    `dataset_size` and `dimension`, the number of trained parameters.
+    adjacency: "add-remove", "zero-out" or "substitute". view: "worst-case", or "isolated" for an
+    adversary who sees only the record's own noisy contribution.
     """
 
     noise_multiplier: float
@@ -82,7 +90,7 @@ class Run:
         object.__setattr__(self, name, value)
 
     def _check_fields(self) -> None:
-        remedy = "Without noise there is no privacy to measure."
+        remedy = "It is the standard deviation of the noise / clipping norm; without noise there is no privacy."
         self._keep("noise_multiplier", _checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
         for name in ("dataset_size", "batch_size", "steps", "dimension"):
             if getattr(self, name) is not None:
@@ -226,8 +234,7 @@ class Run:
         for key in record:
             _known(key, KEYS)
         given = {key: value for key, value in record.items() if value is not None}
-        if "noise_multiplier" not in given:
-            raise InputError("A run needs noise_multiplier; add it.")
+        _complete(given)
         return cls(**given)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
@@ -275,6 +282,11 @@ _CHOICES = {"sampler": SAMPLERS, "normalization": NORMALIZATIONS, "adjacency": A
 
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     """One run or several that follow one another, checked to be about the same pair of datasets."""
+    if isinstance(runs, (str, os.PathLike, Mapping)):
+        raise InputError(
+            f"Expected a Run, or several in a list, got {type(runs).__name__}; read a run file with load_runs, a "
+            "dictionary with Run.from_dict."
+        )
     phases = (runs,) if isinstance(runs, Run) else tuple(runs)
     if not phases:
         raise InputError("Expected at least one run, got none.")
@@ -341,6 +353,14 @@ def _known(key: object, allowed: tuple[str, ...]) -> None:
     near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
     raise InputError(f"Unknown key {str(key)!r}; {remedy}")
+
+
+def _complete(given: Mapping[str, object]) -> None:
+    """Refuse a description without noise, and name at once everything else that is missing."""
+    if "noise_multiplier" in given:
+        return
+    missing = [" or ".join(pair) for pair in ALTERNATIVES if not any(name in given for name in pair)]
+    raise InputError(f"A run needs {'; '.join(['noise_multiplier', *missing])}: add {'them' if missing else 'it'}.")
 
 
 def _exactly_one(run: Run, first: str, second: str, meaning: str) -> None:

@@ -131,5 +131,7 @@ def test_what_cannot_be_audited_is_refused() -> None:
         OpacusTarget(max_grad_norm=1e4).outputs(True, 1, np.random.default_rng(0))
     with pytest.raises(InputError, match="shape"):
         OpacusTarget(images=np.zeros((4, 27, 28)), labels=np.zeros(4, dtype=int))
+    with pytest.raises(InputError, match="cannot use device"):
+        OpacusTarget(device="cuda:99")
     with pytest.raises(InputError, match="dataset_size"):
         OpacusTarget(dataset_size=40)

@@ -33,6 +33,13 @@ class Loop:
 
 def half(dataset_size, batch_size):
     return object()
+
+def alone():
+    return Loop(90, 10)
+
+class Broken(Loop):
+    def update(self, gradients, rng):
+        return self.missing
 """
 
 
@@ -70,13 +77,15 @@ def test_the_table_shows_findings_and_the_run() -> None:
     [
         (["probed_here:half"], "lacks dimension, noise_multiplier"),
         (["probed_here:Nothing"], "has no 'Nothing'"),
+        (["probed_here:alone"], "cannot be called as function(dataset_size, batch_size)"),
+        (["probed_here:Broken"], "raised AttributeError: 'Broken' object has no attribute 'missing' (line 28 of"),
         (["no address"], "module:function"),
         (["probed_here:Loop", "--loss-reduction", "sum"], "an option of Opacus"),
         (["probed_here:Loop", "--noise-multiplier", "2"], "chooses its own noise"),
     ],
 )
 def test_refusals_say_what_is_wrong(arguments: list[str], message: str) -> None:
-    """An incomplete object, a wrong address, an option of another target."""
+    """An incomplete object, a wrong address, a mistake of its own with its line, an option of another target."""
     result = called(*arguments)
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)

@@ -24,6 +24,7 @@ def mine(tmp_path, monkeypatch):
         "def scored(present, rng):\n    return rng.normal(size=2) + [0.0, 3.0 * present]\n"
         "def second(outputs):\n    return outputs[:, 1]\n"
         "scored.scores = second\n"
+        "def silent(present, rng):\n    rng.normal()\n"
         "def failing(present, rng):\n    raise ValueError('no luck')\n"
         "def leaking(present, rng, count=[0]):\n    count[0] += 1\n    return rng.normal() + count[0]\n"
     )
@@ -51,8 +52,15 @@ def test_the_report_says_what_was_played_and_what_it_means(calipers) -> None:
     """Target, trials, distinguisher, bounds, verdict and what an audit cannot say."""
     shown = calipers("audit", *BUILT_IN, "--trials", 1000, "--epsilon", 0, "--delta", 1e-6).stdout
     text = " ".join(shown.split())
+    assert "No claim was tested" not in text
     for expected in ("1000 trials", "exact likelihood ratio", "delta = 1e-06", "Falsified", "never proves privacy"):
         assert expected in text
+
+
+def test_without_a_claim_the_report_says_that_none_was_tested(calipers, mine) -> None:
+    """Neither --claim nor a run: bounds only, and how to get a verdict."""
+    shown = calipers("audit", "audited_by_cli:target", "--trials", 200).stdout
+    assert "No claim was tested: add --claim EPSILON,DELTA" in shown
 
 
 def test_a_function_of_ones_own_is_audited(calipers, mine) -> None:
@@ -117,6 +125,7 @@ def test_a_self_test_finds_no_false_alarms(calipers, mine) -> None:
         (("no_such_module:target",), "no module"),
         (("audited_by_cli:failing",), "ValueError: no luck"),
         (("audited_by_cli:leaking",), "played again"),
+        (("audited_by_cli:silent",), "returned nothing in run 0"),
         (("audited_by_cli:target", "--vectors"), "built-in"),
         (("audited_by_cli:target", "--other-gradients", 0), "built-in"),
         (("audited_by_cli:target", "--distinguisher", "likelihood-ratio"), "built-in target"),

@@ -129,7 +129,8 @@ def test_pictures_are_written_by_their_ending(calipers, measured_with, tmp_path,
 def test_curve_refuses_what_it_cannot_write(refused, measured_with, tmp_path):
     assert "A picture needs a file" in refused("curve", *RUN, "--format", "png")
     assert "from its ending" in refused("curve", *RUN, "--output", tmp_path / "curve.pdf")
-    assert "No such file or directory" in refused("curve", *RUN, "--output", tmp_path / "absent" / "curve.csv")
+    assert "there is no folder" in refused("curve", *RUN, "--output", tmp_path / "absent" / "curve.csv")
+    assert "contradict each other" in refused("curve", *RUN, "--format", "png", "--output", tmp_path / "curve.csv")
     assert "Is a directory" in refused("curve", *RUN, "--format", "png", "--output", tmp_path)
     assert "add --profile" in refused("curve", *RUN, "--epsilon", 1)
     assert "epsilon in" in refused("curve", *RUN, "--profile", "--epsilon", "nan")

@@ -17,7 +17,8 @@ RUN = (*SIZES, "--epochs", 3, "--noise-multiplier", 1)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give batch_size or sample_rate|needs noise_multiplier"),
+        ((), "needs noise_multiplier; batch_size or sample_rate; steps or epochs: add them"),
+        (("--noise", 1), "No such option .--noise.. Did you mean --noise-multiplier"),
         ((*SIZES, "--epochs", 3), "needs noise_multiplier"),
         ((*SIZES, "--noise-multiplier", 1), "give steps or epochs"),
         ((*RUN, "--steps", 3), "steps and epochs contradict"),

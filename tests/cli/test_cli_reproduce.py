@@ -46,7 +46,7 @@ def computed(monkeypatch):
 def test_list_names_every_item(calipers, computed):
     assert calipers("reproduce", "--list").stdout == (
         "first     quick  Table 0: Title of first\n"
-        "doubtful  slow  Table 0: Title of doubtful\n"
+        "doubtful  slow   Table 0: Title of doubtful\n"
         "last      quick  Table 0: Title of last\n"
     )
 
@@ -93,9 +93,10 @@ def test_without_resume_everything_is_computed_again(calipers, computed, tmp_pat
 
 
 def test_refusals(refused, computed, tmp_path):
-    """Unknown names list the known ones, before anything is computed."""
+    """Unknown names are told with those most like them, before anything is computed."""
     message = refused("reproduce", "first", "banana", "--output", tmp_path)
-    assert "No item is called 'banana'; the items are first, doubtful, last." in message
+    assert "No item is called 'banana'; there are 3. `calipers reproduce --list`" in message
+    assert "did you mean doubtful?" in refused("reproduce", "doubtfull", "--output", tmp_path)
     assert computed == []
     for choice in ((), ("--all", "--list"), ("--all", "first"), ("--list", "first")):
         assert "exactly one of" in refused("reproduce", *choice)

@@ -41,7 +41,9 @@ def test_a_bound_is_printed_in_its_own_direction(calipers, name, arguments, outw
 
 
 def test_names_and_parameters_can_be_asked_for(calipers):
-    assert "\nchua-prop-3.1  delta_D(epsilon)" in calipers("theorem", "--list").stdout
+    listed = calipers("theorem", "--list").stdout.splitlines()
+    assert "chua-prop-3.1 delta_D(epsilon) = value" in [" ".join(line.split()[:4]) for line in listed]
+    assert {line[:30].rstrip() + "  " for line in listed} == {line.split()[0] + "  " for line in listed}, "one column"
     explained = calipers(*PROP, "--explain").stdout
     assert "--noise-multiplier in (0, inf)" in explained
     assert "Proposition 3.1" in explained
@@ -53,6 +55,7 @@ def test_names_and_parameters_can_be_asked_for(calipers):
         ((), "Name the statement first"),
         (("--epsilon", 4), "Name the statement first"),
         (("banana",), "No theorem is called 'banana'"),
+        (("chua-prop-31",), "did you mean chua-prop-3.1"),
         (("banana", "--explain"), "No theorem is called 'banana'"),
         (("chua-prop-3.1",), "also needs"),
         (("chua-prop-3.1", "--epsilon"), "--epsilon needs a value"),

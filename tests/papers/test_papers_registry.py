@@ -67,10 +67,18 @@ def test_items_say_what_they_are():
         assert all((item.title, item.place, item.reproduces))
 
 
-@pytest.mark.parametrize("name", ["nonsense", "", "gomez2025-table-6", "../gomez2025-table-3"])
-def test_unknown_names_are_refused_with_the_list(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("nonsense", "--list"),
+        ("", "--list"),
+        ("gomez2025-table-6", "did you mean .*gomez2025-table-3"),
+        ("../gomez2025-table-3", "did you mean .*gomez2025-table-3"),
+    ],
+)
+def test_unknown_names_are_refused_with_those_most_like_them(name, remedy, tmp_path):
     for ask in (registry.reproduce, registry.load):
-        with pytest.raises(InputError, match="gomez2025-table-3"):
+        with pytest.raises(InputError, match=remedy):
             ask(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -73,6 +73,18 @@ def test_nan_is_never_printed():
             show(math.nan)
 
 
+@given(value=st.floats(0, 1e6), more=st.floats(0, 1e6))
+@example(value=2.3796344858657865, more=0.0)
+def test_a_bracket_prints_ends_that_hold(value, more):
+    """str(bracket), which an interactive session and the documentation print, is rounded outward as well."""
+    evidence = Evidence(Kind.TEST, "x", "y")
+    bracket = Bracket(value, value + more, evidence, evidence)
+    lower, upper = (Decimal(end) for end in str(bracket).strip("[]").split(", "))
+    assert lower <= Decimal(bracket.lower)
+    assert upper >= Decimal(bracket.upper)
+    assert repr(bracket) == f"Bracket(lower={bracket.lower!r}, upper={bracket.upper!r})"
+
+
 def test_jaws_open_outwards():
     evidence = Evidence(Kind.TEST, "x", "y")
     assert jaws(Bracket(1.00001, 1.99999, evidence, evidence), 3) == ("1", "2")

@@ -17,9 +17,10 @@ from calipers.bracket import Bracket, Evidence, Kind, Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, InputError
 from calipers.reports.answers import Answers, Claimed, Questions
+from calipers.reports.comparison import Comparison
 from calipers.reports.points import Points, to_csv, tradeoff_points
 from calipers.reports.records import measurement_record, run_record, to_json
-from calipers.reports.table import measurement_report, to_text
+from calipers.reports.table import comparison_report, measurement_report, to_text
 from calipers.reports.words import describe, describe_phases
 from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS, Run
 
@@ -105,7 +106,9 @@ def test_a_conjectured_value_is_shown_as_one_and_never_as_a_bound():
     (row,) = measurement_record(answers)["epsilon"]
     assert (row["lower"], row["upper"], row["conjectured"]["value"]) == (1.0, 3.0, 1.5)
     text = to_text(measurement_report(answers))
-    assert "conjectured value (Chua et al. 2024, Conjecture 3.2)" in text
+    line = next(line for line in text.splitlines() if "1.5" in line)
+    assert line.split() == ["conjectured,", "no", "bound:", "1.5"], "in no column of bounds"
+    assert "(conjectured value): conjecture, not a bound. The pair dominates. [Chua et al." in text
     assert "refuted" not in text
 
 
@@ -114,3 +117,57 @@ def test_a_curve_that_reaches_zero_early_is_written_up_to_one():
     curve = TradeoffCurve(np.array([0.0, 0.5]), np.array([1.0, 0.0]), None, None, Side.UPPER)
     measurement = SimpleNamespace(curve=lambda side: curve)
     assert tradeoff_points(measurement, [Side.UPPER]) == [Points(Side.UPPER, (0.0, 0.5, 1.0), (1.0, 0.0, 0.0))]
+
+
+def test_evidence_is_told_once_and_names_what_it_licenses():
+    """Ends are named, all of one side in two words; sentences that an earlier piece began with are not repeated."""
+    proof = Evidence(Kind.THEOREM, "Gaussians compose.", "A 2020")
+    one, two = (Evidence(Kind.TEST, f"All gradients are zero. Reject above {t}.", "B 2021") for t in (1, 2))
+    bracket, other = Bracket(0.25, 0.5, one, proof), Bracket(0.25, 0.5, two, proof)
+    answers = Answers(
+        runs=(BASE,),
+        epsilon=(Claimed(1e-5, bracket, 2.0),),
+        delta=(),
+        tpr=((0.1, other), (0.01, other)),
+        mu=other,
+        delta0=1e-10,
+        regret=0.01,
+        advantage=bracket,
+        separation=bracket,
+        notes=(),
+    )
+    text = " ".join(to_text(measurement_report(answers)).split())
+    assert "every upper value: proof. Gaussians compose. [A 2020]" in text
+    assert "advantage (lower); separation (lower): attack. All gradients are zero. Reject above 1. [B 2021]" in text
+    assert (
+        "TPR at FPR = 0.1, 0.01 (lower); mu up to delta0 = 1e-10 (lower): attack as above. Reject above 2. [B" in text
+    )
+    assert text.count("All gradients are zero.") == 1
+
+
+def test_runs_side_by_side_keep_both_ends_of_a_bracket_whole():
+    """On one line where all of them fit, else one below the other in every row; a number is never cut."""
+    evidence = Evidence(Kind.TEST, "x", "y")
+    bracket, short = Bracket(0.00123451, 0.00678912, evidence, evidence), Bracket(1.0, 2.0, evidence, evidence)
+    answers = Answers(
+        runs=(BASE,),
+        epsilon=(),
+        delta=(),
+        tpr=(),
+        mu=short,
+        delta0=1e-10,
+        regret=0.01,
+        advantage=bracket,
+        separation=bracket,
+        notes=("Told once.",),
+    )
+    for count, together in ((2, True), (4, False)):
+        names = tuple(f"run-{number}.toml" for number in range(count))
+        text = to_text(comparison_report(Comparison(names, (answers,) * count, ())))
+        rows = [line.split() for line in text.splitlines() if "0.0012345" in line]
+        whole = ["0.0012345", "..", "0.0067892"] if together else ["0.0012345", ".."]
+        assert [row[-len(whole) * count :] for row in rows] == [whole * count] * 2
+        assert ("1 .. 2" in text) is together
+        assert text.count("0.0067892") == 2 * count
+        assert text.count("Told once.") == 1
+        assert "All: Told once." in text

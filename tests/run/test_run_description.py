@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_equal_batches_need_a_rate_of_one_over_a_whole_number():
         ({"batch_size": None, "sample_rate": 1.5}, "sample_rate in"),
         ({"batch_size": None, "sample_rate": 0.0}, "sample_rate in"),
         ({"batch_size": None, "sample_rate": 5e-324}, "sample_rate in"),
-        ({"batch_size": 25.5}, "batch_size in an integer"),
+        ({"batch_size": 25.5}, "batch_size in the whole numbers from 1 to"),
         ({"noise_multiplier": 0}, "noise_multiplier in"),
         ({"noise_multiplier": 10**400}, "noise_multiplier in"),
         ({"dataset_size": 10**400}, "dataset_size in"),
@@ -156,6 +157,9 @@ def test_phases_of_one_run_are_about_the_same_neighbors():
         as_phases([])
     with pytest.raises(InputError, match="phase 2 to be a Run"):
         as_phases([first, "run.toml"])
+    for description in ("run.toml", Path("run.toml"), first.to_dict()):
+        with pytest.raises(InputError, match="load_runs"):
+            as_phases(description)
 
 
 @given(

@@ -129,9 +129,11 @@ def test_no_parameter_accepts_what_is_not_a_number(name, bad):
             find(name).function(**arguments)
 
 
-def test_unknown_name_lists_what_exists():
-    with pytest.raises(InputError, match=r"chua-prop-3\.1"):
-        evaluate("no-such-theorem")
+def test_an_unknown_name_is_told_with_those_most_like_it():
+    with pytest.raises(InputError, match=r"did you mean .*chua-prop-3\.1"):
+        evaluate("chua-prop-3.2")
+    with pytest.raises(InputError, match="--list"):
+        evaluate("banana")
 
 
 def test_unknown_parameter_lists_what_exists():
@@ -148,7 +150,7 @@ def test_whole_floats_are_accepted_as_counts():
     """A command line reads 1e6 as a float; a count written so is still a count."""
     whole = evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=1e6).value
     assert whole == evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=10**6).value
-    with pytest.raises(InputError, match="an integer"):
+    with pytest.raises(InputError, match="the whole numbers from 3 on"):
         evaluate("vandijk-thm-4.1", noise_multiplier=1.0, rounds=1e6 + 0.5)
 
 

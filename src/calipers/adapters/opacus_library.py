@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calipers.errors import MissingExtraError
+from calipers.errors import InputError, MissingExtraError
 
 __all__ = ["one_thread", "opacus_module", "quiet_engine", "torch_module"]
 
@@ -32,6 +32,15 @@ def opacus_module(name: str = "opacus") -> Any:
 def torch_module(name: str = "torch") -> Any:
     """The module of PyTorch called `name`, or `MissingExtraError` with the line to type."""
     return _imported(name)
+
+
+def check_device(device: str) -> None:
+    """`InputError` unless PyTorch can put a tensor there."""
+    torch = torch_module()
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
 
 
 @contextmanager

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
-from calipers.adapters.opacus_library import one_thread, opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import check_device, one_thread, opacus_module, quiet_engine, torch_module
 from calipers.adapters.opacus_probe import GRAD_SAMPLE_MODES
 from calipers.adapters.opacus_step import CLASSES, PARAMETERS, SIDE, StepEngine
 from calipers.domains import COUNT, POSITIVE, Domain, choice
@@ -90,6 +90,8 @@ class OpacusTarget:
         self.loss_reduction = choice("loss_reduction", loss_reduction, LOSS_REDUCTIONS)
         self.grad_sample_mode = choice("grad_sample_mode", grad_sample_mode, GRAD_SAMPLE_MODES)
         self.device = device
+        if device != "cpu":
+            check_device(device)
         self.weights_seed = weights_seed
         self.images, self.labels = _records(self.dataset_size + 1, images, labels)
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.adapters.opacus_library import torch_module
+from calipers.adapters.opacus_library import check_device, torch_module
 from calipers.auditing.builtin import NoisySums
 from calipers.domains import COUNT
-from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
 _BLOCK_NUMBERS = 2**28
@@ -40,11 +39,7 @@ class TorchSums:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sums", dataclasses.replace(self.sums, vectors=False))
         COUNT.check_int("block", self.block)
-        torch = torch_module()
-        try:
-            torch.zeros(1, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"PyTorch cannot use device={self.device!r}: {str(error).splitlines()[0]}") from error
+        check_device(self.device)
 
     @property
     def name(self) -> str:

@@ -38,6 +38,7 @@ from calipers.auditing.probe_steps import (
     step_numbers,
 )
 from calipers.domains import OPEN_UNIT, Domain
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.run import Run
 
 SIZE = Domain(2, 2**31, integer=True)
@@ -172,7 +173,8 @@ def _rate_findings(
     inside = [value for value in dict.fromkeys(candidates) if low <= value <= high]
     rate = inside[0] if inside else counts.rate
     evidence = (
-        f"{counts.inclusions} inclusions in {counts.sizes.size} batches: rate in [{low:.7g}, {high:.7g}]"
+        f"{counts.inclusions} inclusions in {counts.sizes.size} batches: rate in "
+        f"[{floor_digits(low, 7)}, {ceil_digits(high, 7)}]"
         f" ({', '.join(fraction(value) for value in inside) or 'none of the simple rates'} inside)"
     )
     others = [fraction(value) for value in inside[1:]]
@@ -200,5 +202,5 @@ def _caveats(near: Sequence[Schedule], run: Run | None) -> tuple[str, ...]:
             "constants, so what it measures is no guarantee for this implementation at this N."
         )
     if run.normalization in ("floor", "expected", "realized") and run.dimension is None:
-        found.append("What such a divisor leaks grows with the number of parameters: give dimension.")
+        found.append("What such a divisor leaks grows with the number of parameters: give dimension (--dimension).")
     return tuple(found)

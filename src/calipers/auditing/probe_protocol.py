@@ -33,6 +33,7 @@ of two steps shows the gradients' part alone, without statistics.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -98,6 +99,14 @@ class Schedule:
 def load_configure(address: str) -> Configure:
     """The function (or class) at "module:function" that sets up a configuration."""
     function = load_function(address)
+    try:
+        inspect.signature(function).bind(1, 1)
+    except ValueError:  # some builtins have no signature to look at; the first call will tell
+        pass
+    except TypeError as error:
+        raise InputError(
+            f"{address} cannot be called as function(dataset_size, batch_size): {error}; see `calipers probe --help`."
+        ) from error
 
     def configure(dataset_size: int, batch_size: int) -> Configuration:
         return checked(cast(Configure, function)(dataset_size, batch_size), address)
@@ -112,7 +121,7 @@ def checked(configuration: Configuration, name: str) -> Configuration:
     if missing:
         raise InputError(
             f"{name} returned {type(configuration).__name__}, which lacks {', '.join(missing)}; see "
-            "calipers.auditing.probe_protocol for an example."
+            "`calipers probe --help`."
         )
     return configuration
 

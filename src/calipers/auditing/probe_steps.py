@@ -25,6 +25,7 @@ from scipy.special import chdtri, ndtr
 
 from calipers.auditing.probe_protocol import Configuration, Finding
 from calipers.errors import InputError
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray
 
 # Single precision carries 24 bits. The coordinate looked at is the one with the least noise, so a step adds, scales and
@@ -119,8 +120,8 @@ def noise_finding(
     distance, fitted = (_distance(samples, scale) for scale in (asked, math.sqrt(square)))
     allowed = math.sqrt(math.log(4 / error) / (2 * degrees))
     evidence = (
-        f"{degrees} coordinates: noise multiplier in [{low:.5g}, {high:.5g}] if Gaussian; greatest distance from "
-        f"the distribution of N(0, {asked:g}^2) {distance:.3g}, allowed {allowed:.3g}"
+        f"{degrees} coordinates: noise multiplier in [{floor_digits(low)}, {ceil_digits(high)}] if Gaussian; "
+        f"greatest distance from the distribution of N(0, {asked:g}^2) {distance:.3g}, allowed {allowed:.3g}"
     )
     if low <= asked <= high and distance <= allowed:
         return Finding("noise", f"Gaussian, noise multiplier {asked:g} as asked", evidence, error), asked

@@ -111,6 +111,8 @@ class FunctionTarget:
                 f"{self.name} raised {type(error).__name__}: {error} in run {number}, record "
                 f"{'present' if present else 'absent'}."
             ) from error
+        if returned is None:
+            raise TargetError(f"{self.name} returned nothing in run {number}; return what the adversary sees.")
         try:
             row = np.asarray(returned, dtype=np.float64).ravel()
         except (TypeError, ValueError) as error:

@@ -235,7 +235,7 @@ def _message(
         within = f"exceeds the {against} by more than {least_excluded} (asked: {violation:g})"
         seen = within if excluded > 0.0 else f"even reaches the {against}"
         return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
-    unable = f"Cannot tell: a violation of {violation:g} could not be excluded, only one of {least_excluded}"
+    unable = f"Cannot tell: exceeding the {against} by {violation:g} could not be excluded, only by {least_excluded}"
     if trials is None:
         return f"{unable}; no affordable number of trials would decide (an estimate)."
     return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."

@@ -245,7 +245,8 @@ def audit_report(result: AuditResult, target: str, distinguisher: str) -> Render
         table.add_row(f"delta at epsilon = {bound.at:g}", floor_digits(bound.value), claim, upper)
     table.add_row(f"mu (up to delta0 = {result.mu.at:g})", floor_digits(result.mu.value), "", "")
     verdicts = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
-    lines = [f"Scored by: {distinguisher}.", *(verdict.message for verdict in verdicts), *result.notes]
+    unasked = () if verdicts else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
+    lines = [f"Scored by: {distinguisher}.", *(verdict.message for verdict in verdicts), *unasked, *result.notes]
     played = f"{result.trials} trials for each hypothesis, seed {result.seed}, confidence {result.confidence:g}"
     title = Text(f"{target}: {played}", style="bold")
     return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))

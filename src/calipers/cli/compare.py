@@ -9,6 +9,7 @@ import click
 
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
+    check_folder,
     json_option,
     measured,
     question_options,
@@ -48,11 +49,12 @@ def compare_command(
     attack at every error rate. Where the jaws overlap or the curves cross, the verdict says so.
 
     \b
-    Example:
+    Examples:
       calipers compare poisson.toml shuffle.toml --delta 1e-6
       calipers compare run.toml --samplers --output samplers.png
     """
     file_format = None if output is None else chosen_picture(output)
+    check_folder(output)
     names, described = _described(files, samplers)
     from calipers.reports.comparison import compare_measurements, profiles
 

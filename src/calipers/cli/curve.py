@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from calipers.bracket import Side
-from calipers.cli.options import DEFAULT_TOLERANCE, measured, run_options, tolerance_option, write
+from calipers.cli.options import DEFAULT_TOLERANCE, check_folder, measured, run_options, tolerance_option, write
 from calipers.domains import NON_NEGATIVE
 from calipers.errors import InputError
 from calipers.run import Run
@@ -52,6 +52,7 @@ def curve_command(
       calipers curve --run run.toml --profile --side upper --format csv --output profile.csv
     """
     file_format = chosen_format(file_format, output)
+    check_folder(output)
     if epsilon and not profile:
         raise InputError("--epsilon chooses points of the profile; add --profile, or leave it out.")
     for value in epsilon:
@@ -73,8 +74,10 @@ def curve_command(
 
 def chosen_format(file_format: str | None, output: str | None) -> str:
     """The format asked for, else the one the file's ending names, else csv."""
+    ending = Path(output).suffix.removeprefix(".").lower() if output is not None else file_format or "csv"
+    if file_format is not None and ending in FORMATS and ending != file_format:
+        raise InputError(f"--format {file_format} and --output {output} contradict each other; change one of them.")
     if file_format is None:
-        ending = Path(output).suffix.removeprefix(".").lower() if output is not None else "csv"
         if ending not in FORMATS:
             raise InputError(f"Cannot tell the format of {output} from its ending; add --format csv, png or svg.")
         file_format = ending

@@ -33,6 +33,8 @@ class SpeakingGroup(click.Group):
         """Run the command; a broken pipe is left to click, which ends quietly."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _with_beginnings(error) from None
         except CertificationError as error:
             raise NotCertified(str(error)) from error
         except CalipersError as error:
@@ -44,4 +46,13 @@ class SpeakingGroup(click.Group):
             if error.errno == errno.EPIPE:
                 raise
             where = f" {error.filename}" if error.filename else ""
-            raise Refusal(f"Cannot open{where}: {error.strerror or error}.") from error
+            raise Refusal(f"Cannot read or write{where}: {error.strerror or error}.") from error
+
+
+def _with_beginnings(error: click.NoSuchOption) -> click.UsageError:
+    """The same refusal, naming the options that begin with what was typed (--noise: --noise-multiplier) if any do."""
+    options = error.ctx.command.params if error.ctx is not None else []
+    longer = [name for option in options for name in option.opts if name.startswith(error.option_name)]
+    if not longer:
+        return error
+    return click.UsageError(f"No such option {error.option_name!r}. Did you mean {' or '.join(longer)}?", error.ctx)

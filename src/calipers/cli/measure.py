@@ -41,6 +41,7 @@ def measure_command(
       epsilon, delta  the run is (epsilon, delta)-differentially private
       TPR at FPR      the best attack's true positive rate at a false positive rate
       advantage       the largest TPR - FPR of any attack
+      separation      advantage / sqrt(2): how far the trade-off curve is from perfect privacy
       mu-GDP          one number for the whole curve, stated up to delta0, with its regret
       claim           Poisson accounting of the undivided sum, whatever was executed
 

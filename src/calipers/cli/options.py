@@ -159,6 +159,12 @@ def show(content: RenderableType) -> None:
     click.echo(to_text(content, terminal=sys.stdout.isatty()), nl=False)
 
 
+def check_folder(output: str | None) -> None:
+    """Refuse a file in a folder that does not exist before anything is computed for it."""
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
+
+
 def write(content: str | bytes, output: str | None) -> None:
     """Write to the file named, or to standard output."""
     if output is None:

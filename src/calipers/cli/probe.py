@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.cli.options import json_option, show
-from calipers.errors import InputError
+from calipers.errors import CalipersError, InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,22 +91,40 @@ def probe_command(
 
     given = {key: value for key, value in settings.items() if value is not None}
     name, configure = _configured(target, dataset_size, batch_size, given)
-    report = probe(
-        configure,
-        dataset_size=dataset_size,
-        batch_size=batch_size,
-        name=name,
-        seed=seed,
-        error_probability=error_probability,
-        epochs=epochs,
-        dimension=dimension,
-    )
+    with _own_mistakes_told(target):
+        report = probe(
+            configure,
+            dataset_size=dataset_size,
+            batch_size=batch_size,
+            name=name,
+            seed=seed,
+            error_probability=error_probability,
+            epochs=epochs,
+            dimension=dimension,
+        )
     if as_json:
         from calipers.reports.records import to_json
 
         click.echo(to_json(report.to_dict()))
         return
     show(probe_report(report))
+
+
+@contextmanager
+def _own_mistakes_told(target: str) -> Iterator[None]:
+    """What goes wrong in the module of the target is told in one sentence, with its line; everything else is raised."""
+    try:
+        yield
+    except CalipersError:
+        raise
+    except Exception as error:
+        module = sys.modules.get(target.partition(":")[0])
+        path = getattr(module, "__file__", None)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        if path is None or not lines:
+            raise
+        said = f"{type(error).__name__}: {error}".rstrip(". ")
+        raise InputError(f"{target} raised {said} (line {lines[-1]} of {path}).") from error
 
 
 def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[str, Any]) -> tuple[str, Configure]:
@@ -136,12 +158,16 @@ def probe_report(report: ProbeReport) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from calipers.reports.format import ceil_digits
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     for heading in ("", "subject", "found", "evidence"):
         table.add_column(heading, overflow="fold")
     for finding in report.findings:
         chance = (
-            f" (wrong with probability at most {finding.error_probability:.2g})" if finding.error_probability else ""
+            f" (wrong with probability at most {ceil_digits(finding.error_probability, 2)})"
+            if finding.error_probability
+            else ""
         )
         style = "bold red" if finding.alarm else ""
         table.add_row(

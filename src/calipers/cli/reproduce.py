@@ -105,7 +105,7 @@ def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
 def listing(items: tuple[Item, ...]) -> str:
     """One line per item: name, place in the paper, cost, title."""
     width = max(len(item.name) for item in items)
-    return "".join(f"{item.name:<{width}}  {item.cost}  {item.place}: {item.title}\n" for item in items)
+    return "".join(f"{item.name:<{width}}  {item.cost:<5}  {item.place}: {item.title}\n" for item in items)
 
 
 def item_report(item: Item, result: Result) -> RenderableType:

@@ -37,7 +37,8 @@ def theorem_command(words: tuple[str, ...], list_names: bool, explain: bool, as_
     if list_names:
         if words:
             raise InputError(f"--list and {words[0]} contradict each other; give one of them.")
-        click.echo("\n".join(f"{name}  {THEOREMS[name].reads}" for name in sorted(THEOREMS)))
+        width = max(map(len, THEOREMS))
+        click.echo("\n".join(f"{name:<{width}}  {THEOREMS[name].reads}" for name in sorted(THEOREMS)))
         return
     if not words or words[0].startswith("-"):
         raise InputError("Name the statement first; `calipers theorem --list` shows the names.")
@@ -102,7 +103,7 @@ def _as_json(name: str, result: TheoremValue) -> str:
 
 
 def _as_text(result: TheoremValue) -> str:
-    """The first value rounded in its own direction, the others to nearest."""
+    """Every value rounded in its own direction: "lower" down, "upper" up, the first as the statement says."""
     from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
     from calipers.theorems.registry import Direction
 
@@ -110,7 +111,8 @@ def _as_text(result: TheoremValue) -> str:
     rounding = directed.get(result.direction, nearest_digits)
     lines = []
     for name, value in result.values.items():
-        shown = str(value) if isinstance(value, bool | int) else rounding(value, DIGITS)
+        own = {"lower": floor_digits, "upper": ceil_digits}.get(name, rounding)
+        shown = str(value) if isinstance(value, bool | int) else own(value, DIGITS)
         lines.append(f"{name} = {shown}")
         rounding = nearest_digits
     lines += [f"{result.direction.value}: {result.reads}", str(result.statement)]

@@ -16,11 +16,11 @@ from calipers.bracket import Bracket, Side
 from calipers.reports.answers import Answers, Claimed
 from calipers.reports.comparison import SMALLEST_SHOWN
 from calipers.reports.document import setting
+from calipers.reports.evidence import KINDS
 from calipers.reports.format import ceil_digits, jaws, nearest_digits
 from calipers.reports.records import measurement_record
 from calipers.reports.sections import run_file
 from calipers.reports.standing import Standing, standing
-from calipers.reports.table import KINDS
 from calipers.reports.words import describe_phases
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _row(kind: str, label: str, at: float | None, bracket: Bracket) -> Record:
 
 def _claimed(kind: str, label: str, row: Claimed, answers: Answers) -> Record:
     """A row with the usual claim; refuted only where the claim is about the same neighbors as the run."""
-    claim = _end(nearest_digits(row.claim, DIGITS_SHOWN), row.claim)
+    claim = _end(ceil_digits(row.claim, DIGITS_SHOWN), row.claim)
     refuted = standing(answers, row) is Standing.REFUTED
     return {**_row(kind, label, row.at, row.bracket), "claim": claim, "refuted": refuted}
 

@@ -59,10 +59,10 @@ class Measurement:
     """Certified brackets of one run (or of several phases on the same data)."""
 
     runs: tuple[Run, ...]
-    backend: Backend
-    claim: Claim
+    backend: Backend = field(repr=False)
+    claim: Claim = field(repr=False)
     tolerance: float = 1e-3
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), repr=False)
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property

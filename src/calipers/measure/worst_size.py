@@ -17,6 +17,7 @@ from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.run import Run
 
 _SIZE = Domain(2, 2**53, integer=True)
@@ -39,8 +40,9 @@ class WorstSize:
         """The finding in words."""
         return (
             f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
-            f"{self.dataset_size} is the worst of {len(self.measured)} jumps of floor(N q) measured, with epsilon "
-            f"between {self.epsilon.lower:.6g} and {self.epsilon.upper:.6g} at delta = {self.delta:g}."
+            f"{self.dataset_size} is the worst of {len(self.measured)} jumps of floor(N q) measured, with "
+            f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
+            f"delta = {self.delta:g}."
         )
 
 

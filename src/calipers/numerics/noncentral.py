@@ -301,7 +301,9 @@ def _bounds(
         raise InputError(f"Expected noncentrality in [0, {LARGEST_NONCENTRALITY:g}], got {noncentrality!r}.")
     if not np.all((count >= 1.0) & (count <= LARGEST_DEGREES) & (count % 1.0 == 0.0)):
         # d/2 + j must be exact: at 1e12 degrees one rounding of it moves the law by 1e-10 standard deviations.
-        raise InputError(f"Expected degrees in an integer in [1, {LARGEST_DEGREES:g}], got degrees={degrees!r}.")
+        raise InputError(
+            f"Expected degrees in the whole numbers from 1 to {LARGEST_DEGREES:g}, got degrees={degrees!r}."
+        )
     if not np.all(np.isfinite(excess)):
         raise InputError(f"Expected a finite threshold, got an excess of {excess!r} over the mean.")
     parts = np.broadcast_arrays(excess, count, shift)

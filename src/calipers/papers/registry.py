@@ -5,6 +5,7 @@ A paper joins by a module `calipers.papers.KEY` with a tuple `ITEMS`, and by its
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from functools import cache
 from pathlib import Path
@@ -24,10 +25,12 @@ def list_items() -> tuple[Item, ...]:
 
 
 def find_item(name: str) -> Item:
-    """The item of that name, or `InputError` listing the names."""
+    """The item of that name, or `InputError` with the names most like it."""
     items = {item.name: item for item in list_items()}
     if name not in items:
-        raise InputError(f"No item is called {name!r}; the items are {', '.join(items)}.")
+        near = difflib.get_close_matches(name, items, n=3)
+        remedy = f"did you mean {' or '.join(near)}?" if near else f"there are {len(items)}."
+        raise InputError(f"No item is called {name!r}; {remedy} `calipers reproduce --list` shows all names.")
     return items[name]
 
 

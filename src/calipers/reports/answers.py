@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
-from calipers.reports.format import floor_digits, nearest_digits
+from calipers.reports.format import ceil_digits, floor_digits
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _refuted(answers: Answers) -> Iterator[str]:
         if 0 < row.claim < row.bracket.lower:
             yield (
                 f"At delta = {row.at:.12g} an explicit attack shows an epsilon of {floor_digits(row.bracket.lower)}, "
-                f"{floor_digits(row.bracket.lower / row.claim, 3)} times the {nearest_digits(row.claim)} that "
+                f"{floor_digits(row.bracket.lower / row.claim, 3)} times the {ceil_digits(row.claim)} that "
                 "accounting for Poisson sampling of an undivided sum claims."
             )
 

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from calipers.bracket import Evidence
+from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
 from calipers.reports.answers import Answers
 from calipers.reports.document import Items, Section, Table, setting
-from calipers.reports.table import KINDS
+
+KINDS = {
+    Kind.THEOREM: "proof",
+    Kind.TEST: "attack",
+    Kind.NUMERICAL: "certified computation",
+    Kind.CONJECTURE: "conjecture, not a bound",
+    Kind.STATISTICAL: "statistical",
+}
 
 
 def evidence_section(

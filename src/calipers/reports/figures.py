@@ -148,7 +148,7 @@ def bracket_figure(answers: Answers) -> Figure | None:
         )
         for row in answers.epsilon
     )
-    cells = tuple((f"δ = {setting(row.at)}", *ends(row.bracket), nearest(row.claim)) for row in answers.epsilon)
+    cells = tuple((f"δ = {setting(row.at)}", *ends(row.bracket), at_most(row.claim)) for row in answers.epsilon)
     return _interval_figure("bracket", "The bracket of epsilon", rows, cells, "delta", ("usual claim",))
 
 

@@ -1,63 +1,13 @@
-"""Numbers for people, rounded in the direction that keeps them bounds.
-
-A lower bound printed with fewer digits is still a lower bound only if it is rounded down, an upper
-bound only if it is rounded up. A double is a finite binary fraction, so it has an exact decimal
-expansion; rounding that expansion (never the double) makes the direction certain:
-
-    Decimal(floor_digits(x)) <= x <= Decimal(ceil_digits(x))    for every finite double x.
-"""
+"""Numbers for people: how many digits, and both ends of a bracket rounded outward."""
 
 from __future__ import annotations
 
-import decimal
-import math
-from decimal import Decimal
-
 from calipers.bracket import Bracket
-from calipers.errors import CertificationError
+from calipers.numerics.decimals import DIGITS, ceil_digits, floor_digits, nearest_digits
 
-DIGITS = 5
-# Fixed notation inside this range of decimal exponents, scientific outside.
-FIXED_EXPONENTS = range(-4, 7)
-
-
-def floor_digits(value: float, digits: int = DIGITS) -> str:
-    """The largest decimal of that many significant digits with printed <= value."""
-    return _rounded(value, digits, decimal.ROUND_FLOOR)
-
-
-def ceil_digits(value: float, digits: int = DIGITS) -> str:
-    """The smallest decimal of that many significant digits with printed >= value."""
-    return _rounded(value, digits, decimal.ROUND_CEILING)
-
-
-def nearest_digits(value: float, digits: int = DIGITS) -> str:
-    """The nearest decimal. For numbers that are no bounds: claims, settings, estimates."""
-    return _rounded(value, digits, decimal.ROUND_HALF_EVEN)
+__all__ = ["DIGITS", "ceil_digits", "floor_digits", "jaws", "nearest_digits"]
 
 
 def jaws(bracket: Bracket, digits: int = DIGITS) -> tuple[str, str]:
     """Both ends, the lower one rounded down and the upper one rounded up."""
     return floor_digits(bracket.lower, digits), ceil_digits(bracket.upper, digits)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    if math.isnan(value):
-        raise CertificationError("NaN is no bound and cannot be printed as one.")
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    context = decimal.Context(prec=digits, rounding=rounding)
-    rounded = context.create_decimal(Decimal(value))
-    return "0" if rounded == 0 else _written(rounded)
-
-
-def _written(number: Decimal) -> str:
-    """The decimal without loss: fixed notation for ordinary magnitudes, scientific for the others."""
-    exponent = number.adjusted()
-    if exponent in FIXED_EXPONENTS:
-        fixed = f"{number:f}"
-        return fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
-    sign, figures, _ = number.as_tuple()
-    first, *rest = map(str, figures)
-    fraction = "".join(rest).rstrip("0")
-    return f"{'-' if sign else ''}{first}{'.' + fraction if fraction else ''}e{exponent:+03d}"

@@ -244,7 +244,7 @@ def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
     """Quantity, claim, both ends, and what the ends make of the claim."""
     named = [(f"ε at δ = {setting(row.at)}", row) for row in answers.epsilon]
     named += [(f"δ at ε = {setting(row.at)}", row) for row in answers.delta]
-    return [(name, nearest(row.claim), *ends(row.bracket), claim_cell(answers, row)) for name, row in named]
+    return [(name, at_most(row.claim), *ends(row.bracket), claim_cell(answers, row)) for name, row in named]
 
 
 def remedies_section(found: Sequence[Remedy]) -> Section:

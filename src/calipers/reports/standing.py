@@ -88,7 +88,7 @@ def verdict(answers: Answers, tolerance: float) -> str:
             else "no finite upper bound is proven"
         )
         return (
-            f"The usual accounting claims ε = {nearest_digits(row.claim)} at δ = {setting(row.at)} for this run, but "
+            f"The usual accounting claims ε = {ceil_digits(row.claim)} at δ = {setting(row.at)} for this run, but "
             f"an explicit attack shows ε of at least {floor_digits(row.bracket.lower)}; {proven}, and the bracket is "
             f"{state}."
         )
@@ -102,7 +102,7 @@ def _open_or_closed(bracket: Bracket, tolerance: float) -> str:
 
 
 def _about_claim(answers: Answers, row: Claimed) -> str:
-    found, claim = standing(answers, row), nearest_digits(row.claim)
+    found, claim = standing(answers, row), ceil_digits(row.claim)
     if found is Standing.ELSEWHERE or is_claimed_run(answers):
         return ""
     if found is Standing.COVERED:

@@ -7,18 +7,23 @@ so a piped report is plain.
 from __future__ import annotations
 
 import io
+import itertools
 import os
+import re
 import shutil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement as Extent
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from calipers.bracket import Bracket, Evidence, Kind
+from calipers.bracket import Bracket
 from calipers.reports.answers import Answers, Claimed
+from calipers.reports.evidence import conjectures, kind_text, licensed
 from calipers.reports.format import ceil_digits, jaws, nearest_digits
 from calipers.reports.standing import Standing, standing
 from calipers.reports.words import describe, describe_phases
@@ -29,13 +34,7 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 110
 WIDEST = 130
-KINDS = {
-    Kind.THEOREM: "proof",
-    Kind.TEST: "attack",
-    Kind.NUMERICAL: "certified computation",
-    Kind.CONJECTURE: "conjecture, not a bound",
-    Kind.STATISTICAL: "statistical",
-}
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 
 
 def to_text(content: RenderableType, *, terminal: bool = False) -> str:
@@ -71,7 +70,7 @@ def measurement_report(answers: Answers) -> RenderableType:
 
 
 def brackets_table(answers: Answers) -> Table:
-    """One row per quantity. The lower jaw is rounded down, the upper jaw up, the claim to nearest."""
+    """One row per quantity. The lower jaw is rounded down; the upper jaw and the claim, a promised one, up."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("quantity")
     for heading in ("lower (attack)", "upper (proof)", "claim"):
@@ -91,28 +90,40 @@ def brackets_table(answers: Answers) -> Table:
 
 def _add(table: Table, name: str, bracket: Bracket, row: Claimed | None = None, refuted: bool = False) -> None:
     lower, upper = jaws(bracket)
-    claim = nearest_digits(row.claim) if row is not None else ""
+    claim = ceil_digits(row.claim) if row is not None else ""
     table.add_row(name, lower, upper, Text(f"{claim} refuted", style="bold red") if refuted else claim)
     if bracket.conjectured is not None:
-        value, evidence = bracket.conjectured
-        table.add_row(f"  conjectured value ({evidence.source})", nearest_digits(value), "", "")
+        # In a column of its own words: under "lower" or "upper" it would read as a bound.
+        table.add_row(f"  conjectured, no bound: {nearest_digits(bracket.conjectured[0])}", "", "", "")
 
 
 def _evidence_lines(answers: Answers) -> list[RenderableType]:
+    """Each piece of evidence with the ends it licenses; sentences that an earlier piece began with are not repeated."""
     lines: list[RenderableType] = []
-    for evidence, ends in answers.evidence().items():
-        text = Text(f"{_shortened(ends)}: {_kind(evidence)}. {evidence.statement} [{evidence.source}]")
-        lines.append(Padding(text, (0, 0, 0, 2)))
+    told: dict[tuple[str, str], list[list[str]]] = {}
+    for evidence, ends in [*answers.evidence().items(), *conjectures(answers)]:
+        kind, sentences = kind_text(evidence), _SENTENCE_END.split(evidence.statement)
+        earlier = told.setdefault((kind, evidence.source), [])
+        known = min(max((_shared(sentences, other) for other in earlier), default=0), len(sentences) - 1)
+        earlier.append(sentences)
+        said = f"{kind} as above" if known else kind
+        text = f"{_ends(answers, ends)}: {said}. {' '.join(sentences[known:])} [{evidence.source}]"
+        lines.append(Padding(Text(text), (0, 0, 0, 2)))
     return lines
 
 
-def _kind(evidence: Evidence) -> str:
-    kind = KINDS[evidence.kind]
-    return f"{kind}, confidence {evidence.confidence:g}" if evidence.confidence is not None else kind
+def _shared(sentences: Sequence[str], other: Sequence[str]) -> int:
+    """How many sentences both begin with."""
+    same = (one == two for one, two in zip(sentences, other, strict=False))
+    return sum(1 for _ in itertools.takewhile(bool, same))
 
 
-def _shortened(ends: list[str]) -> str:
-    return ", ".join(ends) if len(ends) <= 2 else f"{ends[0]} and {len(ends) - 1} more"
+def _ends(answers: Answers, ends: Sequence[str]) -> str:
+    """The ends by name, or in two words where they are all there are of one side."""
+    for side in ("upper", "lower"):
+        if list(ends) == [f"{name} ({side})" for name, _ in answers.brackets()]:
+            return f"every {side} value"
+    return licensed(ends)
 
 
 def _notes(notes: tuple[str, ...]) -> list[RenderableType]:
@@ -142,21 +153,42 @@ def calibration_report(calibration: Calibration) -> RenderableType:
 
 def comparison_report(comparison: Comparison) -> RenderableType:
     """The runs side by side, then the verdict on each pair."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("quantity")
-    for name in comparison.names:
-        table.add_column(name, justify="right")
-    named = [list(answers.brackets()) for answers in comparison.answers]
-    for rows in zip(*named, strict=True):
-        table.add_row(rows[0][0], *("{} .. {}".format(*jaws(bracket)) for _, bracket in rows))
     descriptions = [
         Text(f"{name}: " + " Then ".join(describe(run) for run in answers.runs))
         for name, answers in zip(comparison.names, comparison.answers, strict=True)
     ]
-    notes = tuple(
-        f"{name}: {note}"
-        for name, answers in zip(comparison.names, comparison.answers, strict=True)
-        for note in answers.notes
-    )
     verdicts = [Padding(Text(verdict.sentence), (0, 0, 0, 2)) for verdict in comparison.verdicts]
-    return Group(*descriptions, table, _heading("Which is more private"), *verdicts, *_notes(notes))
+    table, heading = _SideBySide(comparison), _heading("Which is more private")
+    return Group(*descriptions, table, heading, *verdicts, *_notes(_shared_notes(comparison)))
+
+
+class _SideBySide:
+    """The brackets of all runs: both ends on one line where the lines fit, else one below the other."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        one_line = self._table(" .. ")
+        fits = Extent.get(console, options.update(max_width=10_000), one_line).maximum <= options.max_width
+        yield one_line if fits else self._table(" ..\n")
+
+    def _table(self, between: str) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("quantity\nattack .. proof")
+        for name in self.comparison.names:
+            table.add_column(name, justify="right", overflow="fold")
+        named = [list(answers.brackets()) for answers in self.comparison.answers]
+        for rows in zip(*named, strict=True):
+            table.add_row(rows[0][0], *(between.join(jaws(bracket)) for _, bracket in rows))
+        return table
+
+
+def _shared_notes(comparison: Comparison) -> tuple[str, ...]:
+    """Every note once, after the names of the runs it is about."""
+    about: dict[str, list[str]] = {}
+    for name, answers in zip(comparison.names, comparison.answers, strict=True):
+        for note in answers.notes:
+            about.setdefault(note, []).append(name)
+    count = len(comparison.names)
+    return tuple(f"{'All' if len(names) == count else ', '.join(names)}: {note}" for note, names in about.items())

@@ -18,6 +18,7 @@ be called directly, and a domain is cheap to check twice.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
 import inspect
 from collections.abc import Callable, Mapping
@@ -132,9 +133,11 @@ def theorem(
 
 
 def find(name: str) -> Theorem:
-    """The theorem of that name, or `InputError` that lists the names that exist."""
+    """The theorem of that name, or `InputError` with the names most like it."""
     if name not in THEOREMS:
-        raise InputError(f"No theorem is called {name!r}. There are: {', '.join(sorted(THEOREMS))}.")
+        near = difflib.get_close_matches(name, THEOREMS, n=3)
+        remedy = f"did you mean {' or '.join(near)}?" if near else f"there are {len(THEOREMS)}."
+        raise InputError(f"No theorem is called {name!r}; {remedy} `calipers theorem --list` shows all names.")
     return THEOREMS[name]
 
 
