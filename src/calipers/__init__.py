@@ -12,6 +12,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     audit(target, ...)           a lower bound found by running an implementation
+    write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
 
 A Bracket holds `lower` (an explicit attack gets this much) and `upper` (a proof that nobody gets
 more), each with its evidence. What cannot be answered truthfully raises a `CalipersError`.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from calipers.measure import Measurement, measure, worst_dataset_size
+    from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "load_runs",
     "measure",
     "worst_dataset_size",
+    "write_report",
 ]
 
 _ROOMS = {
@@ -80,6 +83,7 @@ _ROOMS = {
         "UnsupportedError",
     ),
     "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
+    "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

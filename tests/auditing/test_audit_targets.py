@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.loading import load_target
 from calipers.auditing.targets import FunctionTarget, Target, TargetError
@@ -284,3 +285,23 @@ def test_addresses_that_lead_nowhere_are_refused(mine, address: str, message: st
     """Each with what to write instead."""
     with pytest.raises(InputError, match=message):
         load_target(address)
+
+
+def test_an_audit_takes_a_function_an_address_or_a_target(tmp_path, monkeypatch) -> None:
+    """One run with and without the record, told apart by a shift of 3: all three ways find what the closed form allows.
+
+    delta(0) of N(0, 1) against N(3, 1) is 0.866; 400 runs prove at least 0.7 of it and never more than the truth.
+    """
+
+    def shifted(present, rng):
+        return rng.normal(loc=3.0 if present else 0.0)
+
+    (tmp_path / "addressed.py").write_text(
+        "def shifted(present, rng):\n    return rng.normal(loc=3.0 if present else 0.0)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for given in (shifted, "addressed:shifted", FunctionTarget(shifted)):
+        result = audit(given, trials=400, seed=1, epsilons=(0.0,))
+        assert 0.7 < result.delta[0].value < 0.8664
+    with pytest.raises(InputError, match=r"function of \(present, rng\)"):
+        audit(3, trials=400, seed=1)

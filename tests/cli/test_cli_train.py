@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 
@@ -70,11 +71,35 @@ def test_a_missing_pytorch_is_named(folder, refused, monkeypatch) -> None:
         (("--noise-multiplier", 1, "--learning-rate", 0), "learning_rate"),
         (("--noise-multiplier", 1, "--device", "tpu"), "device"),
         (("--noise-multiplier", 1, "--seed", -1), "seed"),
+        (("--noise-multiplier", 1, "--seed", 10**20), "seed"),
         (("--noise-multiplier", 1, "--checkpoint-every", 0), "checkpoint_every"),
     ],
 )
 def test_values_outside_their_domain_are_refused(folder, refused, arguments, message) -> None:
     assert message in refused(*options(folder, "--epochs", 1, *arguments))
+
+
+@pytest.mark.torch
+def test_a_device_that_is_not_there_is_refused_before_noise_is_looked_for(folder, refused, monkeypatch) -> None:
+    # The facade has a function of this name, so the module is looked up by itself.
+    calibration = importlib.import_module("calipers.calibrate")
+    monkeypatch.setattr(calibration, "solve", lambda *_, **__: pytest.fail("noise was looked for"))
+    assert "device='tpu'" in refused(*options(folder, "--epochs", 1, "--target-epsilon", 3, "--device", "tpu"))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("noise", [("--noise-multiplier", 1), ("--target-epsilon", 3)])
+@pytest.mark.parametrize(
+    ("sampler", "normalization", "adjacency"),
+    [("poisson", "realized", "zero-out"), ("balls-and-bins", "expected", "add-remove")],
+)
+def test_what_cannot_be_measured_is_not_trained(
+    folder, refused, monkeypatch, noise, sampler, normalization, adjacency
+) -> None:
+    """No theorem covers these divisors: said before the first step."""
+    monkeypatch.setattr("calipers.training.loop.train", lambda *_, **__: pytest.fail("it was trained"))
+    chosen = ("--sampler", sampler, "--normalization", normalization, "--adjacency", adjacency)
+    assert "public constant" in refused(*options(folder, "--epochs", 1, *noise, *chosen))
 
 
 @pytest.mark.torch
@@ -151,3 +176,21 @@ def test_the_report_is_for_people(folder, calipers) -> None:
     assert shown.startswith("cnn (25,812 parameters) on mnist: accuracy 0.")
     for words in ("40 test records after 4 steps", "epsilon at delta = 1e-05", "divided by a public constant"):
         assert words in " ".join(shown.split())
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("vocabulary", ["hashed", "frequent"])
+def test_a_vocabulary_taken_from_the_texts_is_declared(tmp_path, calipers, vocabulary) -> None:
+    """The frequent words depend on the records without noise: terminal, JSON and report say that it is not measured."""
+    rows = "".join(f'{1 + row % 4},"","word{row} and others"\n' for row in range(12))
+    (tmp_path / "train.csv").write_text(rows)
+    (tmp_path / "test.csv").write_text(rows)
+    arguments = (
+        *("train", "--data", "ag-news", "--data-dir", tmp_path, "--model", "transformer-tiny", "--batch-size", 4),
+        *("--steps", 1, "--noise-multiplier", 1, "--device", "cpu", "--vocabulary", vocabulary),
+    )
+    shown = calipers(*arguments, "--report", tmp_path / "report.md").stdout
+    for text in (shown, (tmp_path / "report.md").read_text()):
+        assert ("no number here covers that choice" in text) == (vocabulary == "frequent")
+    if vocabulary == "frequent":
+        assert json.loads(calipers(*arguments, "--json").stdout)["training"]["vocabulary"] == "frequent"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 
 import pytest
 
 from calipers.errors import InputError
+from calipers.reports.answers import Questions
 from calipers.reports.files import check_report_path, write_report, write_whole
+from calipers.reports.report import report_measurement
 
 
 @pytest.mark.parametrize("name", ["out.html", "out.MD", "out.json", "a.b.html", "with space.md"])
@@ -94,3 +97,23 @@ def test_a_name_as_long_as_the_disk_allows_works(tmp_path):
     name = "n" * 250 + ".html"
     write_whole(tmp_path / name, "x")
     assert os.listdir(tmp_path) == [name]
+
+
+def test_a_measurement_is_written_in_one_call(tmp_path) -> None:
+    """The usual questions unless others are asked; a report that is made already is written as it is."""
+    import calipers as cp
+
+    measurement = cp.measure(cp.Run(sample_rate=1.0, steps=5, noise_multiplier=2.0))
+    assert cp.write_report(measurement, tmp_path / "usual.json") == tmp_path / "usual.json"
+    usual = json.loads((tmp_path / "usual.json").read_text())
+    asked = Questions(deltas=(1e-7,))
+    cp.write_report(measurement, tmp_path / "asked.json", asked)
+    assert [row["delta"] for row in usual["measurement"]["epsilon"]] == [1e-5]
+    assert [row["delta"] for row in json.loads((tmp_path / "asked.json").read_text())["measurement"]["epsilon"]] == [
+        1e-7
+    ]
+    made = report_measurement(measurement, Questions())
+    cp.write_report(made, tmp_path / "made.json")
+    assert (tmp_path / "made.json").read_bytes() == (tmp_path / "usual.json").read_bytes()
+    with pytest.raises(InputError, match="Leave them out"):
+        cp.write_report(made, tmp_path / "made.md", asked)

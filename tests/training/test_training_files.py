@@ -98,6 +98,14 @@ def test_cifar10s_own_batches_are_read(tmp_path) -> None:
         assert np.array_equal(data.test_labels, COLOR_LABELS[40:])
 
 
+def test_a_batch_with_too_few_labels_is_refused(tmp_path) -> None:
+    write_batches(tmp_path / "cifar-10-batches-py")
+    short = {b"data": np.zeros((10, 3072), dtype=np.uint8), b"labels": [1, 2]}
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(short))
+    with pytest.raises(InputError, match="10 records have 2 labels"):
+        load_dataset("cifar10", tmp_path)
+
+
 def test_a_pickle_that_would_run_code_is_refused(tmp_path) -> None:
     class Harm:
         def __reduce__(self):
@@ -137,6 +145,17 @@ def test_news_are_read_with_and_without_a_header(tmp_path, train, test) -> None:
     assert np.array_equal(data.test_records[0], data.records[0])
     assert data.vocabulary_size == 1003
     assert data.records.max() < data.vocabulary_size
+
+
+def test_all_parts_of_the_news_are_read_once(tmp_path) -> None:
+    """In the order of their names; a part that is there packed and unpacked counts once."""
+    write_news(tmp_path / "ag_news_test.csv.gz", NEWS)
+    write_news(tmp_path / "ag_news_train_partial.csv.gz", NEWS[:1], header=True)
+    write_news(tmp_path / "ag_news_train_partial.csv", NEWS[:1], header=True)
+    write_news(tmp_path / "ag_news_train_1.csv.gz", NEWS[1:])
+    data = load_dataset("ag-news", tmp_path)
+    assert data.labels.tolist() == [0, 3, 2]
+    assert np.array_equal(data.records[[2, 0, 1]], data.test_records)
 
 
 def test_the_hashed_vocabulary_does_not_depend_on_the_texts() -> None:
@@ -190,14 +209,26 @@ def test_unknown_data_and_folders_are_refused(tmp_path) -> None:
         ({"x_train": IMAGES * 1.0, "y_train": LABELS, "x_test": IMAGES, "y_test": LABELS}, "images as bytes"),
         ({"x_train": IMAGES, "y_train": LABELS[:3], "x_test": IMAGES, "y_test": LABELS}, "one whole label per image"),
         ({"x_train": IMAGES[:, :20], "y_train": LABELS, "x_test": IMAGES, "y_test": LABELS}, "square images"),
+        (
+            {"x_train": IMAGES, "y_train": 10**6 + LABELS.astype(int), "x_test": IMAGES, "y_test": LABELS},
+            "classes counted from 0",
+        ),
+        (
+            {"x_train": IMAGES, "y_train": LABELS.astype(int) - 10, "x_test": IMAGES, "y_test": LABELS},
+            "classes counted from 0",
+        ),
+        (IMAGES, "cannot be read as a numpy archive"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path, content, message) -> None:
     path = tmp_path / "mine.npz"
     if isinstance(content, bytes):
         path.write_bytes(content)
-    else:
+    elif isinstance(content, dict):
         np.savez(path, **content)
+    else:
+        with path.open("wb") as file:
+            np.save(file, content)
     with pytest.raises(InputError, match=message):
         load_dataset(str(path))
 
@@ -208,13 +239,20 @@ def test_damaged_idx_and_csv_files_are_refused(tmp_path) -> None:
     (tmp_path / IDX_NAMES[0]).write_bytes(whole[:-5])
     with pytest.raises(InputError, match="cut short"):
         load_dataset("mnist", tmp_path)
-    (tmp_path / IDX_NAMES[0]).write_bytes(b"PNG" + whole)
-    with pytest.raises(InputError, match="not an IDX file"):
-        load_dataset("mnist", tmp_path)
+    for other in (b"PNG" + whole, whole[:6]):
+        (tmp_path / IDX_NAMES[0]).write_bytes(other)
+        with pytest.raises(InputError, match="not an IDX file"):
+            load_dataset("mnist", tmp_path)
     write_news(tmp_path / "train.csv", [("9", "", "text")])
     write_news(tmp_path / "test.csv", NEWS)
     with pytest.raises(InputError, match="row 1: expected label"):
         load_dataset("ag-news", tmp_path)
+    (tmp_path / "train.csv").unlink()
+    packed = bytearray(gzip.compress(b"1,title,text\n" * 100))
+    for damaged in (packed[:30], packed[:12] + b"\xff\xff\xff" + packed[15:]):
+        (tmp_path / "train.csv.gz").write_bytes(damaged)
+        with pytest.raises(InputError, match="cannot be read as CSV"):
+            load_dataset("ag-news", tmp_path)
 
 
 def test_a_part_of_a_dataset_is_its_beginning(tmp_path) -> None:

@@ -119,6 +119,16 @@ def test_every_summand_is_within_the_clipping_norm(dimension) -> None:
         assert float(added.double().norm()) > 1 - 1e-6 or float(record.norm()) < 1
 
 
+@pytest.mark.parametrize("max_grad_norm", [1.0, 1e-3])
+def test_gradients_near_the_largest_number_are_within_the_clipping_norm_too(max_grad_norm) -> None:
+    """Their factors lie below the smallest normal number, where rounding to nearest would add up to 13 percent."""
+    linear = torch.nn.Linear(100_000, 1, bias=False)
+    total = GradientSum(linear, max_grad_norm=max_grad_norm, loss=lambda outputs, _: outputs.sum())
+    for share in np.geomspace(1e-8, 1.0, 25):
+        record = torch.full((1, 100_000), 3e38 * float(share))
+        assert exact_square(total(record, torch.zeros(1))) <= max_grad_norm**2
+
+
 def test_a_single_precision_norm_would_not_do() -> None:
     """The shortcut that the sum avoids: PyTorch's float32 norm on a CPU is too small by more than a millionth."""
     record = torch.randn(1, 3_000_000, generator=torch.Generator().manual_seed(0))
@@ -217,6 +227,16 @@ def test_models_refuse_what_they_cannot_read() -> None:
         build_model("transformer-tiny", gray_data())
     with pytest.raises(InputError, match="model"):
         build_model("alexnet", gray_data())
+    for size, name in ((13, "cnn"), (14, "cnn"), (13, "resnet18"), (14, "vit-tiny")):
+        pictures = np.zeros((2, 1, size, size), dtype=np.uint8)
+        data = Dataset("small", "images", pictures, np.arange(2), pictures, np.arange(2))
+        if (size, name) in ((14, "cnn"), (13, "resnet18")):
+            assert build_model(name, data, seed=0)(data.prepare(torch.as_tensor(pictures))).shape == (2, 2)
+        else:
+            with pytest.raises(InputError, match=f"got images of 14 x 14|needs images of 14 x 14 at least, got {size}"):
+                build_model(name, data, seed=0)
+    with pytest.raises(InputError, match="seed"):
+        build_model("cnn", gray_data(), seed=2**64)
 
 
 def test_weights_depend_on_the_seed_and_on_nothing_else() -> None:

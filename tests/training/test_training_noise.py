@@ -75,6 +75,17 @@ def test_a_step_has_one_noise_and_every_step_its_own(source) -> None:
     assert not np.array_equal(drawn(source, 0, 1000), drawn(source, 1, 1000))
 
 
+def test_layers_get_a_seed_of_their_own_in_every_step(source) -> None:
+    """64 bits, the same for the same secret and step, and different from step to step and from secret to secret."""
+    seeds = [source.layer_seed(step) for step in range(100)]
+    assert seeds == [noise_source(source.state()).layer_seed(step) for step in range(100)]
+    assert len(set(seeds)) == 100
+    assert 2**60 < max(seeds) < 2**64
+    others = [SeededNoise(12).layer_seed(step) for step in range(100)]
+    others += [SecureNoise(bytes(32)).layer_seed(step) for step in range(100)]
+    assert not set(seeds) & set(others)
+
+
 def test_secrets_matter() -> None:
     assert not np.array_equal(drawn(SeededNoise(1), 0, 100), drawn(SeededNoise(2), 0, 100))
     assert not np.array_equal(drawn(SecureNoise(), 0, 100), drawn(SecureNoise(), 0, 100))

@@ -97,6 +97,7 @@ def test_a_constant_must_be_public() -> None:
         ({"optimizer": "lion"}, "optimizer"),
         ({"schedule": "linear"}, "schedule"),
         ({"micro_batch": 0}, "micro_batch"),
+        ({"sampler": "poisson"}, "Expected a sampler of calipers.samplers, got 'poisson'"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**60}, "seed"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import stat
@@ -202,9 +203,9 @@ def test_without_a_seed_the_secrets_are_in_the_checkpoint(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "records", "message"),
     [
-        ({"noise_multiplier": 0.5}, RECORDS, "plan was"),
-        ({"seed": 4}, RECORDS, "plan was"),
-        ({"sampler": Poisson(dataset_size=N, batch_size=11, steps=STEPS)}, RECORDS, "plan was"),
+        ({"noise_multiplier": 0.5}, RECORDS, r"noise_multiplier was 1\.0, now 0\.5\. Resume"),
+        ({"seed": 4}, RECORDS, r"seed was 3, now 4\. Resume"),
+        ({"sampler": Poisson(dataset_size=N, batch_size=11, steps=STEPS)}, RECORDS, r"sampler was Poisson\("),
         ({}, RECORDS + 1, "data was"),
     ],
 )
@@ -216,16 +217,92 @@ def test_another_run_is_not_resumed(tmp_path, changes, records, message) -> None
         train(Plan(**settings | changes), model_of(), records, LABELS, device="cpu", checkpoint=path)
 
 
+def test_another_model_is_not_resumed_and_no_identity_hides_the_plan(tmp_path) -> None:
+    plan, path = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0, seed=3), tmp_path / "c"
+    settings = {"device": "cpu", "checkpoint": path, "identity": {"model": "mine", "seed": "0"}}
+    train(plan, model_of(), RECORDS, LABELS, **settings)
+    with pytest.raises(InputError, match=r"another run: parameters was \d+, \w{16}, now \d+, \w{16}\. Resume"):
+        train(plan, torch.nn.Linear(6, 3), RECORDS, LABELS, **settings)
+    with pytest.raises(InputError, match="model was mine, now None"):
+        train(plan, model_of(), RECORDS, LABELS, **settings | {"identity": {}})
+    with pytest.raises(InputError, match="seed was 3, now 5"):
+        train(dataclasses.replace(plan, seed=5), model_of(), RECORDS, LABELS, **settings)
+
+
+def test_the_folder_of_the_checkpoint_is_made_before_the_first_step(tmp_path) -> None:
+    """A place that cannot be written to is found out when nothing is lost yet; the place may be a string."""
+    (tmp_path / "file").write_text("")
+    plan, steps = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0), []
+    with pytest.raises(OSError, match="file"):
+        train(plan, model_of(), RECORDS, LABELS, checkpoint=str(tmp_path / "file" / "c"), progress=steps.append)
+    assert steps == []
+    train(plan, model_of(), RECORDS, LABELS, device="cpu", checkpoint=str(tmp_path / "new" / "c"))
+    assert (tmp_path / "new" / "c").is_file()
+
+
+def test_progress_begins_where_the_run_is_taken_up_again(tmp_path) -> None:
+    plan, heard = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0, seed=3), []
+    settings = {"device": "cpu", "checkpoint": tmp_path / "c", "checkpoint_every": 3}
+    with pytest.raises(Interrupted):
+        train(plan, model_of(), RECORDS, LABELS, progress=stopping_at(7), **settings)
+    for expected in ([6, 7, 8], [8]):
+        heard.clear()
+        train(plan, model_of(), RECORDS, LABELS, progress=lambda done, _: heard.append(done), **settings)
+        assert heard == expected
+
+
 def test_a_foreign_file_is_not_taken_for_a_checkpoint(tmp_path) -> None:
     path = tmp_path / "c"
     for content in (b"", b"nonsense", b"PK\x03\x04 nonsense"):
         path.write_bytes(content)
         with pytest.raises(InputError, match="not a checkpoint"):
             load_checkpoint(path, belongs_to={}, device="cpu")
-    torch.save({"format": "something else"}, path)
+    torch.save({"belongs_to": "{}"}, path)
     with pytest.raises(InputError, match="not a checkpoint"):
         load_checkpoint(path, belongs_to={}, device="cpu")
     assert load_checkpoint(tmp_path / "absent", belongs_to={}, device="cpu") is None
+    with pytest.raises(InputError, match="cannot be read"):
+        load_checkpoint(tmp_path, belongs_to={}, device="cpu")
+
+
+def test_a_changed_bit_anywhere_is_noticed(tmp_path) -> None:
+    """PyTorch itself reads many of these files without complaint, with other weights or another number of steps."""
+    path = tmp_path / "c"
+    save_checkpoint(path, belongs_to={"a": 1}, contents={"value": torch.arange(20.0), "batches": "position 17"})
+    whole = path.read_bytes()
+    assert load_checkpoint(path, belongs_to={"a": 1}, device="cpu")["batches"] == "position 17"
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=r"is damaged|not a checkpoint"):
+            load_checkpoint(path, belongs_to={"a": 1}, device="cpu")
+    for length in (1, 40, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"is damaged|not a checkpoint"):
+            load_checkpoint(path, belongs_to={"a": 1}, device="cpu")
+
+
+@pytest.mark.parametrize("seed", [3, None])
+def test_layers_that_draw_random_numbers_draw_the_same_ones_again(tmp_path, seed) -> None:
+    """Dropout, while others use PyTorch's own generator: two resumptions agree, and with a seed the whole run does."""
+
+    def finished(plan, **settings):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 30), torch.nn.Dropout(0.5), torch.nn.Linear(30, 3))
+        torch.seed()
+        outside = torch.random.get_rng_state()
+        train(plan, model, RECORDS, LABELS, device="cpu", **settings)
+        assert torch.equal(torch.random.get_rng_state(), outside)
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    plan = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0, seed=seed)
+    path = tmp_path / "c"
+    with pytest.raises(Interrupted):
+        finished(plan, checkpoint=path, checkpoint_every=3, progress=stopping_at(5))
+    content = path.read_bytes()
+    resumed = finished(plan, checkpoint=path)
+    path.write_bytes(content)
+    assert torch.equal(finished(plan, checkpoint=path), resumed)
+    assert torch.equal(finished(plan), resumed) == (seed is not None)
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -222,6 +223,24 @@ def test_optimizers_see_the_noisy_gradient_only() -> None:
             reference.weight.grad = SeededNoise(6).standard_normal(step, reference.weight)
             optimizer.step()
         assert torch.allclose(trainer.model.weight, reference.weight, rtol=1e-12)
+
+
+def test_dropout_leaves_out_other_entries_for_every_record_and_in_every_step() -> None:
+    """Each of the 4 x 2 masks of 200 entries keeps about half of them, and no two are alike."""
+    model = torch.nn.Sequential(torch.nn.Dropout(0.5), linear(400))
+    records = np.zeros((2, 400))
+    records[0, :200] = records[1, 200:] = 1.0
+    sampler = Deterministic(dataset_size=2, batch_size=2, epochs=4)
+    plan = dataclasses.replace(silent_plan(sampler), max_grad_norm=1e9)
+    trainer = Trainer(plan, model, records, np.zeros(2), loss=output, device="cpu")
+    masks = set()
+    for _ in range(4):
+        before = model[1].weight.detach().clone()
+        trainer.take_step()
+        kept = ((before - model[1].weight.detach()) != 0).numpy().reshape(2, 200)
+        assert (np.abs(kept.sum(axis=1) - 100) < 50).all()
+        masks |= {tuple(mask) for mask in kept}
+    assert len(masks) == 8
 
 
 def test_records_and_sampler_must_agree() -> None:

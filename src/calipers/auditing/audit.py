@@ -19,9 +19,11 @@ import numpy as np
 
 from calipers.auditing.band import Band, simultaneous_band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
+from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.game import Progress, Scores, play
-from calipers.auditing.targets import Target
+from calipers.auditing.loading import as_target
+from calipers.auditing.targets import OneRun, Target
 from calipers.auditing.verdict import DEFAULT_VIOLATION, Claimed, Outcome, Profile, Verdict, judge, profile_of
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
@@ -98,8 +100,8 @@ class AuditResult:
 
 
 def audit(
-    target: Target,
-    distinguisher: Distinguisher,
+    target: Target | OneRun | str,
+    distinguisher: Distinguisher | None = None,
     *,
     trials: int,
     seed: int,
@@ -121,6 +123,8 @@ def audit(
 ) -> AuditResult:
     """Play `trials` runs for each hypothesis and bound the leakage of the target from below.
 
+    `target` is a target, a function of one run (present, rng), or "module:function". Without a `distinguisher` the
+    strongest that fits the target is taken (see `distinguisher_for`).
     `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
     be. The last seven arguments are those of `play`.
     A target's attribute `notes`, sentences about what was played, is handed on to the result.
@@ -130,6 +134,9 @@ def audit(
     confidence = OPEN_UNIT.check("confidence", confidence)
     profiles = _profiles(claim, upper)
     _probe(deltas, epsilons, delta0, confidence, selection_share, profiles, violation)
+    target = as_target(target)
+    if distinguisher is None:
+        distinguisher = distinguisher_for(target, seed=seed, time_limit=time_limit)
     scores = play(
         target,
         distinguisher,

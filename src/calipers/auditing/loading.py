@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import cast
 
-from calipers.auditing.targets import FunctionTarget, OneRun
+from calipers.auditing.targets import FunctionTarget, OneRun, Target
 from calipers.errors import InputError
 
 
@@ -39,6 +39,19 @@ class LoadedTarget(FunctionTarget):
 def load_target(address: str) -> LoadedTarget:
     """The target at "module:function", or `InputError` saying what is wrong with the address."""
     return LoadedTarget(address)
+
+
+def as_target(given: Target | OneRun | str) -> Target:
+    """A target as it is, a function of one run wrapped, "module:function" loaded."""
+    if isinstance(given, str):
+        return load_target(given)
+    if isinstance(given, Target):
+        return given
+    if callable(given):
+        return FunctionTarget(given)
+    raise InputError(
+        f"Expected a target, a function of (present, rng) or 'module:function', got a {type(given).__name__}."
+    )
 
 
 def load_function(address: object, folder: str | None = None) -> Callable[..., object]:

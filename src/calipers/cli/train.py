@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from calipers.training.plan import Plan
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_UNCOVERED = "the frequent words of the training texts, chosen without noise; no number here covers that choice"
 
 
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
@@ -40,7 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--adjacency", type=click.Choice(ADJACENCIES), default="add-remove", show_default=True)
 @click.option("--learning-rate", type=float, default=0.25, show_default=True)
 @click.option("--optimizer", type=click.Choice(("sgd", "adam")), default="sgd", show_default=True)
-@click.option("--momentum", type=float, default=0.0, show_default=True)
+@click.option("--momentum", type=float, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
 @click.option("--schedule", type=click.Choice(("constant", "cosine")), default="constant", show_default=True)
 @click.option("--vocabulary", type=click.Choice(("hashed", "frequent")), default="hashed", help="Text: see below.")
 @click.option("--seed", type=int, help="Repeatable and guessable. [default: the system's entropy]")
@@ -88,6 +89,7 @@ def train_command(
     from calipers.training.loop import train
     from calipers.training.models import build_model, parameter_count
     from calipers.training.plan import sampler_of
+    from calipers.training.torch_library import chosen_device
 
     _check_target(chosen)
     data = load_dataset(chosen["data"], chosen["data_dir"], vocabulary=chosen["vocabulary"])
@@ -100,6 +102,7 @@ def train_command(
         steps=chosen["steps"],
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
+    chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
     dimension = parameter_count(model)
     plan = _plan(sampler, dimension, questions.deltas[0], chosen)
     if report_path is not None and plan.noise_multiplier == 0:
@@ -158,8 +161,9 @@ def _plan(sampler: AnySampler, dimension: int, delta: float, chosen: dict[str, A
 def _checked_noise(run: Run, target: float | None, delta: float) -> float:
     """The run's own noise, if it can be measured, or the smallest that meets the target."""
     if target is None:
-        from calipers.measure import noise_range
+        from calipers.measure import measure, noise_range
 
+        measure(run)  # refuses divisors and adjacencies that no theorem covers
         return noise_range(run).check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
     from calipers.calibrate import solve
 
@@ -190,6 +194,8 @@ def _report(
 
     device = chosen_device(chosen["device"])
     found = accuracy(trained.model, data.test_records, data.test_labels, prepare=data.prepare, device=device)
+    # The frequent words are read off the training texts without noise.
+    uncovered = data.kind == "text" and chosen["vocabulary"] == "frequent"
     answers = None
     if trained.plan.noise_multiplier > 0:
         from calipers.measure import measure
@@ -199,6 +205,7 @@ def _report(
         measurement = measure(run, tolerance=tolerance)
         answers = answer(measurement, questions)
         facts = [("data", data.name), ("model", str(chosen["model"])), ("accuracy", f"{found:.4f}")]
+        facts += [("vocabulary", _UNCOVERED)] if uncovered else []
 
         def report() -> Report:
             from calipers.reports.report import report_training
@@ -220,7 +227,7 @@ def _report(
             "accuracy": found,
             "seconds": trained.seconds,
             "resumed_at": trained.resumed_at,
-        }
+        } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
         measured = None if answers is None else measurement_record(answers)
         click.echo(to_json({"training": training, "measurement": measured}))
         return
@@ -235,3 +242,5 @@ def _report(
 
     click.echo()
     show(measurement_report(answers))
+    if uncovered:
+        click.echo(f"\nVocabulary: {_UNCOVERED}.")

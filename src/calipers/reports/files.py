@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from calipers.errors import InputError
 
 if TYPE_CHECKING:
+    from calipers.measure import Measurement
+    from calipers.reports.answers import Questions
     from calipers.reports.report import Report
 
 ENDINGS = (".html", ".md", ".json")
@@ -42,10 +44,23 @@ def check_report_path(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def write_report(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Render the report as the ending says and write it whole; returns the path."""
+def write_report(
+    result: Report | Measurement, path: str | os.PathLike[str], questions: Questions | None = None
+) -> Path:
+    """Write the report of a measurement, or one that is made already, as the ending says; returns the path.
+
+    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out.
+    """
     place = check_report_path(path)
-    write_whole(place, rendered(report, place.suffix.lower()))
+    from calipers.measure import Measurement
+    from calipers.reports.answers import Questions
+    from calipers.reports.report import report_measurement
+
+    if isinstance(result, Measurement):
+        result = report_measurement(result, questions if questions is not None else Questions())
+    elif questions is not None:
+        raise InputError("This report is made already; questions are for a measurement. Leave them out.")
+    write_whole(place, rendered(result, place.suffix.lower()))
     return place
 
 

@@ -4,8 +4,7 @@
 calls with the same numbers give the same bytes: nothing in a report depends on the clock, the machine or the file it
 is written to.
 
-    report = report_measurement(measure(run), Questions())
-    write_report(report, "out.html")        # or .md, or .json
+    write_report(measure(run), "out.html")        # or .md, or .json
 """
 
 from __future__ import annotations

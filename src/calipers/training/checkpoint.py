@@ -2,7 +2,9 @@
 
 **Whole or not at all.** The file is written beside its final place, forced to the disk, then renamed over the old one,
 and the folder's entry is forced to the disk too. A reader sees the old checkpoint or the new one, never a mixture;
-a half-written file has another name and is overwritten by the next attempt.
+a half-written file has another name and is overwritten by the next attempt. The file begins with the SHA-256 of the
+rest: PyTorch reads a file in which a bit has changed without a word, and a changed number of steps would change
+what is accounted.
 
 **Nothing leaves the process except through this file.** The weights after step t and the number t are written in one
 piece, so there are no released weights whose steps were not counted. Steps done after the last checkpoint of a
@@ -21,6 +23,7 @@ Delete it when the run has ended.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -32,7 +35,7 @@ from calipers.training.torch_library import torch_module
 
 __all__ = ["data_digest", "load_checkpoint", "save_checkpoint"]
 
-FORMAT = "calipers training checkpoint 1"
+FORMAT = b"calipers training checkpoint 2\n"
 
 
 def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
@@ -40,10 +43,12 @@ def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapp
     torch = torch_module()
     partial = path.with_name(path.name + ".partial")
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {"format": FORMAT, "belongs_to": json.dumps(belongs_to, sort_keys=True), **contents}
+    packed = io.BytesIO()
+    torch.save({"belongs_to": json.dumps(belongs_to, sort_keys=True), **contents}, packed)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        torch.save(record, file)
+        file.write(FORMAT + hashlib.sha256(packed.getbuffer()).digest())
+        file.write(packed.getbuffer())
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
@@ -51,24 +56,24 @@ def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapp
 
 
 def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -> dict[str, Any] | None:
-    """The contents of the checkpoint, None if there is none, or `InputError` if it belongs to another run."""
-    torch = torch_module()
+    """The contents of the checkpoint, None if there is none, or `InputError` if it is damaged or of another run."""
     if not path.exists():
         return None
     try:
-        record: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        if record["format"] != FORMAT:
-            raise KeyError(FORMAT)
-        begun = json.loads(record["belongs_to"])
-    except Exception as error:  # torch reports a foreign file in many ways
-        detail = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"{path} is not a checkpoint of this program ({detail}); move it away to begin anew."
-        ) from error
+        content = memoryview(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); name another file.") from error
+    begin = len(FORMAT) + hashlib.sha256().digest_size
+    if content[: len(FORMAT)] != FORMAT:
+        raise InputError(f"{path} is not a checkpoint of this program; move it away to begin anew.")
+    if hashlib.sha256(content[begin:]).digest() != content[len(FORMAT) : begin]:
+        raise InputError(f"{path} is damaged: it is not what was written; move it away to begin anew.")
+    record: dict[str, Any] = torch_module().load(io.BytesIO(content[begin:]), map_location=device, weights_only=True)
+    begun = json.loads(record["belongs_to"])
     wanted = json.loads(json.dumps(belongs_to))
     differing = [key for key in sorted({*begun, *wanted}) if begun.get(key) != wanted.get(key)]
     if differing:
-        what = "; ".join(f"{key} was {begun.get(key)!r}, now {wanted.get(key)!r}" for key in differing[:3])
+        what = "; ".join(f"{key} was {begun.get(key)}, now {wanted.get(key)}" for key in differing[:3])
         raise InputError(f"{path} belongs to another run: {what}. Resume with what began, or name another file.")
     return record
 

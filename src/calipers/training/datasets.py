@@ -20,6 +20,8 @@ from calipers.training.text_files import numbered, read_ag_news
 __all__ = ["DATASETS", "Dataset", "load_dataset"]
 
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "ag-news")
+# Beyond this a label is no class but a mistake, and the model's last layer would not fit the memory.
+_MOST_CLASSES = 100_000
 # Where Debian's package dataset-fashion-mnist puts its files.
 _SYSTEM = {"fashion-mnist": Path("/usr/share/datasets/fashion-mnist")}
 
@@ -37,9 +39,13 @@ class Dataset:
     vocabulary_size: int = 0
 
     def __post_init__(self) -> None:
-        for labels in (self.labels, self.test_labels):
-            if len(labels) == 0 or labels.min() < 0:
-                raise InputError(f"{self.name}: expected labels from 0 on, and at least one record.")
+        for records, labels in ((self.records, self.labels), (self.test_records, self.test_labels)):
+            if len(records) != len(labels):
+                raise InputError(f"{self.name}: {len(records)} records have {len(labels)} labels.")
+            if len(labels) == 0 or labels.min() < 0 or labels.max() >= _MOST_CLASSES:
+                raise InputError(
+                    f"{self.name}: expected classes counted from 0, below {_MOST_CLASSES}, and at least one record."
+                )
         if self.records.shape[1:] != self.test_records.shape[1:]:
             raise InputError(
                 f"{self.name}: training records have shape {self.records.shape[1:]}, test records "
@@ -53,7 +59,7 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """One more than the largest label."""
+        """One more than the largest label; that a class exists is taken to be public."""
         return int(max(self.labels.max(), self.test_labels.max())) + 1
 
     def prepare(self, rows: Any) -> Any:

@@ -21,7 +21,8 @@ the stored numbers and not merely intended.
 
 **A record whose gradient has no finite norm contributes nothing.** Zero is a vector of norm at most C like
 any other; a NaN that spreads to the weights would tell the world that this record was there. If a batch has such
-records, it is summed again without them.
+records, it is summed again without them. Nothing comes from a record either whose factor is too small to be rounded
+well, and, on CUDA, from one with an entry beyond 1e18, whose square single precision does not hold.
 
 **Micro-batches** only bound memory: clipped gradients are added up piece by piece, and noise is
 added once, to the whole sum, elsewhere. If a GPU runs out of memory, the batch is begun again with half as many records
@@ -182,7 +183,9 @@ class GradientSum:
         margin = 1.0 - _ROUNDINGS * torch.finfo(dtype).eps - error
         factors = (self.max_grad_norm * margin / norms).clamp(max=1.0)
         finite = torch.isfinite(norms)
-        factors = torch.where(finite & counted, factors, 0.0).to(dtype)
+        # Below its smallest normal number the format rounds coarsely, and upwards too: such a record adds nothing.
+        kept = finite & counted & (factors >= torch.finfo(dtype).tiny)
+        factors = torch.where(kept, factors, 0.0).to(dtype)
         with tensor_cores(False):
             return torch.cat([factors @ g for g in flat]), finite
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +97,13 @@ def _read_part(path: Path) -> Images:
 
 def _arrays(path: Path, names: tuple[str, ...]) -> list[Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Names are looked for below: a file with a single array is no archive, whatever it is called.
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
             missing = [name for name in names if name not in archive]
             if missing:
                 raise InputError(f"{path}: expected the arrays {', '.join(names)}, not found: {', '.join(missing)}.")
             return [archive[name] for name in names]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read as a numpy archive: {error}.") from error
@@ -118,9 +120,9 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
     """The IDX format: two zero bytes, 8 for bytes, the number of sizes, the sizes as big-endian words, the data."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
+    if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise InputError(f"{path} is not an IDX file of bytes.")
     header = 4 + 4 * content[3]
     shape = tuple(int(size) for size in np.frombuffer(content[4:header], dtype=">u4"))

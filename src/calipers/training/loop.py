@@ -10,12 +10,14 @@ One step on the records S that the sampler drew:
 - Whatever the optimizer does with the noisy gradient (momentum, Adam, a schedule) is post-processing.
 - Nothing computed from the records without noise is reported: no training loss, no batch sizes. `progress` hears the
   number of the step only. Accuracy is for held-out records, which are not protected.
-- With the same seed and the same kind of device the weights come out the same, killed and resumed or not; on CUDA up to
-  the order in which the device adds.
+- With the same seed and the same kind of device the weights come out the same, killed and resumed or not, also where
+  layers draw random numbers; on CUDA up to the order in which the device adds.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -34,12 +36,12 @@ from calipers.training.checkpoint import data_digest, load_checkpoint, save_chec
 from calipers.training.gradients import GradientSum, cross_entropy
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
-from calipers.training.torch_library import chosen_device, torch_module
+from calipers.training.torch_library import chosen_device, random_layers, torch_module
 
 __all__ = ["Progress", "Trained", "Trainer", "train"]
 
 Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all) after every step."""
+"""Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again."""
 
 # Batches and noise (`calipers.training.noise`) of one seed must not share random numbers.
 _BATCHES = 1
@@ -98,12 +100,13 @@ class Trainer:
         self._optimizer = _optimizer(plan, self._sum.parameters)
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
         self._stream = BatchStream(plan.sampler, _batch_generator(plan.seed))
+        shapes = str([(name, list(p.shape)) for name, p in self.model.named_parameters()])
         self._belongs_to = {
-            "plan": repr(plan),
-            "parameters": {name: list(p.shape) for name, p in self.model.named_parameters()},
+            **(identity or {}),
+            **{field.name: repr(getattr(plan, field.name)) for field in dataclasses.fields(plan)},
+            "parameters": f"{self.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
             "data": data_digest(records, labels),
             "device": self.device.type,
-            **(identity or {}),
         }
 
     @property
@@ -118,7 +121,8 @@ class Trainer:
         number = self.step
         batch = next(self._stream)
         rows = torch.from_numpy(batch).to(self.device)
-        update = self._sum(self._prepare(self._records[rows]), self._labels[rows])
+        with random_layers(self._noise.layer_seed(number), self.device):
+            update = self._sum(self._prepare(self._records[rows]), self._labels[rows])
         if plan.noise_multiplier > 0:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
@@ -162,7 +166,7 @@ def train(
     prepare: Callable[[Any], Any] | None = None,
     loss: Callable[[Any, Any], Any] = cross_entropy,
     device: str = "auto",
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     checkpoint_every: int = 100,
     identity: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -173,15 +177,19 @@ def train(
     """
     COUNT.check_int("checkpoint_every", checkpoint_every)
     trainer = Trainer(plan, model, records, labels, prepare=prepare, loss=loss, device=device, identity=identity)
-    if checkpoint is not None:
-        trainer.resume(checkpoint)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)  # now, not when there is something to lose
+        trainer.resume(path)
     begun = time.perf_counter()
     resumed_at = trainer.step
+    if progress is not None and resumed_at:
+        progress(resumed_at, plan.steps)
     while trainer.step < plan.steps:
         trainer.take_step()
         done = trainer.step
-        if checkpoint is not None and (done % checkpoint_every == 0 or done == plan.steps):
-            trainer.save(checkpoint)
+        if path is not None and (done % checkpoint_every == 0 or done == plan.steps):
+            trainer.save(path)
         if progress is not None:
             progress(done, plan.steps)
     return Trained(trainer.model, plan, trainer.dimension, time.perf_counter() - begun, resumed_at)

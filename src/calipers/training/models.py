@@ -20,6 +20,7 @@ from typing import Any
 from calipers.domains import choice
 from calipers.errors import InputError
 from calipers.training.datasets import Dataset
+from calipers.training.noise import SEED
 from calipers.training.torch_library import torch_module
 
 __all__ = ["MODELS", "build_model", "parameter_count"]
@@ -36,6 +37,8 @@ _TEXT = {
     "transformer-small": {"width": 512, "depth": 6, "heads": 8, "inner": 2048},
     "transformer-base": {"width": 768, "depth": 12, "heads": 12, "inner": 3072},
 }
+# What the small network's convolutions and poolings leave a pixel of.
+_SMALLEST = 14
 MODELS = ("cnn", *_RESIDUAL, *_WIDE, *_VISION, *_TEXT)
 
 
@@ -45,6 +48,8 @@ def build_model(name: str, data: Dataset, *, seed: int | None = None) -> Any:
     wanted = "text" if name in _TEXT else "images"
     if data.kind != wanted:
         raise InputError(f"model={name!r} reads {wanted}, but {data.name} holds {data.kind}; choose another model.")
+    if seed is not None:
+        SEED.check_int("seed", seed)
     torch = torch_module()
     with torch.random.fork_rng(devices=[]):
         if seed is None:
@@ -73,6 +78,8 @@ def _builder(name: str, data: Dataset) -> Callable[[], Any]:
         return lambda: convolutional.residual_network(channels, data.classes, 64, widths, _RESIDUAL[name])
     if name in _WIDE:
         return lambda: convolutional.wide_residual_network(channels, data.classes, *_WIDE[name])
+    if size < _SMALLEST:
+        raise InputError(f"model='cnn' needs images of {_SMALLEST} x {_SMALLEST} at least, got {size} x {size}.")
     return lambda: convolutional.small_cnn(channels, size, data.classes)
 
 

@@ -18,8 +18,11 @@ Two sources:
   probability 5e-18.
 
 What neither does: the theorems speak of real numbers, computers add floating-point ones. Whoever sees the lowest bits
-of a noisy sum may learn something from them (Mironov 2012); the variates are computed in double precision
-and rounded once, to the format of the sum, which makes such an attack harder and not impossible.
+of a noisy sum may learn something from them (Mironov 2012). Secure variates are computed in double precision and
+rounded once, to the format of the sum, which makes such an attack harder and not impossible; seeded ones are drawn in
+that format.
+
+Layers that draw random numbers (dropout) get a seed for each step from the same secret, for the same reason.
 """
 
 from __future__ import annotations
@@ -43,8 +46,8 @@ KEY_BYTES = 32
 SEED = Domain(0, 2**53, integer=True)
 # Words are squeezed out in blocks, each from its own counter, so that memory stays bounded.
 _BLOCK = 2**20
-# Noise and batches (`calipers.training.loop`) of one seed must not share random numbers.
-_NOISE = 0
+# Noise, batches (1, `calipers.training.loop`) and layers of one seed must not share random numbers.
+_NOISE, _LAYERS = 0, 2
 
 
 class NoiseSource(Protocol):
@@ -52,6 +55,10 @@ class NoiseSource(Protocol):
 
     def standard_normal(self, step: int, like: Any) -> Any:
         """Independent N(0, 1) entries, shaped, typed and placed like the tensor `like`; the same for the same step."""
+        ...
+
+    def layer_seed(self, step: int) -> int:
+        """A seed for the layers that draw random numbers; the same for the same step."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -77,6 +84,11 @@ class SeededNoise:
         dtype = np.float64 if like.dtype == torch.float64 else np.float32
         return torch.from_numpy(rng.standard_normal(tuple(like.shape), dtype=dtype)).to(like)
 
+    def layer_seed(self, step: int) -> int:
+        """64 bits of the step's own."""
+        sequence = np.random.SeedSequence(entropy=self.seed, spawn_key=(_LAYERS, step))
+        return int(sequence.generate_state(1, np.uint64)[0])
+
     def state(self) -> dict[str, Any]:
         """The seed."""
         return {"source": "seeded", "secret": str(self.seed)}
@@ -98,6 +110,11 @@ class SecureNoise:
         parts = [self._normals(step, block, min(_BLOCK, count - block * _BLOCK)) for block in blocks]
         values = np.concatenate(parts) if parts else np.empty(0)
         return torch.from_numpy(values).reshape(like.shape).to(like)
+
+    def layer_seed(self, step: int) -> int:
+        """64 bits of the step's own."""
+        prefix = b"calipers layers" + step.to_bytes(8, "big")
+        return int.from_bytes(hashlib.shake_256(self._key + prefix).digest(8), "big")
 
     def state(self) -> dict[str, Any]:
         """The key."""

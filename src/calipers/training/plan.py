@@ -45,7 +45,7 @@ class Plan:
 
     `seed` None takes all randomness from the operating system's entropy (see `calipers.training.noise`); with a
     seed the run can be repeated, by anybody who knows it. `micro_batch`, the records whose gradients are held at
-    a time, is chosen by the device's memory unless given.
+    a time, is chosen by the device's memory unless given. For "adam" `momentum` is its first beta, 0.9 if left at 0.
     """
 
     sampler: AnySampler
@@ -62,6 +62,10 @@ class Plan:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.sampler, AnySampler):
+            raise InputError(
+                f"Expected a sampler of calipers.samplers, got {self.sampler!r}; `sampler_of` makes one from its name."
+            )
         NON_NEGATIVE.check("noise_multiplier", self.noise_multiplier)
         if self.max_grad_norm is not None:
             POSITIVE.check("max_grad_norm", self.max_grad_norm)

@@ -32,22 +32,33 @@ _SPECIAL = 3
 VOCABULARIES = ("hashed", "frequent")
 
 _TRAIN = ("train.csv", "train.csv.gz", "ag_news_train.csv", "ag_news_train.csv.gz")
-_TRAIN_PART = ("ag_news_train_partial.csv.gz", "ag_news_train_partial.csv")
+_TRAIN_PARTS = ("ag_news_train_*.csv", "ag_news_train_*.csv.gz")
 _TEST = ("test.csv", "test.csv.gz", "ag_news_test.csv", "ag_news_test.csv.gz")
 
 Texts = tuple[list[str], IntArray]
 
 
 def read_ag_news(folder: Path) -> tuple[Texts, Texts]:
-    """(texts, labels 0-3) of the training and the test file; `InputError` names the files if they are not there."""
-    return _read_csv(_found(folder, (*_TRAIN, *_TRAIN_PART))), _read_csv(_found(folder, _TEST))
+    """(texts, labels 0-3) of training and test; `InputError` names the files if they are not there.
+
+    The training texts are in one file, or in parts, of which all that are there are read, in the order of their names.
+    """
+    parts = [_read_csv(path) for path in _found(folder, _TRAIN, _TRAIN_PARTS)]
+    training = [text for texts, _ in parts for text in texts], np.concatenate([labels for _, labels in parts])
+    return training, _read_csv(_found(folder, _TEST)[0])
 
 
-def _found(folder: Path, names: tuple[str, ...]) -> Path:
+def _found(folder: Path, names: tuple[str, ...], parts: tuple[str, ...] = ()) -> list[Path]:
+    """The first of the files called `names`, or else all that match one of `parts`."""
     for name in names:
         if (folder / name).is_file():
-            return folder / name
-    raise InputError(f"AG News: none of {', '.join(names)} is in {folder}; put one there or name another folder.")
+            return [folder / name]
+    # By the name without .gz: a part that lies there packed and unpacked is read once.
+    found = {path.name.removesuffix(".gz"): path for pattern in parts for path in folder.glob(pattern)}
+    if found:
+        return [found[name] for name in sorted(found)]
+    wanted = ", ".join((*names, *parts))
+    raise InputError(f"AG News: none of {wanted} is in {folder}; put one there or name another folder.")
 
 
 def _read_csv(path: Path) -> Texts:
@@ -64,7 +75,7 @@ def _read_csv(path: Path) -> Texts:
                     raise InputError(f"{path}, row {number}: expected label (1-4), title, description.")
                 labels.append(int(row[0]) - 1)
                 texts.append(row[2])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise InputError(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
     if not texts:
         raise InputError(f"{path} holds no records.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from calipers.errors import InputError, MissingExtraError
 
-__all__ = ["chosen_device", "tensor_cores", "torch_module"]
+__all__ = ["chosen_device", "random_layers", "tensor_cores", "torch_module"]
 
 
 def torch_module(name: str = "torch") -> Any:
@@ -37,6 +37,21 @@ def chosen_device(name: str = "auto") -> Any:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device={name!r}, but this PyTorch sees no CUDA device; use device='cpu'.")
     return device
+
+
+@contextmanager
+def random_layers(seed: int, device: Any) -> Iterator[None]:
+    """Let what draws from PyTorch's own generators (dropout, augmentation) draw by this seed; they are put back after.
+
+    Only the generators of the CPU and of the device are touched.
+    """
+    torch, cuda = torch_module(), device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
 @contextmanager
