@@ -9,9 +9,11 @@ import pytest
 from calipers.adapters.opacus import attach, run_of
 from calipers.adapters.opacus_accountant import register
 from calipers.adapters.opacus_library import quiet_engine
+from calipers.adapters.torch_sampler import CollateWithEmpty, TorchBatches
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
+from calipers.samplers import BallsAndBins, Poisson, Shuffle
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
 torch = pytest.importorskip("torch")
@@ -28,12 +30,18 @@ class Script:
         data = torch.utils.data.TensorDataset(torch.randn(size, 6), torch.randint(0, 3, (size,)))
         model = torch.nn.Linear(6, 3)
         self.engine = opacus.PrivacyEngine(accountant=accountant)
-        loader = {"shuffle": settings.pop("shuffle", True), "drop_last": settings.pop("drop_last", False)}
+        loader = {
+            "batch_size": batch,
+            "shuffle": settings.pop("shuffle", True),
+            "drop_last": settings.pop("drop_last", False),
+        }
+        if "batches" in settings:
+            loader = {"batch_sampler": settings.pop("batches"), "collate_fn": CollateWithEmpty(data)}
         self.reduction = settings.get("loss_reduction", "mean")
         self.model, self.optimizer, self.loader = self.engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-            data_loader=torch.utils.data.DataLoader(data, batch_size=batch, **loader),
+            data_loader=torch.utils.data.DataLoader(data, **loader),
             **({"noise_multiplier": 1.1, "max_grad_norm": 1.0} | settings),
         )
 
@@ -105,6 +113,42 @@ def test_without_a_batch_size_every_possible_one_must_agree() -> None:
         run_of(full.optimizer, full.loader, steps=5)
     with pytest.raises(InputError, match="batch_size=20 makes 6 batches"):
         run_of(script.optimizer, script.loader, steps=5, batch_size=20)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        (BallsAndBins(dataset_size=100, batch_size=10, epochs=2), {"batch_size": 10, "sampler": "balls-and-bins"}),
+        (BallsAndBins(dataset_size=100, rounds=8, epochs=2), {"sample_rate": 1 / 8, "sampler": "balls-and-bins"}),
+        (Shuffle(dataset_size=107, batch_size=10, epochs=2), {"batch_size": 10, "sampler": "shuffle"}),
+        (Poisson(dataset_size=107, sample_rate=0.03, steps=66), {"sample_rate": 0.03, "sampler": "poisson"}),
+    ],
+)
+def test_batches_of_our_own_samplers_are_recognized(sampler, expected) -> None:
+    """The object that draws is the one that is measured: sizes and law come from it, steps from what was taken."""
+    size = sampler.dataset_size
+    script = Script(size=size, batches=TorchBatches(sampler, seed=1), poisson_sampling=False, loss_reduction="sum")
+    record = attach(script.optimizer, script.loader)
+    script.train(2)
+    (run,) = record.runs()
+    shared = {"dataset_size": size, "noise_multiplier": 1.1, "dimension": PARAMETERS, "normalization": "none"}
+    assert run == Run(**shared, **expected, steps=sampler.law().steps)
+    assert record.epsilon(delta=1e-5).upper > 0
+
+
+def test_divisors_that_no_sampler_of_ours_means_are_refused() -> None:
+    """Means over batches of random size, and fewer batches than an epoch holds; fixed sizes are a constant."""
+    random = BallsAndBins(dataset_size=100, batch_size=10, epochs=1)
+    script = Script(size=100, batches=TorchBatches(random), poisson_sampling=False)
+    with pytest.raises(UnsupportedError, match="loss_reduction='sum'"):
+        run_of(script.optimizer, script.loader, steps=10)
+    fixed = Shuffle(dataset_size=100, batch_size=10, epochs=1)
+    script = Script(size=100, batches=TorchBatches(fixed), poisson_sampling=False)
+    assert run_of(script.optimizer, script.loader, steps=10).normalization == "constant"
+    fewer = Shuffle(dataset_size=100, batch_size=10, epochs=1, rounds=7)
+    script = Script(size=100, batches=TorchBatches(fewer), poisson_sampling=False)
+    with pytest.raises(UnsupportedError, match="leave rounds out"):
+        run_of(script.optimizer, script.loader, steps=7)
 
 
 def test_a_divisor_chosen_by_hand_is_a_constant() -> None:

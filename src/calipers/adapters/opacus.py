@@ -11,7 +11,7 @@ Two lines turn a script that trains with Opacus into one that ends with a bracke
 `attach` looks at what was really configured and counts the steps that are really taken:
 
 - the loader says how batches are drawn: Opacus's Poisson sampler at its own rate, or the loader of the script
-  (shuffled or in fixed order) when `poisson_sampling=False`;
+  (shuffled, in fixed order, or by `calipers.adapters.torch_sampler`) when `poisson_sampling=False`;
 - the optimizer says the noise multiplier, step by step (schedulers change it), the number of parameters, and
   what the noisy sum is divided by: with `loss_reduction="mean"` a number that Opacus computes from the size of
   the dataset, with "sum" nothing.
@@ -28,12 +28,14 @@ from collections.abc import Callable
 from typing import Any
 
 from calipers.adapters.opacus_library import opacus_module, torch_module
+from calipers.adapters.torch_sampler import TorchBatches
 from calipers.bracket import Bracket
 from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import Measurement, measure
 from calipers.opacus_releases import VERSIONS, run_keys
 from calipers.run import ADJACENCIES, Run
+from calipers.samplers.stream import AnySampler
 
 __all__ = ["Attachment", "attach", "run_of"]
 
@@ -64,6 +66,9 @@ def run_of(
         "dimension": sum(parameter.numel() for parameter in optimizer.params),
         "adjacency": adjacency,
     }
+    own = getattr(data_loader, "batch_sampler", None)
+    if isinstance(own, TorchBatches):
+        return _drawn_here(own.sampler, optimizer, shared | {"steps": steps})
     poisson = _poisson_rate(data_loader)
     if poisson is None:
         return Run.from_dict(shared | _dealt_keys(optimizer, data_loader, steps))
@@ -150,6 +155,32 @@ def _batch_sizes(size: int, count: int) -> list[int]:
     return sorted({least, greatest})
 
 
+def _drawn_here(sampler: AnySampler, optimizer: Any, keys: dict[str, object]) -> Run:
+    """A loader whose batches one of our own samplers draws: its law says what there is to say."""
+    law = sampler.law()
+    summed = optimizer.loss_reduction == "sum"
+    if not summed and not law.fixed_batch_size:
+        raise UnsupportedError(
+            "Opacus divides by a number that it computes from the lengths of the dataset and of the loader, which is "
+            "not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate divide."
+        )
+    if law.sampler == "poisson" or sampler.batch_size is None:
+        size: dict[str, object] = {"sample_rate": law.rate if law.sampler == "poisson" else 1.0 / law.rounds}
+    elif law.rounds == law.dataset_size // int(sampler.batch_size):
+        size = {"batch_size": int(sampler.batch_size)}
+    else:
+        raise UnsupportedError(
+            f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
+            "batch size that divides the dataset."
+        )
+    described = {
+        "dataset_size": law.dataset_size,
+        "sampler": law.sampler,
+        "normalization": "none" if summed else "constant",
+    }
+    return Run.from_dict(keys | size | described)
+
+
 def _dealt_keys(optimizer: Any, data_loader: Any, steps: int) -> dict[str, object]:
     """A loader that deals every record out once per epoch; the batch size it was given is its own."""
     data = torch_module("torch.utils.data")
@@ -158,7 +189,7 @@ def _dealt_keys(optimizer: Any, data_loader: Any, steps: int) -> dict[str, objec
     if type(order) not in names or getattr(order, "replacement", False) or data_loader.batch_size is None:
         raise UnsupportedError(
             f"The loader's sampler {type(order).__name__} is not known: Calipers reads Opacus's Poisson sampler, "
-            "shuffle=True and shuffle=False. Describe the run by hand."
+            "shuffle=True, shuffle=False and TorchBatches. Describe the run by hand."
         )
     size, batch_size = len(data_loader.dataset), int(data_loader.batch_size)
     if size % batch_size and not data_loader.drop_last:

@@ -6,9 +6,7 @@ In a script that trains with Opacus, two lines change the sampler to one whose l
     loader = DataLoader(dataset, batch_sampler=batches, collate_fn=CollateWithEmpty(dataset))
 
 Hand the loader to `PrivacyEngine.make_private(..., poisson_sampling=False)`, so that Opacus keeps it. Its accountant
-knows nothing of the sampler; measure the run instead::
-
-    run = Run(dataset_size=len(dataset), batch_size=256, steps=14_040, noise_multiplier=1.1, sampler="poisson", ...)
+knows nothing of the sampler; `calipers.adapters.opacus.attach(optimizer, loader)` does.
 
 Opacus also divides by a number that it computes from the size of the dataset, which is not free; with
 loss_reduction="sum" it divides by nothing (normalization="none"), and the learning rate can do it. The same two lines
