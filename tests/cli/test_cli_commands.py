@@ -47,6 +47,14 @@ def test_calibrate_prints_the_noise_rounded_up(calipers, calibrated_with):
     assert calibrated_with[0][1] == {"tpr": 0.2, "fpr": 0.1}
 
 
+def test_calibrate_says_what_licenses_the_noise(calipers):
+    """Five full batches: the Gaussian theorem above, the likelihood ratio test below, and the notes of the run."""
+    output = " ".join(calipers("calibrate", "--sample-rate", 1, "--steps", 5, "--mu", 0.5).stdout.split())
+    assert "achieved (upper): proof. The record takes part in 5 Gaussian releases at known times." in output
+    assert "achieved (lower): attack. The likelihood ratio test" in output
+    assert "The released quantity is the noisy sum." in output.partition(" Notes ")[2]
+
+
 def test_calibrate_takes_a_run_file_without_noise(calipers, calibrated_with, tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("sample_rate = 0.1\nsteps = 3\n")

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -21,7 +21,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from calipers.bracket import Bracket
+from calipers.bracket import Bracket, Evidence
+from calipers.measure.notes import notes_of
 from calipers.reports.answers import Answers, Claimed
 from calipers.reports.evidence import conjectures, kind_text, licensed
 from calipers.reports.format import ceil_digits, jaws, nearest_digits
@@ -60,11 +61,12 @@ def to_text(content: RenderableType, *, terminal: bool = False) -> str:
 
 def measurement_report(answers: Answers) -> RenderableType:
     """The run in words, the brackets, the evidence, the notes."""
+    used = [*answers.evidence().items(), *conjectures(answers)]
     return Group(
         Text(describe_phases(answers.runs)),
         brackets_table(answers),
         _heading("What licenses the numbers"),
-        *_evidence_lines(answers),
+        *_evidence_lines((found, _ends(answers, ends)) for found, ends in used),
         *_notes(answers.notes),
     )
 
@@ -97,17 +99,17 @@ def _add(table: Table, name: str, bracket: Bracket, row: Claimed | None = None, 
         table.add_row(f"  conjectured, no bound: {nearest_digits(bracket.conjectured[0])}", "", "", "")
 
 
-def _evidence_lines(answers: Answers) -> list[RenderableType]:
-    """Each piece of evidence with the ends it licenses; sentences that an earlier piece began with are not repeated."""
+def _evidence_lines(used: Iterable[tuple[Evidence, str]]) -> list[RenderableType]:
+    """Each piece of evidence after what it licenses; sentences that an earlier piece began with are not repeated."""
     lines: list[RenderableType] = []
     told: dict[tuple[str, str], list[list[str]]] = {}
-    for evidence, ends in [*answers.evidence().items(), *conjectures(answers)]:
+    for evidence, licenses in used:
         kind, sentences = kind_text(evidence), _SENTENCE_END.split(evidence.statement)
         earlier = told.setdefault((kind, evidence.source), [])
         known = min(max((_shared(sentences, other) for other in earlier), default=0), len(sentences) - 1)
         earlier.append(sentences)
         said = f"{kind} as above" if known else kind
-        text = f"{_ends(answers, ends)}: {said}. {' '.join(sentences[known:])} [{evidence.source}]"
+        text = f"{licenses}: {said}. {' '.join(sentences[known:])} [{evidence.source}]"
         lines.append(Padding(Text(text), (0, 0, 0, 2)))
     return lines
 
@@ -137,9 +139,11 @@ def _heading(text: str) -> Text:
 
 
 def calibration_report(calibration: Calibration) -> RenderableType:
-    """The noise multiplier (rounded up: more noise never leaks more), what it achieves, the run file."""
+    """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
     target = ", ".join(f"{name} = {value:g}" for name, value in calibration.target.items())
-    lower, upper = jaws(calibration.achieved)
+    achieved = calibration.achieved
+    lower, upper = jaws(achieved)
+    used = [(achieved.upper_evidence, "achieved (upper)"), (achieved.lower_evidence, "achieved (lower)")]
     return Group(
         Text.assemble("noise multiplier  ", (ceil_digits(calibration.noise_multiplier, 8), "bold")),
         Text(f"target            {target}"),
@@ -147,7 +151,10 @@ def calibration_report(calibration: Calibration) -> RenderableType:
         Text(),
         _heading("The run, as a run file"),
         Padding(Text(calibration.run.to_toml().rstrip()), (0, 0, 0, 2)),
-        *_notes(calibration.run.notes),
+        Text(),
+        _heading("What licenses the numbers"),
+        *_evidence_lines(used),
+        *_notes(tuple(dict.fromkeys((*calibration.run.notes, *notes_of((calibration.run,)))))),
     )
 
 
