@@ -73,7 +73,12 @@ class GaussianMeasurement:
     def curve(self, side):
         mu = self.mu * (1.01 if side is Side.UPPER else 0.99)
         alpha = np.linspace(0, 1, 201)
-        return SimpleNamespace(alpha=alpha, beta=ndtr(-ndtri(alpha) - mu))
+        return SimpleNamespace(
+            alpha=alpha,
+            beta=ndtr(-ndtri(alpha) - mu),
+            epsilon=lambda delta: epsilon_of(mu, delta),
+            delta=lambda grid: np.array([delta_of(mu, float(epsilon)) for epsilon in grid]),
+        )
 
 
 @pytest.fixture

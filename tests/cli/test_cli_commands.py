@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import mpmath as mp
 import pytest
 
 from calipers._version import __version__
@@ -113,6 +114,19 @@ def test_profile_runs_from_zero_down_to_a_small_delta(calipers, measured_with):
     assert float(rows[0]["epsilon"]) == 0.0
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[-1] <= 1e-9
+
+
+def test_profile_of_a_gaussian_encloses_the_closed_form(calipers):
+    """Five full batches with noise 2: delta(epsilon) of mu = sqrt(5)/2 lies between the sides at all 81 epsilons."""
+    rows = rows_of(calipers("curve", "--sample-rate", 1, "--steps", 5, "--noise-multiplier", 2, "--profile").stdout)
+    upper, lower = ([row for row in rows if row["side"] == side] for side in ("upper", "lower"))
+    assert len(upper) == len(lower) == 81
+    for above, below in zip(upper, lower, strict=True):
+        assert above["epsilon"] == below["epsilon"]
+        epsilon = mp.mpf(above["epsilon"])
+        mu = mp.sqrt(5) / 2
+        true = mp.ncdf(-epsilon / mu + mu / 2) - mp.exp(epsilon) * mp.ncdf(-epsilon / mu - mu / 2)
+        assert float(below["delta"]) <= true <= float(above["delta"]) < 1.1 * true + 1e-11
 
 
 def test_profile_at_the_epsilons_asked_for(calipers, measured_with):

@@ -43,7 +43,8 @@ def curve_command(
     The trade-off curve gives an attacker's smallest false negative rate (beta) at each false
     positive rate (alpha). Side "upper" is the proof: the true curve lies nowhere below it. Side
     "lower" is the attack: the true curve lies nowhere above it. For the profile, "upper" is an
-    upper and "lower" a lower bound of delta.
+    upper and "lower" a lower bound of delta, read off the two curves; epsilons named with
+    --epsilon are measured one by one, a little more tightly.
 
     \b
     Examples:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.errors import UnsupportedError
 from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line, axis_for
 from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, ends, nearest, setting
-from calipers.reports.points import PROFILE_DEPTHS, PROFILE_POINTS
+from calipers.reports.points import PROFILE_DEPTHS, PROFILE_POINTS, profile_grid
 from calipers.reports.standing import comparable
 
 if TYPE_CHECKING:
@@ -106,12 +107,10 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     The claim is a measurement of its own; whoever needs the two jaws alone leaves it out.
     """
     upper, lower = (measurement.curve(side).delta for side in (Side.UPPER, Side.LOWER))
-    reached = [(measurement.curve(Side.UPPER).epsilon(depth), depth) for depth in PROFILE_DEPTHS]
-    finite = [(last, depth) for last, depth in reached if math.isfinite(last)]
-    if not finite:
+    try:
+        grid, depth = profile_grid(measurement)
+    except UnsupportedError:
         return None
-    last, depth = finite[0]
-    grid = np.linspace(0.0, last if last > 0 else 1.0, PROFILE_POINTS)
     fit = fitted_delta(answers)
     lines = [line_of(PROOF, "proof", grid, upper), line_of(ATTACK, "attack", grid, lower)]
     if fit is not None:

@@ -19,8 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from calipers.bracket import Side
 from calipers.errors import UnsupportedError
+from calipers.numerics.types import FloatArray
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -55,21 +58,29 @@ def _breakpoints(side: Side, curve: TradeoffCurve) -> Points:
 
 
 def profile_points(measurement: Measurement, sides: Sequence[Side], epsilons: Sequence[float] = ()) -> list[Points]:
-    """(epsilon, delta) of each side at the epsilons given, or on an even grid from 0."""
-    grid = tuple(sorted(epsilons)) or profile_grid(measurement)
-    brackets = [measurement.delta(epsilon) for epsilon in grid]
-    ends = {Side.UPPER: [b.upper for b in brackets], Side.LOWER: [b.lower for b in brackets]}
-    return [Points(side, grid, tuple(ends[side])) for side in sides]
+    """(epsilon, delta) of each side at the epsilons given, or on an even grid from 0.
+
+    Epsilons that are given are measured one by one. The grid is read off the two trade-off curves, which hold just
+    as well and are a little wider: a curve costs what a few such measurements cost.
+    """
+    if epsilons:
+        given = tuple(sorted(epsilons))
+        brackets = [measurement.delta(epsilon) for epsilon in given]
+        ends = {Side.UPPER: [b.upper for b in brackets], Side.LOWER: [b.lower for b in brackets]}
+        return [Points(side, given, tuple(ends[side])) for side in sides]
+    grid, _ = profile_grid(measurement)
+    values = ((side, measurement.curve(side).delta(grid)) for side in sides)
+    return [Points(side, tuple(map(float, grid)), tuple(map(float, delta))) for side, delta in values]
 
 
-def profile_grid(measurement: Measurement) -> tuple[float, ...]:
-    """Even steps from 0 to the upper epsilon at the smallest depth where that is finite."""
+def profile_grid(measurement: Measurement) -> tuple[FloatArray, float]:
+    """Even steps from 0 to the upper epsilon at the smallest depth where that is finite, and that depth."""
+    proven = measurement.curve(Side.UPPER)
     for depth in PROFILE_DEPTHS:
-        last = measurement.epsilon(depth).upper
+        last = proven.epsilon(depth)
         if math.isfinite(last):
             # An epsilon of 0 at that depth still leaves a profile worth seeing near 0.
-            last = last if last > 0 else 1.0
-            return tuple(last * i / (PROFILE_POINTS - 1) for i in range(PROFILE_POINTS))
+            return np.linspace(0.0, last if last > 0 else 1.0, PROFILE_POINTS), depth
     raise UnsupportedError("No finite epsilon is proven at any delta up to 0.01; name the epsilons to evaluate.")
 
 
