@@ -22,6 +22,7 @@ from calipers.run import Run
 
 _SIZE = Domain(2, 2**53, integer=True)
 _MEASURED = 4
+_ROUGHLY = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,15 @@ def worst_dataset_size(
     if low > high:
         raise InputError(f"Expected smallest <= largest, got smallest={low} and largest={high}.")
     sizes = _jumps(run, low, high)
-    measured = [(size, measure(_resized(run, size), tolerance=tolerance).epsilon(delta)) for size in sizes]
-    if not measured:
+    if not sizes:
         return None
-    worst, bracket = max(measured, key=lambda item: item[1].lower)
-    return WorstSize(worst, bracket, delta, low, high, tuple(sizes))
+
+    def epsilon(size: int, within: float) -> Bracket:
+        return measure(_resized(run, size), tolerance=within).epsilon(delta)
+
+    # Roughly, to find the worst; the one that is found as narrowly as was asked for.
+    worst = max(sizes, key=lambda size: epsilon(size, max(tolerance, _ROUGHLY)).lower)
+    return WorstSize(worst, epsilon(worst, tolerance), delta, low, high, tuple(sizes))
 
 
 def _resized(run: Run, size: int) -> Run:
