@@ -2,7 +2,8 @@
 
 A step is: gradients of every record, clipping, sum, noise, division, a step of SGD. Opacus runs its optimizer behind
 `GradSampleModule` in its default mode (hooks); the batch is already in memory for both, and the sampler is left out for
-both. CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work done.
+both. On a GPU Calipers rounds the factors of all products to TF32, Opacus follows PyTorch's defaults (TF32 in
+convolutions only). CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work done.
 
     python -m benchmarks.training --device cuda
 """

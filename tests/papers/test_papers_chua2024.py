@@ -6,11 +6,11 @@ import csv
 import io
 import itertools
 import math
-import xml.etree.ElementTree as ElementTree
 
 import mpmath as mp
 import numpy as np
 import pytest
+from oracles.written_files import check_files
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
@@ -428,25 +428,6 @@ def test_slow_figures_are_written(result_of, name):
         assert value["event"] <= value["shuffle_lower"] <= value["shuffle_upper"]
         assert value["poisson_lower"] <= value["poisson_upper"] <= value["renyi"]
         assert value["shuffle_upper"] == value["deterministic"]
-
-
-def check_files(result, *, figure):
-    """CSV files parse and hold numbers; pictures parse and are not blank."""
-    kinds = {path.suffix for path in result.files}
-    assert {".csv", ".json"} <= kinds
-    assert ({".png", ".svg"} <= kinds) == figure
-    for path in result.files:
-        if path.suffix == ".csv":
-            header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-            assert lines
-            assert all(len(line) == len(header) for line in lines)
-        elif path.suffix == ".svg":
-            assert len(list(ElementTree.parse(path).iter())) > 50
-        elif path.suffix == ".png":
-            from matplotlib import image
-
-            pixels = image.imread(path)
-            assert 0.005 < np.mean(np.any(pixels[..., :3] < 0.9, axis=-1)) < 0.6
 
 
 def test_no_item_is_left_out_of_these_checks():

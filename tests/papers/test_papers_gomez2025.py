@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import xml.etree.ElementTree as ElementTree
 
 import mpmath as mp
 import numpy as np
 import pytest
 from oracles import contour
 from oracles import pairs as oracle_pairs
+from oracles.written_files import check_files
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
@@ -225,27 +223,6 @@ def test_the_minimum_over_orders_is_the_weaker_curve(rows_of):
             rows[f"β at α = {alpha}: {what}"] for what in ("minimum over orders", "maximum over orders", "the run")
         )
         assert weakest.upper < best.upper < run.upper
-
-
-def check_files(result, *, figure):
-    """CSV files parse and hold numbers; pictures parse and are not blank."""
-    kinds = {path.suffix for path in result.files}
-    assert {".csv", ".json"} <= kinds
-    assert ({".png", ".svg"} <= kinds) == figure
-    for path in result.files:
-        if path.suffix == ".csv":
-            header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-            assert lines
-            assert all(len(line) == len(header) for line in lines)
-        elif path.suffix == ".svg":
-            assert len(list(ElementTree.parse(path).iter())) > 50
-        elif path.suffix == ".png":
-            from matplotlib import image
-
-            pixels = image.imread(path)
-            inked = np.mean(np.any(pixels[..., :3] < 0.9, axis=-1))
-            assert 0.005 < inked < 0.6
-    assert result.rows
 
 
 def test_no_item_is_left_out_of_these_checks():

@@ -7,10 +7,7 @@ mean by Fourier inversion, carried to log L and convolved with itself.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import xml.etree.ElementTree as ElementTree
 from functools import cache
 from itertools import pairwise
 
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 from oracles import contour
 from oracles import pairs as oracle_pairs
+from oracles.written_files import check_files
 from scipy.special import ndtr
 
 from calipers.laws.shuffle import ShuffleAttack
@@ -457,35 +455,15 @@ def test_shuffled_batches(rows_of):
     assert event.verdict is Verdict.DIFFERS
 
 
-def check_files(result, *, picture):
-    """CSV files parse with equally long lines; pictures parse and are not blank."""
-    kinds = {path.suffix for path in result.files}
-    assert {".csv", ".json"} <= kinds
-    assert ({".png", ".svg"} <= kinds) == picture
-    for path in result.files:
-        if path.suffix == ".csv":
-            header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-            assert lines
-            assert all(len(line) == len(header) for line in lines)
-        elif path.suffix == ".svg":
-            assert len(list(ElementTree.parse(path).iter())) > 50
-        elif path.suffix == ".png":
-            from matplotlib import image
-
-            pixels = image.imread(path)
-            assert 0.005 < np.mean(np.any(pixels[..., :3] < 0.9, axis=-1)) < 0.6
-    assert result.rows
-
-
 @pytest.mark.parametrize("name", QUICK)
 def test_files_are_written(result_of, name):
-    check_files(result_of(name), picture=name in WITH_PICTURE)
+    check_files(result_of(name), figure=name in WITH_PICTURE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_more_files_are_written(result_of, name):
-    check_files(result_of(name), picture=name in WITH_PICTURE)
+    check_files(result_of(name), figure=name in WITH_PICTURE)
 
 
 def test_no_item_is_left_out_of_these_checks():

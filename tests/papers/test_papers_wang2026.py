@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import mpmath as mp
 import numpy as np
 import pytest
+from oracles.written_files import check_files
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
@@ -475,24 +473,3 @@ def test_no_item_is_left_out_of_these_checks():
     items = {item.name.removeprefix("wang2026-"): item for item in registry.list_items() if item.source == "wang2026"}
     assert set(items) == {*QUICK, *SLOW, *SLOWEST, *OPACUS}
     assert {name for name, item in items.items() if item.cost == "slow"} == {*SLOWEST, *OPACUS}
-
-
-def check_files(result, *, figure):
-    """CSV files parse and hold numbers; pictures parse and are not blank."""
-    kinds = {path.suffix for path in result.files}
-    assert {".csv", ".json"} <= kinds
-    assert ({".png", ".svg"} <= kinds) == figure
-    for path in result.files:
-        if path.suffix == ".csv":
-            header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
-            assert lines
-            assert all(len(line) == len(header) for line in lines)
-        elif path.suffix == ".svg":
-            assert len(list(ElementTree.parse(path).iter())) > 50
-        elif path.suffix == ".png":
-            from matplotlib import image
-
-            pixels = image.imread(path)
-            inked = np.mean(np.any(pixels[..., :3] < 0.9, axis=-1))
-            assert 0.005 < inked < 0.6
-    assert result.rows

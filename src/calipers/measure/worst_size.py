@@ -71,9 +71,12 @@ def worst_dataset_size(
     def epsilon(size: int, within: float) -> Bracket:
         return measure(_resized(run, size), tolerance=within).epsilon(delta)
 
-    # Roughly, to find the worst; the one that is found as narrowly as was asked for.
-    worst = max(sizes, key=lambda size: epsilon(size, max(tolerance, _ROUGHLY)).lower)
-    return WorstSize(worst, epsilon(worst, tolerance), delta, low, high, tuple(sizes))
+    # Roughly first; as narrowly as was asked for where that leaves open which is the worst.
+    rough = {size: epsilon(size, max(tolerance, _ROUGHLY)) for size in sizes}
+    least = max(bracket.lower for bracket in rough.values())
+    narrow = {size: epsilon(size, tolerance) for size, bracket in rough.items() if bracket.upper >= least}
+    worst = max(narrow, key=lambda size: narrow[size].lower)
+    return WorstSize(worst, narrow[worst], delta, low, high, tuple(sizes))
 
 
 def _resized(run: Run, size: int) -> Run:

@@ -151,3 +151,17 @@ class Item:
     reproduces: str
     compute: Callable[[Progress], Outcome] = field(repr=False)
     cost: Literal["quick", "slow"] = "quick"
+
+
+def item_of(
+    source: str,
+    name: str,
+    place: str,
+    title: str,
+    reproduces: str,
+    compute: Callable[[Progress], Outcome],
+    *,
+    slow: bool = False,
+) -> Item:
+    """An item of the paper `source`, whose key begins the item's name."""
+    return Item(f"{source}-{name}", source, title, place, reproduces, compute, "slow" if slow else "quick")

@@ -5,16 +5,12 @@ Seven figures and the numbers quoted with them. The paper has no tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from calipers.papers.chua2024 import claims, crossing, figures
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import item_of
 
-
-def _item(
-    name: str, place: str, title: str, reproduces: str, compute: Callable[[Progress], Outcome], *, slow: bool = False
-) -> Item:
-    return Item(f"chua2024-{name}", "chua2024", title, place, reproduces, compute, "slow" if slow else "quick")
+_item = partial(item_of, "chua2024")
 
 
 ITEMS = (

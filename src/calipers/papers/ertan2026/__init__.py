@@ -6,16 +6,12 @@ Tables 1 and 3 were trained again, with the rows kept (`utility`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from calipers.papers.ertan2026 import claims, figures, published, sizes, tables, utility
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import Item, item_of
 
-
-def _item(
-    name: str, place: str, title: str, reproduces: str, compute: Callable[[Progress], Outcome], *, slow: bool = False
-) -> Item:
-    return Item(f"ertan2026-{name}", "ertan2026", title, place, reproduces, compute, "slow" if slow else "quick")
+_item = partial(item_of, "ertan2026")
 
 
 def _table(number: int) -> Item:

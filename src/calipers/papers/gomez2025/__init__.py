@@ -5,16 +5,12 @@ Figure 3 is a listing of the procedure and has nothing to compute: `calipers.cur
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from calipers.papers.gomez2025 import claims, desiderata, figures, regret_grid, tables
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import item_of
 
-
-def _item(
-    name: str, place: str, title: str, reproduces: str, compute: Callable[[Progress], Outcome], *, slow: bool = False
-) -> Item:
-    return Item(f"gomez2025-{name}", "gomez2025", title, place, reproduces, compute, "slow" if slow else "quick")
+_item = partial(item_of, "gomez2025")
 
 
 ITEMS = (

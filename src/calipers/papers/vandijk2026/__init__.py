@@ -6,16 +6,12 @@ number stands beside the certified bracket of the pair it is about, so that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import item_of
 from calipers.papers.vandijk2026 import claims, coefficients, epochs, figures, limits, tables, worst_case
 
-
-def _item(
-    name: str, place: str, title: str, reproduces: str, compute: Callable[[Progress], Outcome], *, slow: bool = False
-) -> Item:
-    return Item(f"vandijk2026-{name}", "vandijk2026", title, place, reproduces, compute, "slow" if slow else "quick")
+_item = partial(item_of, "vandijk2026")
 
 
 ITEMS = (

@@ -7,16 +7,12 @@ number of trials; those in "opacus" run the installed Opacus (`pip install 'cali
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import item_of
 from calipers.papers.wang2026 import claims, guarantees, implementations, synthetic, tables
 
-
-def _item(
-    name: str, place: str, title: str, reproduces: str, compute: Callable[[Progress], Outcome], *, slow: bool = False
-) -> Item:
-    return Item(f"wang2026-{name}", "wang2026", title, place, reproduces, compute, "slow" if slow else "quick")
+_item = partial(item_of, "wang2026")
 
 
 ITEMS = (
