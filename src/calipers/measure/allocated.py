@@ -15,6 +15,7 @@ from calipers.laws.direction import LawSource
 from calipers.laws.product import Product
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.switching import SwitchingAttack
 from calipers.measure.allocation import AttackBackend
 from calipers.measure.backends import Backend, ProductBackend, SplitBackend
 from calipers.measure.compositions import counted, gaussian_backend, gaussian_releases, known_release, source
@@ -38,9 +39,16 @@ def open_backend(phases: tuple[Run, ...]) -> Backend:
         _scene(phases),
         ("original", "replaced") if phases[0].adjacency == "substitute" else ("present", "zeroed out"),
         single if isinstance(single, ShuffleAttack) else None,
+        _rival(phases) if len(factors) == 1 else None,
     )
-    # The conjecture is about one epoch with the record zeroed out, which is when there is a single ShuffleAttack.
-    return SplitBackend(_above(phases), below, single_epoch=below.single is not None)
+    return SplitBackend(_above(phases), below)
+
+
+def _rival(phases: tuple[Run, ...]) -> SwitchingAttack:
+    """The attack that changes sides in epochs that are all alike."""
+    run = phases[0]
+    replaced = run.adjacency == "substitute"
+    return SwitchingAttack(run.noise_multiplier, run.steps_per_epoch, participation(run), substituted=replaced)
 
 
 def _attacked(run: Run) -> LawSource:
