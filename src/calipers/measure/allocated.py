@@ -27,6 +27,7 @@ from calipers.laws.proof_product import ProofProduct
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.switching import SwitchingAttack
 from calipers.measure.allocation import AttackBackend
 from calipers.measure.backends import Backend, ProductBackend, SplitBackend
 from calipers.measure.compositions import gaussian_backend, gaussian_releases, known_release, source
@@ -63,8 +64,18 @@ def open_backend(phases: tuple[Run, ...]) -> Backend:
         _scene(phases),
         ("original", "replaced") if phases[0].adjacency == "substitute" else ("present", "zeroed out"),
         single if isinstance(single, ShuffleAttack) else None,
+        _rival(phases) if len(factors) == 1 else None,
     )
     return SplitBackend(_above(phases), below)
+
+
+def _rival(phases: tuple[Run, ...]) -> SwitchingAttack | None:
+    """The attack that changes sides in epochs that are all alike, drawn anew, and not isolated."""
+    run = phases[0]
+    if run.reshuffle == "once" or run.view == "isolated":
+        return None
+    noise, rounds, share = _dealt(run)
+    return SwitchingAttack(noise, rounds, share, substituted=run.adjacency == "substitute")
 
 
 def _counted(phases: tuple[Run, ...], factor: Callable[[Run], tuple[LawSource, int]]) -> Factors:
@@ -80,17 +91,22 @@ def _attacked(run: Run) -> tuple[LawSource, int]:
     """What the attack sees of one participation, and how often."""
     if not is_open(run):
         return source(run), participations(run)
-    noise, count = run.noise_multiplier, participations(run)
-    if run.reshuffle == "once":
-        # More noise than there is can only weaken the attack.
-        noise, count = max(noise / math.sqrt(count), 2.0 * SIGMA.low), 1
-    full = run if run.last_batch == "drop" else run.replace(last_batch="drop", steps=None, epochs=1)
-    rounds, share = full.steps_per_epoch, participation(full)
+    (noise, rounds, share), count = _dealt(run), 1 if run.reshuffle == "once" else participations(run)
     if run.view == "isolated":
         return AllocationPair(noise, rounds, share), count
     if run.adjacency == "substitute":
         return AllocationPair(0.5 * noise, rounds, share), count
     return ShuffleAttack(noise, rounds, share), count
+
+
+def _dealt(run: Run) -> tuple[float, int, float]:
+    """Noise, full batches and the share of records in them, of an epoch as an attack sees it."""
+    noise = run.noise_multiplier
+    if run.reshuffle == "once":
+        # More noise than there is can only weaken the attack.
+        noise = max(noise / math.sqrt(participations(run)), 2.0 * SIGMA.low)
+    full = run if run.last_batch == "drop" else run.replace(last_batch="drop", epochs=1)
+    return noise, full.steps_per_epoch, participation(full)
 
 
 def _proven(run: Run) -> tuple[LawSource, int]:
