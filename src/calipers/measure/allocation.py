@@ -181,10 +181,11 @@ def switching_words(attack: SwitchingAttack, epochs: int) -> str:
     kept = "" if r == 1.0 else f", r = {r:.10g} the share of records an epoch keeps"
     return (
         f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
-        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if the "
-        f"running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, and as at "
-        f"first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is that of a "
-        f"running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is log({means}){kept}."
+        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "
+        f"the running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, "
+        f"and as at first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is "
+        "that of a running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is "
+        f"log({means}){kept}."
     )
 
 

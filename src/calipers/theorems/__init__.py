@@ -17,6 +17,7 @@ from calipers.theorems import (
     samplers_gap,
     separation,
     separation_to_epsilon,
+    shuffle_conjecture,
     shuffle_limits,
     shuffle_one_epoch,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "samplers_gap",
     "separation",
     "separation_to_epsilon",
+    "shuffle_conjecture",
     "shuffle_limits",
     "shuffle_one_epoch",
     "theorem",
