@@ -114,8 +114,9 @@ def table_2_solved(progress: Progress) -> Outcome:
         "Of these rows the paper prints ε, δ and the dataset, but neither σ nor batch size nor updates. Assumed: the "
         f"batches of 16,384 and the updates of Table 5, and {many:,} updates for comparison; σ is solved for by Rényi "
         "accounting, which gives back Table 5's own σ to a percent. Row 2 shares its assumptions with row 5.",
-        f"Row 4 comes out as row 3. At δ = 8e-7 and {many:,} updates μ is 1.44 where 1.3 is printed for both δ. With the "
-        "few updates of Table 5 no μ summarizes such a run well (regret up to 0.08); ε = 1 then comes out as printed.",
+        f"Row 4 comes out as row 3. At δ = 8e-7 and {many:,} updates μ is 1.44 where 1.3 is printed for both δ. With "
+        "the few updates of Table 5 no μ summarizes such a run well (regret up to 0.08); ε = 1 then comes out as "
+        "printed.",
     )
     header = ("row", "records", "delta", "epsilon", "steps", "noise_multiplier", "mu_lower", "mu_upper")
     return Outcome(tuple(rows), remarks, (Data("values", (*header, "regret_lower", "regret_upper"), values),))
