@@ -49,6 +49,7 @@ def test_g5_lies_below_the_shifted_curve(mu, shift):
             for place in (0.0, middle * (1.0 - smaller))
         )
 
+    assert lost >= shift / middle
     assert crosses(0.99 * lost)
     assert not crosses(lost)
 

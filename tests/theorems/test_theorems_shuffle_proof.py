@@ -117,6 +117,12 @@ def test_d6_and_d7_bound_what_they_say(sigma, rounds):
         worst = float(mp.sqrt(2) * mp.erfinv(2 * (1 - fpr - mp.mpf(distance)) - 1)) - 0.5 * kappa / (rounds - 1)
         exact = float(whole_line(worst, sigma, rounds))
         assert expanded_integral(sigma, rounds, fpr) <= exact
+        # The printed expression, term by term.
+        v, m = mp.mpf(sigma) ** -2, mp.mpf(rounds - 1)
+        first = mp.sqrt(mp.expm1(v) / m) / mp.sqrt(2 * mp.pi) + kappa / m / mp.sqrt(8 * mp.pi)
+        second = (mp.exp(2 * v) + mp.exp(v) - 1) / m + kappa * mp.sqrt(mp.expm1(v)) / m**1.5 + kappa**2 / (4 * m**2)
+        literal = 1 - mp.mpf(fpr) - distance - first - second / mp.sqrt(8 * mp.e * mp.pi)
+        assert literal - mp.mpf(10) ** -11 < expanded_integral(sigma, rounds, fpr) <= literal
         # The slack is the second order: Phi' is below its maximum, Phi'' bounded by its largest value.
         assert exact - expanded_integral(sigma, rounds, fpr) < 3.0 * math.exp(3.0 * sigma**-2) / math.sqrt(rounds)
 

@@ -6,6 +6,8 @@ Lemma G.5 says which d is enough: with a* the fixed point of g,
 
     d = max{t/a*, 1 - g(t) + t},     f >= (1 - d) g(. / (1 - d)) everywhere.
 
+The maximum is always its second term: 1 - g is concave, so 1 - g(t) >= (t/a*)(1 - g(a*)) = t/a* - t for t <= a*.
+
 Proposition G.6 gives a* = Phi(-mu/2). Its first part says 1 - G_mu(a) = O(a) whenever a = O(1/M) and mu = O(1/sqrt(M)).
 That is false as printed: 1 - G_mu(a) is about a e^(mu sqrt(2 ln(1/a))), and for a = e^(-M^2) the factor grows like
 e^sqrt(2 M). It needs a >= e^(-cM). What Theorem 5.2 takes from it, that 1 - G_mu(a) is o(1/M) when a is, holds all the
@@ -74,7 +76,7 @@ def gaussian_fixed_point(mu: float) -> FixedPoint:
     note=_CONDITION,
 )
 def failure_probability(mu: float, shift: float) -> float:
-    """max{t/a*, 1 - G_mu(t) + t}, rounded up; `ConditionError` unless t < a*."""
+    """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
     moved = OPEN_UNIT.check("shift", shift)
     middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
     if moved >= middle:
@@ -82,7 +84,7 @@ def failure_probability(mu: float, shift: float) -> float:
             f"Lemma G.5 needs shift < a* = Phi(-mu/2) = {middle:.6g}, got shift={moved:g}. "
             "A curve known so roughly guarantees nothing; use more rounds."
         )
-    return max(moved / middle, float(gaussian_power(mu, moved)) + moved) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+    return (float(gaussian_power(mu, moved)) + moved) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
 @theorem(
