@@ -303,6 +303,11 @@ def test_generated_pages_leave_nothing_out(tmp_path: Path, monkeypatch: pytest.M
     assert sum(line.startswith(": ") for line in written.splitlines()) == len(STATEMENTS)
     for block in blocks(statements.INTRODUCTION):
         Player("theorems").play(block)
+    from calipers.papers.coverage import coverage
+
+    written = importlib.import_module("_generate.coverage").pages()["coverage.md"]
+    assert all(f"| {row.place} |" in written for row in coverage())
+    assert written.count("\n| ") == len(coverage()) + written.count("\n| place |")
 
 
 NEIGHBORS = re.compile("neighbour", re.IGNORECASE)
