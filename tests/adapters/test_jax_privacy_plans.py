@@ -9,7 +9,7 @@ import pytest
 
 from calipers.adapters.jax_privacy import run_of
 from calipers.adapters.jax_privacy_probe import written_for
-from calipers.auditing.probe import probe
+from calipers.probing.probe import probe
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run

@@ -29,7 +29,7 @@ PADDED = 8
 
 
 class JaxPrivacyConfiguration:
-    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.auditing.probe_protocol`)."""
+    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.probing.protocol`)."""
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ from calipers.errors import CalipersError, InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from calipers.auditing.probe import ProbeReport
-    from calipers.auditing.probe_protocol import Configure
+    from calipers.probing.probe import ProbeReport
+    from calipers.probing.protocol import Configure
 
 _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
@@ -87,7 +87,7 @@ def probe_command(
       calipers probe opacus --dataset-size 1000 --batch-size 100 --loss-reduction sum --json
       calipers probe mine:Loop --dataset-size 1000 --batch-size 100
     """
-    from calipers.auditing.probe import probe
+    from calipers.probing.probe import probe
 
     given = {key: value for key, value in settings.items() if value is not None}
     name, configure = _configured(target, dataset_size, batch_size, given)
@@ -145,7 +145,7 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
         return f"JAX-Privacy {version}", written_for(dataset_size, batch_size, **settings)
     if settings:
         raise InputError(f"{target} chooses its own noise and clipping; leave --noise-multiplier and the like out.")
-    from calipers.auditing.probe_protocol import load_configure
+    from calipers.probing.protocol import load_configure
 
     return target, load_configure(target)
 

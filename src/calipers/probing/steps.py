@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtri, ndtr
 
-from calipers.auditing.probe_protocol import Configuration, Finding
+from calipers.probing.protocol import Configuration, Finding
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.auditing.probe_protocol import Configuration, Finding
+from calipers.probing.protocol import Configuration, Finding
 from calipers.errors import InputError
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray

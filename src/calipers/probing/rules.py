@@ -12,8 +12,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from calipers.auditing.probe_protocol import Finding, Schedule
-from calipers.auditing.probe_steps import StepNumbers, close
+from calipers.probing.protocol import Finding, Schedule
+from calipers.probing.steps import StepNumbers, close
 from calipers.errors import InputError
 from calipers.run import Run
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calipers.auditing.probe import ProbeReport, probe
-from calipers.auditing.probe_batches import count_batches, rate_interval
+from calipers.probing.probe import ProbeReport, probe
+from calipers.probing.batches import count_batches, rate_interval
 from calipers.errors import InputError
 
 

@@ -1,6 +1,6 @@
 """Probe an implementation of DP-SGD: what does it really do, as opposed to what it is accounted for?
 
-`probe` runs the implementation as a black box (see `calipers.auditing.probe_protocol`) and infers the law of its
+`probe` runs the implementation as a black box (see `calipers.probing.protocol`) and infers the law of its
 batches, the rate it samples at and the rate it accounts for, the divisor of the noisy sum, the clipping,
 the noise, and what changes when the dataset has one record more. Each finding carries its evidence and the
 probability that chance misled it; together they are wrong with probability at most `error_probability`.
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from calipers.auditing.probe_batches import (
+from calipers.probing.batches import (
     BatchCounts,
     count_batches,
     epochs_needed,
     rate_interval,
     sampler_finding,
 )
-from calipers.auditing.probe_protocol import Configuration, Configure, Finding, Schedule, accounted
-from calipers.auditing.probe_rules import (
+from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
+from calipers.probing.rules import (
     divisor_finding,
     divisor_rule,
     fraction,
@@ -30,7 +30,7 @@ from calipers.auditing.probe_rules import (
     run_normalization,
     sizes_to_probe,
 )
-from calipers.auditing.probe_steps import (
+from calipers.probing.steps import (
     StepNumbers,
     clipping_finding,
     empty_finding,
