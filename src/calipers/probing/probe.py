@@ -9,43 +9,36 @@ The report ends with the `Run` to measure, or with the reason why no `Run` descr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from calipers.probing.batches import (
-    BatchCounts,
-    count_batches,
-    epochs_needed,
-    rate_interval,
-    sampler_finding,
-)
+import numpy as np
+
+from calipers.domains import OPEN_UNIT, Domain
+from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.probing.batches import BatchCounts, count_batches, epochs_needed, rate_interval, sampler_finding
+from calipers.probing.clipping import clipping_finding, infinite_finding
+from calipers.probing.lens import Lens
+from calipers.probing.noise import correlation_finding, noise_finding, noise_table
 from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
 from calipers.probing.rules import (
     divisor_finding,
     divisor_rule,
     fraction,
     matching_run,
-    moving,
     neighbor_finding,
     run_normalization,
     sizes_to_probe,
 )
-from calipers.probing.steps import (
-    StepNumbers,
-    clipping_finding,
-    empty_finding,
-    noise_finding,
-    step_numbers,
-)
-from calipers.domains import OPEN_UNIT, Domain
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
+from calipers.probing.words import caveats, unseen
 from calipers.run import Run
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
 SEED = Domain(0, 2**53, integer=True)
-# Sampler, rate, noise: the findings in which chance takes part share the error probability.
-STATISTICAL = 3
+# Sampler, rate, noise, its correlation, noise by batch size, empty batches: the findings in which chance takes part
+# share the error probability.
+STATISTICAL = 6
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,7 @@ class ProbeReport:
     run: Run | None
     reason: str
     caveats: tuple[str, ...]
+    unseen: tuple[str, ...] = ()
 
     @property
     def alarms(self) -> tuple[Finding, ...]:
@@ -83,6 +77,7 @@ class ProbeReport:
             "run": None if self.run is None else self.run.to_dict(),
             "reason": self.reason,
             "caveats": list(self.caveats),
+            "unseen": list(self.unseen),
         }
 
 
@@ -96,61 +91,130 @@ def probe(
     error_probability: float = 1e-3,
     epochs: int | None = None,
     dimension: int | None = None,
+    one_size: bool = False,
 ) -> ProbeReport:
     """Run an implementation as a black box and say what it does.
 
     `epochs` is the length of the run whose batches are counted (default: enough to tell the rates 1/T and
-    1/(T-1) apart); `dimension` the number of parameters of your own model, for the `Run`. Post-condition: with
-    probability at least 1 - error_probability no finding is wrong because of chance (the sampler's
-    share of it by normal approximation).
+    1/(T-1) apart); `dimension` the number of parameters of your own model, for the `Run`; `one_size` keeps to this
+    dataset size where the loop cannot be set up for others. Post-condition: with probability at least
+    1 - error_probability no finding is wrong because of chance (the sampler's share of it by normal approximation).
     """
     size = SIZE.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size)
     seed = SEED.check_int("seed", seed)
     error = OPEN_UNIT.check("error_probability", error_probability) / STATISTICAL
-    here = configure(size, batch)
-    numbers = step_numbers(here, seed)
+    if epochs is not None:
+        EPOCHS.check_int("epochs", epochs)
+    lens = Lens(configure, size, batch, seed)
+    numbers = step_numbers(lens, batch)
+    sizes = (size,) if one_size else sizes_to_probe(size, batch)
     schedules = tuple(
-        _schedule(here, numbers, size) if other == size else _schedule_at(configure, other, batch, seed)
-        for other in sizes_to_probe(size, batch)
+        _schedule(lens, numbers, other) if other == size else _schedule_at(configure, other, batch, seed)
+        for other in sizes
     )
-    length = epochs_needed(size, here.steps_per_epoch, error) if epochs is None else EPOCHS.check_int("epochs", epochs)
-    counts = count_batches(here, size, length, seed + 1)
-    sampler, word = sampler_finding(counts, count_batches(here, size, 2, seed + 2), error)
-    rate, rates = _rate_findings(here, counts, word, error)
-    findings = [sampler, *rates, divisor_finding(numbers, schedules, size), neighbor_finding(schedules, size)]
-    noise, clips = None, False
-    if numbers.divisor > 0:
-        found, noise = noise_finding(here, numbers.divisor, seed + 3, error)
-        clipping = clipping_finding(here, numbers)
-        clips = not clipping.alarm
-        findings += [found, clipping, empty_finding(here, seed)]
+    findings, sampler, rate = _batch_findings(lens, size, epochs, seed, error)
+    findings += [divisor_finding(numbers, schedules, size), neighbor_finding(schedules, size)]
+    steps, noise, clips = _step_findings(lens, numbers, seed, error)
+    findings += steps
+    findings += _accounted_noise(lens.configuration, noise)
     near = [schedule for schedule in schedules if abs(schedule.dataset_size - size) <= 1]
-    rule = divisor_rule(numbers, schedules) if numbers.divisor > 0 else None
+    rule = divisor_rule(numbers, schedules) if numbers.finite else None
     run, reason = matching_run(
         dataset_size=size,
         rate=rate,
-        steps=here.steps_per_epoch,
+        steps=lens.configuration.steps_per_epoch,
         noise_multiplier=noise,
         clips=clips,
-        sampler=word,
-        normalization=run_normalization(rule, near, rate, here.steps_per_epoch),
+        sampler=sampler,
+        normalization=run_normalization(rule, near, rate, lens.configuration.steps_per_epoch),
         dimension=dimension,
     )
     return ProbeReport(
-        name, size, batch, error_probability, tuple(findings), schedules, run, reason, _caveats(near, run)
-    )
+        name, size, batch, error_probability, tuple(findings), schedules, run, reason,
+        caveats(near, run, findings), unseen(sampler, one_size, len(lens.layers) > 1),
+    )  # fmt: skip
+
+
+def _batch_findings(
+    lens: Lens, size: int, epochs: int | None, seed: int, error: float
+) -> tuple[list[Finding], str | None, float]:
+    """What is to be said about batches, the word for the sampler, and the rate."""
+    here = lens.configuration
+    if getattr(here, "batches", None) is None:
+        return [Finding("sampler", "not seen: no batches were shown", "Nothing draws batches here.")], None, 0.0
+    length = epochs_needed(size, here.steps_per_epoch, error) if epochs is None else epochs
+    counts = count_batches(here, size, length, seed + 1)
+    sampler, word = sampler_finding(counts, count_batches(here, size, 2, seed + 2), error)
+    rate, rates = _rate_findings(here, counts, word, error)
+    return [sampler, *rates], word, rate
+
+
+def _step_findings(
+    lens: Lens, numbers: StepNumbers, seed: int, error: float
+) -> tuple[list[Finding], float | None, bool]:
+    """What is to be said about one step, the noise multiplier to describe it by, and whether it clips."""
+    if not numbers.finite:
+        if any(value == 0 for value in numbers.by_count.values()):
+            return [], None, False
+        return [_still_finding(lens, seed)], None, False
+    table = noise_table(lens, numbers.divisor, seed + 3)
+    found, noise = noise_finding(table, float(lens.configuration.noise_multiplier), lens.bound, error)
+    correlated = correlation_finding(table, error)
+    sized = size_finding(lens, numbers, error)
+    clipping, clips = clipping_finding(lens, numbers.at)
+    findings = [found, correlated, sized, clipping, empty_finding(lens, error), infinite_finding(lens)]
+    if lens.memory:
+        findings.append(MEMORY[lens.memory])
+    if correlated.alarm or sized.alarm or lens.memory == "rule":
+        noise = None
+    return findings, noise, clips
+
+
+def _still_finding(lens: Lens, seed: int) -> Finding:
+    """Where small gradients do nothing: whether large ones do, and whether there is noise at all."""
+    large = np.stack([8 * lens.bound * lens.directions[0]] * 2)
+    moves = float(np.linalg.norm(lens.moved(large, seed))) > 0
+    noisy = float(np.linalg.norm(lens.still(2, seed))) > 0
+    evidence = f"Small gradients do nothing, large ones {'something' if moves else 'nothing'}; "
+    evidence += "there is noise" if noisy else "there is no noise"
+    return Finding("clipping", "no rule known here fits: small gradients are lost", evidence, alarm=True)
+
+
+MEMORY = {
+    "shift": Finding(
+        "memory",
+        "earlier steps are added to later ones",
+        "The past moves a step but not what a gradient does to it (momentum?). Show the probe what the optimizer is given.",
+    ),
+    "rule": Finding(
+        "memory",
+        "what a gradient does depends on the gradients of earlier steps",
+        "After a step with large gradients the same gradient moves the step by another amount: clipping or scaling "
+        "that follows the data needs noise and accounting of its own.",
+        alarm=True,
+    ),
+}
 
 
 def _schedule_at(configure: Configure, size: int, batch: int, seed: int) -> Schedule:
-    configuration = configure(size, batch)
-    return _schedule(configuration, step_numbers(configuration, seed), size)
+    lens = Lens(configure, size, batch, seed)
+    return _schedule(lens, step_numbers(lens, batch, (1, 2, 3)), size)
 
 
-def _schedule(configuration: Configuration, numbers: StepNumbers, size: int) -> Schedule:
-    claimed = accounted(configuration)
+def _schedule(lens: Lens, numbers: StepNumbers, size: int) -> Schedule:
+    claimed = accounted(lens.configuration)
     divisor = None if numbers.realized else numbers.divisor
-    return Schedule(size, configuration.steps_per_epoch, None if claimed is None else claimed[0], divisor)
+    return Schedule(size, lens.configuration.steps_per_epoch, None if claimed is None else claimed[0], divisor)
+
+
+def _accounted_noise(configuration: Configuration, noise: float | None) -> list[Finding]:
+    """Whether the accountant is told the noise that is added."""
+    claimed = accounted(configuration)
+    if claimed is None or noise is None or claimed[1] <= noise:
+        return []
+    verdict = f"accounts for noise multiplier {claimed[1]:g}, but adds {noise:.6g}"
+    return [Finding("accounted noise", verdict, "Compared with the noise above.", alarm=True)]
 
 
 def _rate_findings(
@@ -188,19 +252,3 @@ def _rate_findings(
         told = f"The accountant is told rate {claimed[0]!r} and noise multiplier {claimed[1]:g}."
         found.append(Finding("accounting", verdict, told, error, alarm=not agrees))
     return rate, found
-
-
-def _caveats(near: Sequence[Schedule], run: Run | None) -> tuple[str, ...]:
-    """What the run leaves out."""
-    if run is None:
-        return ()
-    found = []
-    moves = [name for name in moving(near) if name != "the divisor"]
-    if moves:
-        found.append(
-            f"{' and '.join(moves).capitalize()} differ between neighboring datasets; the Run takes them for public "
-            "constants, so what it measures is no guarantee for this implementation at this N."
-        )
-    if run.normalization in ("floor", "expected", "realized") and run.dimension is None:
-        found.append("What such a divisor leaks grows with the number of parameters: give dimension (--dimension).")
-    return tuple(found)
