@@ -49,7 +49,7 @@ class Rule:
 def clip(gradients: FloatArray, bound: float | FloatArray, norms: FloatArray | None = None) -> FloatArray:
     """Every row scaled down to the norm `bound` where it is longer (`norms`: lengths to go by instead)."""
     lengths = np.linalg.norm(gradients, axis=-1, keepdims=True) if norms is None else norms
-    return gradients * np.minimum(1.0, bound / np.maximum(lengths, np.finfo(np.float64).tiny))
+    return gradients * (bound / np.maximum(np.maximum(lengths, bound), np.finfo(np.float64).tiny))
 
 
 def battery(lens: Lens) -> list[FloatArray]:
@@ -69,6 +69,8 @@ def battery(lens: Lens) -> list[FloatArray]:
         [SMALL * second, LARGE * last, -0.5 * first, 2.0 * second, SMALL * last],
         [LARGE * first] * 8,
     ]
+    if lens.mixes:
+        together += [[LARGE * first + 0.3 * second], [LARGE * first + LARGE * second, SMALL * first]]
     return [bound * np.stack(rows) for rows in alone + together]
 
 
@@ -214,7 +216,7 @@ def _counts_as(times: float, asked: float) -> str:
 
 def _additive(lens: Lens, divisor: Callable[[int], float]) -> str:
     """Where no rule fits: whether two records act on each other."""
-    first, last = lens.bound * lens.directions[0], lens.bound * lens.directions[-1]
+    first, last = LARGE * lens.bound * lens.directions[0], LARGE * lens.bound * lens.directions[-1]
     nothing = np.zeros_like(first)
     apart = lens.moved(np.stack([first, nothing])) + lens.moved(np.stack([nothing, last]))
     together = lens.moved(np.stack([first, last]))

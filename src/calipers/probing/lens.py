@@ -47,6 +47,8 @@ class Lens:
         self._still: dict[tuple[int, int], FloatArray] = {}
         quiet = np.abs(self.update(np.zeros((2, self.dimension))))
         self.directions = _directions(self.configuration, self.layers, quiet)
+        # Whether any gradient can be planted, or only multiples of the directions.
+        self.mixes = getattr(self.configuration, "directions", None) is None
         self.memory = self._remembered()
 
     def update(self, gradients: FloatArray, seed: int | None = None) -> FloatArray:
@@ -78,14 +80,14 @@ class Lens:
     def _remembered(self) -> str:
         """What a step keeps of the steps before it."""
         large = np.stack([8 * self.bound * self.directions[0]] * 2)
-        first, again = self.update(large / 64), self.update(large / 64)
-        self.update(large * 8)
-        after = self.update(large / 64)
+        first, again = self.update(large), self.update(large)
+        self.update(8 * large)
+        after = self.update(large)
         if _same(first, again) and _same(first, after):
             return ""
         self._fresh = True
         self._still.clear()
-        if not _same(*(self.update(large / 64) for _ in range(2))):
+        if not _same(*(self.update(large) for _ in range(2))):
             raise InputError(
                 "Two steps with the same seed differ: draw all randomness of update() from the generator it is given."
             )

@@ -159,8 +159,9 @@ def _step_findings(
             return [], None, False
         return [_still_finding(lens, seed)], None, False
     table = noise_table(lens, numbers.divisor, seed + 3)
-    found, noise = noise_finding(table, float(lens.configuration.noise_multiplier), lens.bound, error)
     correlated = correlation_finding(table, error)
+    asked = float(lens.configuration.noise_multiplier)
+    found, noise = noise_finding(table, asked, lens.bound, error, shared=correlated.alarm)
     sized = size_finding(lens, numbers, error)
     clipping, clips = clipping_finding(lens, numbers.at)
     findings = [found, correlated, sized, clipping, empty_finding(lens, error), infinite_finding(lens)]

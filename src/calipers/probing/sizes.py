@@ -1,7 +1,7 @@
 """How a step depends on the number of records in its batch: the divisor, the noise, and batches of nobody.
 
-A gradient of an eighth of the clipping norm is not clipped: k of them alike move the step by k C / (8 divisor), hence
-the divisor for every k that is tried. Steps on k zero gradients with equal noise show what k does to the noise: nothing,
+Gradients that sum to an eighth of the clipping norm are not clipped: k of them alike move the step by C / (8 divisor),
+hence the divisor for every k that is tried. Steps on k zero gradients with equal noise show what k does to the noise: nothing,
 if the loop is right and its divisor is public. The batch that came out is secret, so noise that follows it is neither
 the noise that was accounted for nor a constant times it.
 """
@@ -66,12 +66,13 @@ def step_numbers(lens: Lens, batch_size: int, counts: tuple[int, ...] = ()) -> S
     found = {}
     for count in counts or counts_to_try(batch_size):
         direction = lens.directions[0]
-        moved = lens.moved(np.tile(SMALL * lens.bound * direction, (count, 1)))
+        # Together an eighth of C: not clipped, whether records, sums or averages are.
+        moved = lens.moved(np.tile(SMALL / count * lens.bound * direction, (count, 1)))
         along = float(moved @ direction)
         if not np.isfinite(moved).all():
             found[count] = 0.0
         else:
-            found[count] = count * SMALL * lens.bound / along if along else math.inf
+            found[count] = SMALL * lens.bound / along if along else math.inf
     return StepNumbers(found)
 
 
