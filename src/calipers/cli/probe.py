@@ -79,7 +79,10 @@ def probe_command(
       update(gradients, rng)     (records, dimension) -> (dimension,), one noisy step
       accounted()                optional: (sample rate, noise multiplier) told to the accountant
 
-    that takes all randomness from rng, a numpy.random.Generator.
+    that takes all randomness from rng, a numpy.random.Generator. Two more attributes are used if
+    there are any: layers (their sizes), directions (the gradients that can be planted). It may also
+    return calipers.adapters.probe.TorchLoop(model, optimizer, loader, loss) or JaxLoop(step, ...):
+    your real step, with gradients planted through the model's output or through the loss.
 
     \b
     Examples:
@@ -177,4 +180,6 @@ def probe_report(report: ProbeReport) -> RenderableType:
     described = report.reason if report.run is None else report.run.to_toml().rstrip()
     heading = "No run to measure:" if report.run is None else "The run to measure (one epoch):"
     notes = [Padding(Text(f"Note: {caveat}"), (0, 0, 0, 2)) for caveat in report.caveats]
-    return Group(title, table, Text(heading), Padding(Text(described), (0, 0, 0, 2)), *notes)
+    blind = [Padding(Text(f"- {word}"), (0, 0, 0, 2)) for word in report.unseen]
+    shown = (title, table, Text(heading), Padding(Text(described), (0, 0, 0, 2)), *notes)
+    return Group(*shown, Text("What this probe cannot see:"), *blind)

@@ -89,7 +89,8 @@ class Lens:
         self._still.clear()
         if not _same(*(self.update(large) for _ in range(2))):
             raise InputError(
-                "Two steps with the same seed differ: draw all randomness of update() from the generator it is given."
+                "Two steps with the same seed differ: draw all randomness of update() from the generator it is given, "
+                "and carry no state from step to step that setting the loop up anew does not clear."
             )
         responses = []
         for past in (np.zeros_like(large), 8 * large):

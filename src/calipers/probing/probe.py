@@ -65,6 +65,13 @@ class ProbeReport:
         """The finding about one subject."""
         return next(finding for finding in self.findings if finding.subject == subject)
 
+    def __str__(self) -> str:
+        lines = [f"{self.name}, N = {self.dataset_size}, batch size {self.batch_size}"]
+        lines += [f"{'!' if f.alarm else ' '} {f.subject}: {f.verdict}" for f in self.findings]
+        lines.append(f"No run to measure: {self.reason}" if self.run is None else f"The run to measure: {self.run}")
+        lines += [f"Note: {caveat}" for caveat in self.caveats] + [f"Not seen: {blind}" for blind in self.unseen]
+        return "\n".join(lines)
+
     def to_dict(self) -> dict[str, object]:
         """The report as JSON keys."""
         return {
@@ -129,6 +136,7 @@ def probe(
         sampler=sampler,
         normalization=run_normalization(rule, near, rate, lens.configuration.steps_per_epoch),
         dimension=dimension,
+        one_size=one_size,
     )
     return ProbeReport(
         name, size, batch, error_probability, tuple(findings), schedules, run, reason,
@@ -141,7 +149,7 @@ def _batch_findings(
 ) -> tuple[list[Finding], str | None, float]:
     """What is to be said about batches, the word for the sampler, and the rate."""
     here = lens.configuration
-    if getattr(here, "batches", None) is None:
+    if not getattr(here, "shows_batches", True):
         return [Finding("sampler", "not seen: no batches were shown", "Nothing draws batches here.")], None, 0.0
     length = epochs_needed(size, here.steps_per_epoch, error) if epochs is None else epochs
     counts = count_batches(here, size, length, seed + 1)

@@ -179,11 +179,17 @@ def matching_run(
     sampler: str | None,
     normalization: str | None,
     dimension: int | None,
+    one_size: bool = False,
 ) -> tuple[Run | None, str]:
     """One epoch of what was found as a `Run`, or None and the reason."""
     if sampler is None or normalization is None or noise_multiplier is None or not clips:
         known = {"sampler": sampler, "divisor": normalization, "noise": noise_multiplier, "clipping": clips or None}
         missing = [name for name, value in known.items() if value is None]
+        if one_size and missing == ["divisor"]:
+            return None, (
+                "One dataset size cannot tell a public divisor from one that follows N: probe a function of "
+                "(dataset_size, batch_size) instead."
+            )
         return None, f"No Run describes this {' or this '.join(missing)}."
     batch_size = dataset_size // steps
     try:
