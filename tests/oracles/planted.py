@@ -573,3 +573,12 @@ class RateMoves(Right):
     def __init__(self, dataset_size: int, batch_size: int) -> None:
         super().__init__(dataset_size, batch_size)
         self.rate = self.batch / self.size
+
+
+def table() -> str:
+    """The table of the documentation: every mistake, and the words in which a probe names it."""
+    lines = ["| mistake | subject | the probe says |", "|---|---|---|"]
+    for bug in PLANTED:
+        said = bug.says.replace("|", r"\|")
+        lines.append(f"| {bug.name} | {bug.subject} | ... {said} ... |")
+    return "\n".join(lines)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from oracles.planted import PLANTED, Bug, Right
+from oracles.planted import PLANTED, Bug, Right, table
 
 from calipers.probing.probe import ProbeReport, probe
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "planted-bugs.md"
 
 
 def probed(loop: type[Right], seed: int = 0) -> ProbeReport:
@@ -28,3 +33,10 @@ def test_each_mistake_is_named(bug: Bug) -> None:
     report = probed(bug.loop)
     assert report.alarms or report.caveats
     assert bug.says in report.finding(bug.subject).verdict
+
+
+def test_the_documentation_shows_this_table() -> None:
+    """What the page says was found is what the tests above find."""
+    assert table() in PAGE.read_text("utf-8")
+    assert f"{len(PLANTED)} loops" in PAGE.read_text("utf-8")
+    assert len({bug.loop for bug in PLANTED}) == len({bug.name for bug in PLANTED}) == len(PLANTED) >= 40

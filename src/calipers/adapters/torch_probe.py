@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import quiet_engine, torch_module
+from calipers.adapters.opacus_library import one_thread, quiet_engine, torch_module
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -92,7 +92,7 @@ class TorchLoop:
         try:
             if accounting is not None:
                 self._optimizer.step_hook = None
-            with self._seeded(rng, (self._optimizer,)), self._planted(scales), quiet_engine():
+            with self._seeded(rng, (self._optimizer,)), self._planted(scales), one_thread(), quiet_engine():
                 self._step(self._inputs[indices], self._targets[indices])
             if self._known:
                 return released[-1] if released else np.zeros(self.dimension)
@@ -193,7 +193,7 @@ class TorchLoop:
                 one = slice(number, number + 1)
                 with torch.random.fork_rng(), quiet_engine():
                     torch.manual_seed(0)
-                    value = loss(model(self._inputs[one]), self._targets[one]).sum()
+                    value = loss(self._alone(self._inputs[one]), self._targets[one]).sum()
                     parts = torch.autograd.grad(value, self._parameters, allow_unused=True)
                 pairs = zip(parts, self._parameters, strict=True)
                 found.append(self._flat([torch.zeros_like(p) if part is None else part for part, p in pairs]))
@@ -207,6 +207,15 @@ class TorchLoop:
         if len(rows) < len(found):
             raise InputError("A record's gradient is zero or not finite at these weights; probe the model as initialized.")
         return np.stack(rows)
+
+    def _alone(self, inputs: Any) -> Any:
+        try:
+            return self._model(inputs)
+        except ValueError as error:
+            raise InputError(
+                f"The model cannot take one record by itself ({' '.join(str(error).split())}): with normalization over "
+                "the batch a record's gradient depends on the others, and clipping does not bound what it does."
+            ) from error
 
 
 def _asked(name: str, given: float | None, optimizer: Any) -> float:

@@ -37,6 +37,8 @@ STEPS = 4
 # Coordinates looked at, from the beginning of each layer: generators that start anew repeat themselves there.
 MOST_COORDINATES = 4096
 LEAST_TERMS = 1000
+# Steps of a real model take their time; few coordinates then give wider intervals.
+MOST_RUNS = 250
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class NoiseTable:
 
 
 def noise_table(lens: Lens, divisor: float, seed: int) -> NoiseTable:
-    """Steps on two zero gradients: at least `SAMPLES` coordinates."""
+    """Steps on two zero gradients: `SAMPLES` coordinates or more, fewer if `MOST_RUNS` do not hold as many."""
     share = max(1, MOST_COORDINATES // len(lens.layers))
     columns, layers, start = [], [], 0
     for layer in lens.layers:
@@ -63,7 +65,7 @@ def noise_table(lens: Lens, divisor: float, seed: int) -> NoiseTable:
         layers.append(slice(start, start + kept.size))
         start += kept.size
     picked = np.concatenate(columns)
-    runs = max(12, math.ceil(SAMPLES / (STEPS * picked.size)))
+    runs = min(MOST_RUNS, max(12, math.ceil(SAMPLES / (STEPS * picked.size))))
     values = np.stack([lens.successive(STEPS, 2, seed + run)[:, picked] for run in range(runs)])
     named = len(layers) > 1
     if not named:  # one layer, or nothing said about layers: look at its parts

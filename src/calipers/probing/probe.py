@@ -140,7 +140,7 @@ def probe(
     )
     return ProbeReport(
         name, size, batch, error_probability, tuple(findings), schedules, run, reason,
-        caveats(near, run, findings), unseen(sampler, one_size, len(lens.layers) > 1),
+        caveats(near, run, findings, one_size), unseen(sampler, one_size, len(lens.layers) > 1, not lens.mixes),
     )  # fmt: skip
 
 

@@ -9,11 +9,18 @@ from calipers.probing.rules import moving
 from calipers.run import Run
 
 
-def caveats(near: Sequence[Schedule], run: Run | None, findings: Sequence[Finding]) -> tuple[str, ...]:
+def caveats(
+    near: Sequence[Schedule], run: Run | None, findings: Sequence[Finding], one_size: bool
+) -> tuple[str, ...]:
     """What the run leaves out."""
     if run is None:
         return ()
     found = []
+    if one_size:
+        found.append(
+            "The Run takes rate and steps for public constants; the loop was shown at one dataset size, so whether they "
+            "move when a record joins was not seen."
+        )
     moves = [name for name in moving(near) if name != "the divisor"]
     if moves:
         found.append(
@@ -30,13 +37,13 @@ def caveats(near: Sequence[Schedule], run: Run | None, findings: Sequence[Findin
     return tuple(found)
 
 
-def unseen(sampler: str | None, one_size: bool, layered: bool) -> tuple[str, ...]:
+def unseen(sampler: str | None, one_size: bool, layered: bool, real_data: bool) -> tuple[str, ...]:
     """What this probe was blind to."""
     found = [
         "Only the gradients, batch sizes, seeds and first steps that were tried: a rule that changes later in training, "
         "or for other gradients, is not seen.",
-        "How gradients come from data (normalization across records, augmentation, a record in several places), and "
-        "what else is released (losses, metrics, checkpoints, choices made by them).",
+        ("" if real_data else "How gradients come from data (normalization across records, augmentation). ")
+        + "A record that is in several places; what else is released (losses, metrics, checkpoints, choices by them).",
         "Whether seeds are secret and the generator cryptographic. Noise that is shared in other ways than at a fixed "
         "distance of coordinates, steps or runs, or by a common factor.",
     ]
