@@ -10,9 +10,9 @@ import pytest
 
 from calipers.adapters.jax_privacy import run_of
 from calipers.adapters.jax_privacy_probe import written_for
-from calipers.probing.probe import probe
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
+from calipers.probing.probe import probe
 from calipers.run import Run
 
 library = pytest.importorskip("jax_privacy", reason="JAX-Privacy comes with the extra jax-privacy")

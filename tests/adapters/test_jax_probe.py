@@ -114,8 +114,10 @@ def test_mistakes_are_named(step: Any, subject: str, says: str) -> None:
 
 
 def test_the_noise_of_the_raw_example_is_larger_than_accounted() -> None:
-    """Written like the library's example in raw JAX: it divides the clipped sum by the batch size and adds noise of deviation
-    (multiplier x twice the norm) to the quotient; against the sum that is 2 x batch size times what was calibrated."""
+    """Like the library's example in raw JAX, which adds noise of deviation multiplier x 2 C to the clipped *mean*.
+
+    Against the sum that is twice the batch size times what was calibrated.
+    """
     step_noise = library.noise_addition.gaussian_privatizer(stddev=1.5 * 2 * NORM, prng_key=jax.random.key(0))
 
     @compiled

@@ -1,12 +1,13 @@
 """DP-SGD loops with one mistake each: what a probe or an audit must not bless.
 
-`RIGHT` is a loop without a mistake (Poisson batches, per-record clipping, Gaussian noise, a public divisor); every entry of
-`PLANTED` changes one thing about it. The lines of a loop are the truth about it. An entry says under which subject a probe
-must raise its alarm and what its verdict must contain; `audit` says whether an audit of whole runs can see the mistake
-too (a divisor or a rate that is accounted for wrongly shows in the claim, and not in the outputs).
+`Right` is a loop without a mistake (Poisson batches, per-record clipping, Gaussian noise, a public divisor); every
+entry of `PLANTED` changes one thing about it. The lines of a loop are the truth about it. An entry says under which
+subject a probe must raise its alarm and what its verdict must contain; `audit` says whether an audit of whole runs
+can see the mistake too (a divisor or a rate that is accounted for wrongly shows in the claim, and not in the
+outputs).
 
-Loops follow `calipers.probing.protocol`: they are built with (dataset_size, batch_size), draw `batches(epochs, rng)` and
-turn per-record gradients into a released vector by `update(gradients, rng)`.
+Loops follow `calipers.probing.protocol`: they are built with (dataset_size, batch_size), draw `batches(epochs, rng)`
+and turn per-record gradients into a released vector by `update(gradients, rng)`.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def planted(name: str, subject: str, says: str, audit: bool = True) -> Any:
     return keep
 
 
-# ---------------------------------------------------------------------------------------------------------- clipping
+# ---------------------------------------------------------------------------------------------------- clipping
 
 
 @planted("the averaged gradient is clipped", "clipping", "clips the averaged gradient of the batch")
@@ -107,7 +108,9 @@ class ClipsMean(Right):
         return clip(mean, self.max_grad_norm) + self.noise(gradients, rng) / self.batch
 
 
-@planted("the sum divided by a constant is clipped", "clipping", "clips the averaged gradient of the batch (divided by a")
+@planted(
+    "the sum divided by a constant is clipped", "clipping", "clips the averaged gradient of the batch (divided by a"
+)
 class ClipsScaledSum(Right):
     def clipped_sum(self, gradients: Array) -> Array:
         return self.batch * clip(gradients.sum(axis=0) / self.batch, self.max_grad_norm)
@@ -214,7 +217,9 @@ class ClipsMeanLoss(Right):
         return clip(gradients / max(1, len(gradients)), self.max_grad_norm).sum(axis=0) + self.noise(gradients, rng)
 
 
-@planted("a regularizer's gradient is added to each record after clipping", "noise and batch size", "no gradient and not")
+@planted(
+    "a regularizer's gradient is added to each record after clipping", "noise and batch size", "no gradient and not"
+)
 class AddsRegularizer(Right):
     def clipped_sum(self, gradients: Array) -> Array:
         return super().clipped_sum(gradients) + len(gradients) * 0.1 * np.linspace(-1, 1, self.dimension)
@@ -226,7 +231,7 @@ class PassesNaN(Right):
         return clip(gradients, self.max_grad_norm).sum(axis=0)
 
 
-# ------------------------------------------------------------------------------------------------------- size of noise
+# ----------------------------------------------------------------------------------------------- size of noise
 
 
 @planted("a variance taken for a deviation", "noise", "(a variance taken for a deviation?)")
@@ -259,7 +264,9 @@ class NoNoise(Right):
         return np.zeros(self.dimension)
 
 
-@planted("noise divided by the batch that came out, the sum by a constant", "noise and batch size", "divided by its size")
+@planted(
+    "noise divided by the batch that came out, the sum by a constant", "noise and batch size", "divided by its size"
+)
 class NoiseByRealized(Right):
     def update(self, gradients: Array, rng: Generator) -> Array:
         return self.clipped_sum(gradients) / self.batch + self.noise(gradients, rng) / max(1, len(gradients))
@@ -292,7 +299,7 @@ class ClipsNoisy(Right):
         return clip(noisy, self.max_grad_norm) / self.batch
 
 
-# --------------------------------------------------------------------------------------------------------- law of noise
+# ------------------------------------------------------------------------------------------------ law of noise
 
 
 @planted("Laplace noise of the right variance", "noise", "not Gaussian")
@@ -343,7 +350,7 @@ class NoiseUneven(Right):
         return drawn
 
 
-# --------------------------------------------------------------------------------------------------------- shared noise
+# ------------------------------------------------------------------------------------------------ shared noise
 
 
 @planted("noise re-seeded for each layer", "noise correlation", "receive the same noise")
@@ -359,7 +366,9 @@ class FixedSeed(Right):
         return np.random.default_rng(0).normal(size=self.dimension)
 
 
-@planted("noise re-seeded with the run's seed in every step", "noise correlation", "successive steps add the same noise")
+@planted(
+    "noise re-seeded with the run's seed in every step", "noise correlation", "successive steps add the same noise"
+)
 class ReseedsSteps(Right):
     def standard(self, rng: Generator) -> Array:
         return np.random.default_rng(rng.bit_generator.seed_seq).normal(size=self.dimension)  # type: ignore[attr-defined]
@@ -409,7 +418,7 @@ class ShufflesNoise(Right):
         return rng.permutation(np.random.default_rng(3).normal(size=self.dimension))
 
 
-# -------------------------------------------------------------------------------------------------------------- batches
+# ----------------------------------------------------------------------------------------------------- batches
 
 
 @planted("a step without records is skipped", "empty batch", "no noise: the step is skipped")
@@ -529,7 +538,7 @@ class KeepsBins(Right):
             yield from (np.flatnonzero(bins == step) for step in range(self.steps_per_epoch))
 
 
-# ----------------------------------------------------------------------------------------------- divisors and accounting
+# ------------------------------------------------------------------------------------- divisors and accounting
 
 
 @planted("divided by the batch that came out", "divisor", "|B|")
@@ -556,7 +565,12 @@ class DividesByRoot(Right):
         return math.sqrt(max(1, len(gradients)))
 
 
-@planted("accounted at a smaller rate than batches are drawn with", "accounting", "accounts at 1/7, but samples at 1/6", False)
+@planted(
+    "accounted at a smaller rate than batches are drawn with",
+    "accounting",
+    "accounts at 1/7, but samples at 1/6",
+    False,
+)
 class AccountsLess(Right):
     def accounted(self) -> tuple[float, float]:
         return 1 / 7, self.noise_multiplier

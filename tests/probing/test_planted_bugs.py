@@ -9,7 +9,6 @@ from oracles.planted import PLANTED, Bug, Right, table
 
 from calipers.probing.probe import ProbeReport, probe
 
-
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "planted-bugs.md"
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calipers.probing.probe import ProbeReport, probe
-from calipers.probing.batches import count_batches, rate_interval
 from calipers.errors import InputError
+from calipers.probing.batches import count_batches, rate_interval
+from calipers.probing.probe import ProbeReport, probe
 
 
 class Loop:

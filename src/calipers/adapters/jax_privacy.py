@@ -68,7 +68,7 @@ def _broken(name: str, library: str, error: Exception) -> UnsupportedError:
 
 def _version(library: str) -> str:
     loaded = sys.modules.get(library)
-    if hasattr(loaded, "__version__"):
+    if loaded is not None and hasattr(loaded, "__version__"):
         return str(loaded.__version__)
     try:
         return version(library)
@@ -105,8 +105,8 @@ def _plan_names() -> tuple[Any, type[Any]]:
 def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | None = None) -> Run:
     """The run that a configuration of JAX-Privacy executes, under its accountant's adjacency.
 
-    A configuration is a `BandMFConfig` (a `BandMFExecutionPlanConfig` before 2.3) or a `DPTrainer` that holds one. One of
-    2.0 that gives (epsilon, delta) is calibrated by the plan itself.
+    A configuration is a `BandMFConfig` (a `BandMFExecutionPlanConfig` before 2.3) or a `DPTrainer` that holds one.
+    One of 2.0 that gives (epsilon, delta) is calibrated by the plan itself.
     """
     _, kind = _plan_names()
     version = library_module("jax_privacy").__version__
@@ -124,7 +124,9 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
     relation = _relation(config, plan)
     adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
     if adjacency is None:
-        raise UnsupportedError(f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers.")
+        raise UnsupportedError(
+            f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
+        )
     reach = 2.0 if adjacency == "substitute" else 1.0
     return Run(
         noise_multiplier=reach * noise_of(plan.dp_event),

@@ -8,9 +8,9 @@ The step takes the loss as an argument, so that a probe can plant gradients::
         ...
         return noisy_total
 
-The loss that the probe hands over is <params, record> where a record is a tree like `params`: the gradient of a record *is*
-the record. It is one function for all steps, so a compiled step may take it as a static argument. A step that has a
-parameter `is_padding_example` gets batches padded to a multiple of 8, with the padding marked.
+The loss that the probe hands over is <params, record> where a record is a tree like `params`: the gradient of a
+record *is* the record. It is one function for all steps, so a compiled step may take it as a static argument. A step
+that has a parameter `is_padding_example` gets batches padded to a multiple of 8, with the padding marked.
 """
 
 from __future__ import annotations

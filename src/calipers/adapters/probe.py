@@ -5,8 +5,8 @@
     report = probe.torch(model, optimizer, loader, loss)
     print(report)                       # findings, the run to measure, what was not seen
 
-Both look at one dataset size, so they cannot say what moves when a record joins. To have that looked at as well, write a
-function of (dataset_size, batch_size) that returns a `TorchLoop` or a `JaxLoop`, and give it to
+Both look at one dataset size, so they cannot say what moves when a record joins. To have that looked at as well,
+write a function of (dataset_size, batch_size) that returns a `TorchLoop` or a `JaxLoop`, and give it to
 `calipers.probing.probe.probe` or, by its name, to `calipers probe module:function`.
 """
 
@@ -39,7 +39,8 @@ def torch(
 ) -> ProbeReport:
     """Probe a training step of PyTorch; see `TorchLoop` for what is run and read.
 
-    Run it before training, on the objects that will train: weights, generators and the accountant are left as they were.
+    Run it before training, on the objects that will train: weights, generators and the accountant are left as they
+    were.
     """
     loop = TorchLoop(
         model, optimizer, loader, loss, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, step=step

@@ -1,18 +1,18 @@
 """A training step of PyTorch as something to probe: your own model, optimizer, loader and loss.
 
-Gradients are planted through the data: a few records of your dataset are taken, and the gradient that flows back into the
-model from the output of a record is multiplied by a chosen number. A record then has any multiple of its own gradient,
-which is computed once by plain differentiation and taken for the truth. Nothing else is changed: the forward pass, the
-loss, the backward pass and the step are yours, with whatever computes per-record gradients inside. Weights and
-buffers are put back after every step, and the hook by which Opacus tells its accountant is left out, so that probing
-spends no budget.
+Gradients are planted through the data: a few records of your dataset are taken, and the gradient that flows back into
+the model from the output of a record is multiplied by a chosen number. A record then has any multiple of its own
+gradient, which is computed once by plain differentiation and taken for the truth. Nothing else is changed: the
+forward pass, the loss, the backward pass and the step are yours, with whatever computes per-record gradients inside.
+Weights and buffers are put back after every step, and the hook by which Opacus tells its accountant is left out, so
+that probing spends no budget.
 
-What is read is the gradient that the innermost optimizer of `torch.optim` is handed; whatever that optimizer makes of it
-(momentum, Adam, weight decay) is post-processing. An optimizer of your own is read by how far it moves the
+What is read is the gradient that the innermost optimizer of `torch.optim` is handed; whatever that optimizer makes of
+it (momentum, Adam, weight decay) is post-processing. An optimizer of your own is read by how far it moves the
 weights, divided by the learning rate.
 
-Per-record gradients by `torch.func.vmap` run the model once for all records, so nothing can be planted through its output;
-such a loop is refused. Show its step to the probe as arrays (`calipers.probing.protocol`).
+Per-record gradients by `torch.func.vmap` run the model once for all records, so nothing can be planted through its
+output; such a loop is refused. Show its step to the probe as arrays (`calipers.probing.protocol`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class TorchLoop:
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
         """One step on records whose gradients are these rows: multiples of `directions`."""
         along = gradients @ self.directions.T
-        picked = np.argmax(np.nan_to_num(np.abs(along), nan=np.inf), axis=1) if len(gradients) else np.zeros(0, np.int64)
+        picked = (
+            np.argmax(np.nan_to_num(np.abs(along), nan=np.inf), axis=1) if len(gradients) else np.zeros(0, np.int64)
+        )
         lengths = np.linalg.norm(self._gradients, axis=1)
         scales = along[np.arange(len(picked)), picked] / lengths[picked]
         indices = self._torch.as_tensor(picked, device=self._inputs.device)
@@ -143,7 +145,9 @@ class TorchLoop:
         def forward(_module: Any, _inputs: Any, outputs: Any) -> None:
             nonlocal seen
             if not isinstance(outputs, torch.Tensor):
-                raise InputError(f"The model returns a {type(outputs).__name__}; a probe needs one tensor, a row a record.")
+                raise InputError(
+                    f"The model returns a {type(outputs).__name__}; a probe needs one tensor, a row a record."
+                )
             if not outputs.requires_grad or not len(weights):
                 return
             rows = weights[(torch.arange(len(outputs), device=weights.device) + seen) % len(weights)]
@@ -158,8 +162,8 @@ class TorchLoop:
             handle.remove()
         if len(weights) and (seen == 0 or seen % len(weights)):
             raise InputError(
-                f"The model's output held {seen} rows in a step on {len(weights)} records, so no gradients can be planted "
-                "through it (torch.func.vmap?); show the step to the probe as arrays, see calipers.probing.protocol."
+                f"The model's output held {seen} rows in a step on {len(weights)} records, so no gradients can be "
+                "planted through it (torch.func.vmap?); show the step as arrays, see calipers.probing.protocol."
             )
 
     @contextmanager
@@ -205,7 +209,9 @@ class TorchLoop:
                     value.copy_(before)
         rows = [row for row in found if np.isfinite(row).all() and np.linalg.norm(row) > 0]
         if len(rows) < len(found):
-            raise InputError("A record's gradient is zero or not finite at these weights; probe the model as initialized.")
+            raise InputError(
+                "A record's gradient is zero or not finite at these weights; probe the model as initialized."
+            )
         return np.stack(rows)
 
     def _alone(self, inputs: Any) -> Any:

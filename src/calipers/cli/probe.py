@@ -181,5 +181,5 @@ def probe_report(report: ProbeReport) -> RenderableType:
     heading = "No run to measure:" if report.run is None else "The run to measure (one epoch):"
     notes = [Padding(Text(f"Note: {caveat}"), (0, 0, 0, 2)) for caveat in report.caveats]
     blind = [Padding(Text(f"- {word}"), (0, 0, 0, 2)) for word in report.unseen]
-    shown = (title, table, Text(heading), Padding(Text(described), (0, 0, 0, 2)), *notes)
-    return Group(*shown, Text("What this probe cannot see:"), *blind)
+    run = Padding(Text(described), (0, 0, 0, 2))
+    return Group(title, table, Text(heading), run, *notes, Text("What this probe cannot see:"), *blind)

@@ -14,8 +14,8 @@ What is counted in a run of E epochs of T steps over N records, and what it deci
   standard deviation. These three comparisons use the normal approximation and say so;
 - which records come together: `calipers.probing.groups`.
 
-What passes is "not distinguished from Poisson" by these comparisons. It is not proven to be Poisson: nobody can tell that
-from finitely many batches.
+What passes is "not distinguished from Poisson" by these comparisons. It is not proven to be Poisson: nobody can tell
+that from finitely many batches.
 
 The number of epochs is chosen so that the rates 1/T and 1/(T-1) can be told apart.
 """
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.probing.groups import Inclusions, Together, together
-from calipers.probing.protocol import Configuration, Finding
 from calipers.errors import InputError
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
+from calipers.probing.groups import Inclusions, Together, together
+from calipers.probing.protocol import Configuration, Finding
 
 # Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
 MOST_BATCHES = 60_000
@@ -92,7 +92,9 @@ def count_batches(configuration: Configuration, dataset_size: int, epochs: int, 
     first: list[IntArray] = []
     seen = Inclusions(dataset_size, epochs * steps, np.random.default_rng(seed + 1))
     # One batch more than was said is enough to know.
-    for step, batch in enumerate(itertools.islice(_drawn(configuration, dataset_size, epochs, seed), epochs * steps + 1)):
+    for step, batch in enumerate(
+        itertools.islice(_drawn(configuration, dataset_size, epochs, seed), epochs * steps + 1)
+    ):
         place = step % steps
         if place == 0:
             this_epoch[:] = 0

@@ -3,8 +3,9 @@
 A battery of small batches is planted: one large gradient, two alike, two opposed, a large one beside a small one, one
 along each layer, one spread over all coordinates, many at once, some just below and above the clipping norm C. What
 comes out, times the divisor, is compared with what each rule of a list would give. "Each record by itself, its whole
-norm, to C" is one of them; clipping the mean, the sum, pairs, layers or coordinates are others, and a rule that does not
-fit every batch of the battery is out. Nothing random enters: the noise is equal on both sides of every difference.
+norm, to C" is one of them; clipping the mean, the sum, pairs, layers or coordinates are others, and a rule that does
+not fit every batch of the battery is out. Nothing random enters: the noise is equal on both sides of every
+difference.
 
 Beside the rule stands a witness that needs none: the greatest distance that replacing *one* record's gradient by zero
 moved the sum, in units of C. It is a lower bound on the sensitivity, so the noise multiplier that counts is at most
@@ -13,7 +14,6 @@ the one asked for divided by it.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray
+from calipers.probing.clipping_rules import rules
 from calipers.probing.lens import LOST, ROUNDING, Lens
 from calipers.probing.protocol import Finding
 
@@ -35,21 +36,6 @@ class Planted:
     moved: FloatArray
     witness: float
     tolerance: float
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What might be done to gradients; `right` if one record then moves the sum by at most C."""
-
-    verdict: str
-    right: bool
-    applied: Callable[[FloatArray], FloatArray]
-
-
-def clip(gradients: FloatArray, bound: float | FloatArray, norms: FloatArray | None = None) -> FloatArray:
-    """Every row scaled down to the norm `bound` where it is longer (`norms`: lengths to go by instead)."""
-    lengths = np.linalg.norm(gradients, axis=-1, keepdims=True) if norms is None else norms
-    return gradients * (bound / np.maximum(np.maximum(lengths, bound), np.finfo(np.float64).tiny))
 
 
 def battery(lens: Lens) -> list[FloatArray]:
@@ -91,118 +77,30 @@ def planted(lens: Lens, divisor: Callable[[int], float]) -> list[Planted]:
     return found
 
 
-def rules(lens: Lens, found: float, divisor: float) -> list[Rule]:
-    """What might be done, the right ones first; `found` is the norm at which a huge gradient arrives."""
-    bound, layers = lens.bound, lens.layers
-
-    def by_layer(gradients: FloatArray, limit: float, skipped: int | None = None) -> FloatArray:
-        parts = [
-            gradients[:, part] if number == skipped else clip(gradients[:, part], limit)
-            for number, part in enumerate(layers)
-        ]
-        return np.concatenate(parts, axis=1)
-
-    def in_groups(gradients: FloatArray, size: int, averaged: bool) -> FloatArray:
-        parts = [gradients[start : start + size] for start in range(0, len(gradients), size)]
-        weights = [len(part) if averaged else 1.0 for part in parts]
-        return np.stack([w * clip(part.sum(axis=0) / w, bound) for w, part in zip(weights, parts, strict=True)])
-
-    def to_statistic(statistic: Callable[[FloatArray], float]) -> Callable[[FloatArray], FloatArray]:
-        return lambda g: clip(g, statistic(np.linalg.norm(g, axis=1))).sum(axis=0)
-
-    def but_layer(gradients: FloatArray, number: int) -> FloatArray:
-        clipped = clip(gradients, bound)
-        clipped[:, layers[number]] = gradients[:, layers[number]]
-        return clipped
-
-    def by_part(gradients: FloatArray, number: int) -> FloatArray:
-        return clip(gradients, bound, np.linalg.norm(gradients[:, layers[number]], axis=1, keepdims=True))
-
-    own = "computed from the batch's own gradients, without noise"
-    several = range(len(layers)) if len(layers) > 1 else range(0)
-    share = bound / np.sqrt(len(layers))
-    listed = [
-        Rule(f"each record's gradient to norm {bound:g}", True, lambda g: clip(g, bound).sum(axis=0)),
-        Rule(
-            f"each record's layers to norm {share:.6g} each, together at most {bound:g}",
-            True,
-            lambda g: by_layer(g, float(share)).sum(axis=0),
-        ),
-        Rule("does not clip", False, lambda g: g.sum(axis=0)),
-        Rule(f"clips to {found:.6g}, not {bound:g}", False, lambda g: clip(g, found).sum(axis=0)),
-        Rule("clips the sum of the batch, not each record", False, lambda g: clip(g.sum(axis=0), bound)),
-        Rule(
-            "clips the averaged gradient of the batch, not each record",
-            False,
-            lambda g: len(g) * clip(g.mean(axis=0), bound),
-        ),
-        Rule(
-            "clips the averaged gradient of the batch (divided by a constant), not each record",
-            False,
-            lambda g: divisor * clip(g.sum(axis=0) / divisor, bound),
-        ),
-        *[
-            Rule(f"clips {what} of {size} records, not each record", False,
-                 lambda g, size=size, mean=mean: in_groups(g, size, mean).sum(axis=0))
-            for size, (what, mean) in itertools.product((2, 4), (("sums", False), ("averages", True)))
-        ],
-        Rule(f"clips parts of a gradient, not its whole norm: each layer to {bound:g}", False,
-             lambda g: by_layer(g, bound).sum(axis=0)),
-        *[
-            Rule(f"clips parts of a gradient, not its whole norm: layer {number + 1} is not clipped", False, applied)
-            for number in several
-            for applied in (
-                lambda g, number=number: by_layer(g, bound, number).sum(axis=0),
-                lambda g, number=number: but_layer(g, number).sum(axis=0),
-            )
-        ],
-        *[
-            Rule(f"clips by the norm of layer {number + 1} alone", False,
-                 lambda g, number=number: by_part(g, number).sum(axis=0))
-            for number in several
-        ],
-        Rule("clips parts of a gradient, not its whole norm: each coordinate by itself", False,
-             lambda g: np.clip(g, -bound, bound).sum(axis=0)),
-        Rule("clips by the largest coordinate, not by the norm", False,
-             lambda g: clip(g, bound, np.abs(g).max(axis=1, keepdims=True)).sum(axis=0)),
-        Rule("clips by the sum of a gradient's coordinates, not by its norm", True,
-             lambda g: clip(g, bound, np.abs(g).sum(axis=1, keepdims=True)).sum(axis=0)),
-        Rule("clips by the square of the norm", False,
-             lambda g: clip(g, bound, np.square(g).sum(axis=1, keepdims=True)).sum(axis=0)),
-        Rule(f"clips to the median norm, {own}", False, to_statistic(lambda n: float(np.median(n)))),
-        Rule(f"clips to the mean norm, {own}", False, to_statistic(lambda n: float(np.mean(n)))),
-        Rule(f"clips to the greatest norm, {own}", False, to_statistic(lambda n: float(np.max(n)))),
-        Rule(
-            "clips gradients of the mean loss: each is divided by the batch that came out before it is clipped",
-            False,
-            lambda g: len(g) * clip(g / len(g), bound).sum(axis=0),
-        ),
-        Rule(f"clips, then gives back the average of the norms: a mean {own}", False,
-             lambda g: clip(g, bound).sum(axis=0) * np.linalg.norm(g, axis=1).mean() / bound),
-    ]  # fmt: skip
-    return listed
-
-
 def clipping_finding(lens: Lens, divisor: Callable[[int], float]) -> tuple[Finding, bool]:
     """The rule that fits the whole battery, and whether it bounds every record by C."""
     trials = planted(lens, divisor)
     bound, asked = lens.bound, float(lens.configuration.noise_multiplier)
     worst = max(trials, key=lambda trial: trial.witness if np.isfinite(trial.witness) else np.inf)
     if not all(np.isfinite(trial.moved).all() for trial in trials):
-        return Finding("clipping", "not finite", "A step on finite gradients returns infinities or NaN.", 0, True), False
+        return Finding(
+            "clipping", "not finite", "A step on finite gradients returns infinities or NaN.", 0, True
+        ), False
     count = len(worst.gradients)
     evidence = (
-        f"{len(trials)} planted batches, equal noise; replacing one gradient of a batch of {count} by zero moved the sum "
-        f"by {floor_digits(worst.witness / bound, 4)} times the clipping norm {bound:g}, the most that was seen"
+        f"{len(trials)} planted batches, equal noise; replacing one gradient of a batch of {count} by zero moved the "
+        f"sum by {floor_digits(worst.witness / bound, 4)} times the clipping norm {bound:g}, the most that was seen"
     )
     if max(trial.tolerance for trial in trials[:4]) > 0.2 * bound + ROUNDING * HUGE * bound:
         return Finding("clipping", "not seen: rounding hides it beside this much noise", evidence, 0, True), False
     huge = next(t for t in trials if len(t.gradients) == 1 and np.linalg.norm(t.gradients) > 100 * bound)
-    for rule in rules(lens, float(np.linalg.norm(huge.moved)), divisor(2)):
+    for rule in rules(bound, lens.layers, float(np.linalg.norm(huge.moved)), divisor(2)):
         if all(np.linalg.norm(rule.applied(t.gradients) - t.moved) <= t.tolerance for t in trials):
             if rule.right:
                 return Finding("clipping", rule.verdict, evidence), True
-            return Finding("clipping", rule.verdict, evidence + _counts_as(worst.witness / bound, asked), 0, True), False
+            return Finding(
+                "clipping", rule.verdict, evidence + _counts_as(worst.witness / bound, asked), 0, True
+            ), False
     verdict = _additive(lens, divisor)
     return Finding("clipping", verdict, evidence + _counts_as(worst.witness / bound, asked), 0, True), False
 

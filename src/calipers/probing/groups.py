@@ -1,16 +1,17 @@
 """Records that come together: joint inclusion of pairs and of small groups.
 
 Batch sizes, counts of records and successive batches can look like Poisson sampling while records come in pairs: if a
-tenth of the pairs always come together and the others never do, the spread of batch sizes is what it should be. So pairs
-are counted. Under Poisson sampling two records are in the same batch with probability q^2, independently from step to step, and
-one is in a batch and the other in the next with probability q^2 as well. Chernoff's bound
+tenth of the pairs always come together and the others never do, the spread of batch sizes is what it should be. So
+pairs are counted. Under Poisson sampling two records are in the same batch with probability q^2, independently from
+step to step, and one is in a batch and the other in the next with probability q^2 as well. Chernoff's bound
 
     P(|X/n - p| as far on that side) <= exp(-n KL(X/n, p))
 
-for X of Binomial(n, p) is evaluated for every pair among the records looked at, and divided among all of them. Pairs that
-*avoid* each other show too little one by one, so pairs of neighbors (in the order of the dataset, half of it apart, mirrored)
-are also counted together; disjoint pairs are independent, so their sum is binomial too. Groups of 3 to 32 neighbors, and
-as many random groups, are compared by the spread of how many of a group came, by normal approximation.
+for X of Binomial(n, p) is evaluated for every pair among the records looked at, and divided among all of them. Pairs
+that *avoid* each other show too little one by one, so pairs of neighbors (in the order of the dataset, half of it
+apart, mirrored) are also counted together; disjoint pairs are independent, so their sum is binomial too. Groups of 3
+to 32 neighbors, and as many random groups, are compared by the spread of how many of a group came, by normal
+approximation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ GROUPS = (3, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Together:
-    """What was seen of joint inclusion: an exponent above `allowed`, or a deviate above `deviate_allowed`, is no luck."""
+    """What was seen of joint inclusion: an exponent above `allowed`, or a deviate above `deviate_allowed`, is no
+    luck."""
 
     exponent: float
     allowed: float
@@ -47,8 +49,8 @@ class Together:
     def evidence(self) -> str:
         """Both comparisons in words."""
         return (
-            f"pairs of records: most unlikely is {self.pair}, exp(-{self.exponent:.3g}) against exp(-{self.allowed:.3g}) "
-            f"allowed; small groups: {self.deviate:+.2f} standard deviations for {self.group} "
+            f"pairs of records: most unlikely is {self.pair}, exp(-{self.exponent:.3g}) against "
+            f"exp(-{self.allowed:.3g}) allowed; small groups: {self.deviate:+.2f} standard deviations for {self.group} "
             f"(allowed {self.deviate_allowed:.2f}, normal approximation)"
         )
 
@@ -85,8 +87,8 @@ def together(seen: Inclusions, low: float, high: float, error: float, quantile: 
     steps, records = table.shape
     tests = 0
     worst, pair = 0.0, "none"
-    joint = table.T @ table
-    after = table[:-1].T @ table[1:]
+    joint: FloatArray = (table.T @ table).astype(np.float64)
+    after: FloatArray = (table[:-1].T @ table[1:]).astype(np.float64)
     order = np.arange(records)
     found: list[tuple[FloatArray, float, str]] = [
         (joint[np.triu_indices(records, 1)], steps, "two records in the same batch"),
@@ -108,7 +110,7 @@ def together(seen: Inclusions, low: float, high: float, error: float, quantile: 
             if exponent > worst:
                 worst, pair = exponent, f"{word} {value:.0f} times in {trials:.0f}"
     rate = float(table.mean())
-    deviate, group = _group_spread(table, rate)
+    deviate, group = _group_spread(table.astype(np.float64), rate)
     return Together(worst, math.log(2 * max(tests, 1) / error), pair, deviate, quantile, group)
 
 

@@ -14,6 +14,9 @@ only adds to the answer (momentum: what was released before, released again), "r
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -34,10 +37,10 @@ def close(measured: float, exact: float) -> bool:
 
 
 class Lens:
-    """Steps of `configuration` with chosen gradients and chosen seeds; `again` sets up another one like it."""
+    """Steps with chosen gradients and chosen seeds of the loop that `configure` sets up."""
 
     def __init__(self, configure: Configure, dataset_size: int, batch_size: int, seed: int) -> None:
-        self._configure = lambda: configure(dataset_size, batch_size)
+        self._configure: Callable[[], Configuration] = functools.partial(configure, dataset_size, batch_size)
         self.configuration: Configuration = self._configure()
         self.dimension = int(self.configuration.dimension)
         self.bound = float(self.configuration.max_grad_norm)
@@ -138,7 +141,8 @@ def _directions(configuration: Configuration, layers: tuple[slice, ...], quiet: 
         norms = np.linalg.norm(found, axis=1, keepdims=True)
         if found.shape[1] != quiet.size or not np.isfinite(norms).all() or not (norms > 0).all():
             raise InputError("directions must be finite, nonzero gradients, one row each.")
-        return found / norms
+        unit: FloatArray = found / norms
+        return unit
     shown = layers if len(layers) > 1 else (slice(0, max(1, quiet.size // 2)), slice(quiet.size // 2, quiet.size))
     rows = []
     for layer in shown[:MOST_LAYERS]:

@@ -1,16 +1,16 @@
 """The noise of a step: its law, its size, and what it shares with other steps, layers and seeds.
 
-Noise hides a gradient only if nobody can subtract it. Noise of the right size that is the same in every step, in every
-run, or in two layers, hides nothing: the difference of the two is free of it. So the noise is looked at as a table, one row
-a step (several successive steps of several runs, each run with its own seed), one column a coordinate, under the
-hypothesis that all entries are independent N(0, s^2):
+Noise hides a gradient only if nobody can subtract it. Noise of the right size that is the same in every step, in
+every run, or in two layers, hides nothing: the difference of the two is free of it. So the noise is looked at as a
+table, one row a step (several successive steps of several runs, each run with its own seed), one column a coordinate,
+under the hypothesis that all entries are independent N(0, s^2):
 
-- **size**: d (s/s0)^2 is chi-square for d entries, for the whole table and for each layer; entries that never change get
-  no noise at all;
+- **size**: d (s/s0)^2 is chi-square for d entries, for the whole table and for each layer; entries that never change
+  get no noise at all;
 - **law**: the Dvoretzky-Kiefer-Wolfowitz inequality, P(sup |F_d - F| > t) <= 2 e^(-2 d t^2);
-- **correlation**: a sum of n products of entries at a fixed distance (of coordinates, steps or runs) is a quadratic form
-  of Frobenius norm sqrt(n/2) and spectral norm at most 1, so it exceeds sqrt(2 n u) + 2 u with probability at most e^(-u)
-  (Laurent and Massart's bound). All distances are tried at once by Fourier transform;
+- **correlation**: a sum of n products of entries at a fixed distance (of coordinates, steps or runs) is a quadratic
+  form of Frobenius norm sqrt(n/2) and spectral norm at most 1, so it exceeds sqrt(2 n u) + 2 u with probability at
+  most e^(-u) (Laurent and Massart's bound). All distances are tried at once by Fourier transform;
 - **common factors**: the largest singular value of an m x n table exceeds s (sqrt(m) + sqrt(n) + sqrt(2 u)) with
   probability at most e^(-u) (Davidson and Szarek);
 - **precision**: a hundred thousand draws of single precision hardly ever repeat a value; half precision repeats most.
@@ -20,6 +20,7 @@ All but the last hold without approximation.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -70,7 +71,7 @@ def noise_table(lens: Lens, divisor: float, seed: int) -> NoiseTable:
     named = len(layers) > 1
     if not named:  # one layer, or nothing said about layers: look at its parts
         edges = np.linspace(0, picked.size, min(8, picked.size) + 1).astype(int)
-        layers = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        layers = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
     return NoiseTable(_without_shift(values * divisor / lens.bound), tuple(layers), named)
 
 
@@ -93,7 +94,8 @@ def noise_finding(
     `shared` says that values repeat because steps or layers share them.
 
     The second value is the multiplier asked for when the data allow it, otherwise the lower end of its interval (less
-    noise than that is excluded with probability 1 - error), or None if the noise is none, or of no size in the interval.
+    noise than that is excluded with probability 1 - error), or None if the noise is none, or of no size in the
+    interval.
     """
     samples = table.values.ravel()
     if not np.isfinite(samples).all():
@@ -223,7 +225,9 @@ def correlation_finding(table: NoiseTable, error: float) -> Finding:
         found.append((share, _shared(table, lag)))
     if found:
         share, verdict = max(found, key=lambda entry: round(abs(entry[0]), 3))
-        return Finding(subject, verdict, f"{evidence}; estimated correlation {share * high**2 / size**2:.3g}", error, True)
+        return Finding(
+            subject, verdict, f"{evidence}; estimated correlation {share * high**2 / size**2:.3g}", error, True
+        )
     smaller = table.rows / high
     gram = smaller @ smaller.T if len(smaller) <= columns else smaller.T @ smaller
     largest = math.sqrt(max(0.0, float(np.linalg.eigvalsh(gram)[-1])))

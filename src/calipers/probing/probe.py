@@ -194,7 +194,7 @@ MEMORY = {
     "shift": Finding(
         "memory",
         "earlier steps are added to later ones",
-        "The past moves a step but not what a gradient does to it (momentum?). Show the probe what the optimizer is given.",
+        "The past moves a step but not what a gradient does to it (momentum?). Show the probe what the optimizer gets.",
     ),
     "rule": Finding(
         "memory",

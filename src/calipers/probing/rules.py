@@ -12,10 +12,10 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from calipers.errors import InputError
 from calipers.probing.lens import close
 from calipers.probing.protocol import Finding, Schedule
 from calipers.probing.sizes import StepNumbers
-from calipers.errors import InputError
 from calipers.run import Run
 
 PHRASES = {

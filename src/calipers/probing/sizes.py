@@ -1,9 +1,9 @@
 """How a step depends on the number of records in its batch: the divisor, the noise, and batches of nobody.
 
-Gradients that sum to an eighth of the clipping norm are not clipped: k of them alike move the step by C / (8 divisor),
-hence the divisor for every k that is tried. Steps on k zero gradients with equal noise show what k does to the noise: nothing,
-if the loop is right and its divisor is public. The batch that came out is secret, so noise that follows it is neither
-the noise that was accounted for nor a constant times it.
+Gradients that sum to an eighth of the clipping norm are not clipped: k of them alike move the step by C / (8
+divisor), hence the divisor for every k that is tried. Steps on k zero gradients with equal noise show what k does to
+the noise: nothing, if the loop is right and its divisor is public. The batch that came out is secret, so noise that
+follows it is neither the noise that was accounted for nor a constant times it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SEEDS = 24
 
 @dataclass(frozen=True)
 class StepNumbers:
-    """The divisor for batches of each size that was tried; all zero if a step is not finite, infinite if it is still."""
+    """The divisor for batches of each size that was tried; all zero if a step is not finite, infinite if it is
+    still."""
 
     by_count: dict[int, float]
 
@@ -147,8 +148,8 @@ def empty_finding(lens: Lens, error: float) -> Finding:
     try:
         with np.errstate(all="ignore"):
             alone = lens.update(nobody)
-    except Exception as error:  # whatever a foreign library raises is the finding
-        evidence = f"update() of no gradients raised {type(error).__name__}: {' '.join(str(error).split())[:120]}"
+    except Exception as raised:  # whatever a foreign library raises is the finding
+        evidence = f"update() of no gradients raised {type(raised).__name__}: {' '.join(str(raised).split())[:120]}"
         return Finding("empty batch", "the step fails", evidence, alarm=True)
     if not np.isfinite(alone).all():
         return Finding("empty batch", "not finite", "update() of no gradients returned infinities or NaN.", alarm=True)

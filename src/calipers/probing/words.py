@@ -9,17 +9,15 @@ from calipers.probing.rules import moving
 from calipers.run import Run
 
 
-def caveats(
-    near: Sequence[Schedule], run: Run | None, findings: Sequence[Finding], one_size: bool
-) -> tuple[str, ...]:
+def caveats(near: Sequence[Schedule], run: Run | None, findings: Sequence[Finding], one_size: bool) -> tuple[str, ...]:
     """What the run leaves out."""
     if run is None:
         return ()
     found = []
     if one_size:
         found.append(
-            "The Run takes rate and steps for public constants; the loop was shown at one dataset size, so whether they "
-            "move when a record joins was not seen."
+            "The Run takes rate and steps for public constants; the loop was shown at one dataset size, so whether "
+            "they move when a record joins was not seen."
         )
     moves = [name for name in moving(near) if name != "the divisor"]
     if moves:
@@ -40,8 +38,8 @@ def caveats(
 def unseen(sampler: str | None, one_size: bool, layered: bool, real_data: bool) -> tuple[str, ...]:
     """What this probe was blind to."""
     found = [
-        "Only the gradients, batch sizes, seeds and first steps that were tried: a rule that changes later in training, "
-        "or for other gradients, is not seen.",
+        "Only the gradients, batch sizes, seeds and first steps that were tried: a rule that changes later in "
+        "training, or for other gradients, is not seen.",
         ("" if real_data else "How gradients come from data (normalization across records, augmentation). ")
         + "A record that is in several places; what else is released (losses, metrics, checkpoints, choices by them).",
         "Whether seeds are secret and the generator cryptographic. Noise that is shared in other ways than at a fixed "
