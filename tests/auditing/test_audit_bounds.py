@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from calipers.auditing.band import simultaneous_band, simultaneous_rates
-from calipers.auditing.bounds import SplitScores, ThresholdTest, attack_curve
+from calipers.auditing.bounds import SplitScores, ThresholdTest
 from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates
 from calipers.bracket import Kind, Side
 from calipers.curves.gdp import gdp_mu

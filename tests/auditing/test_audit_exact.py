@@ -74,7 +74,9 @@ def test_the_p_value_is_the_largest_probability_of_its_region(x: int, n: int, y:
     for delta in (0.0, 0.5 * (x / n - y / m)):
         found = counts.p_value(1.0, offset, lambda rate, delta=delta: rate + delta)
         half = 0.5 * INTERVAL_SHARE * ERROR
-        interval = np.linspace(stats.beta.ppf(half, y, m - y + 1) if y else 0.0, stats.beta.ppf(1 - half, y + 1, m - y), 400)
+        interval = np.linspace(
+            stats.beta.ppf(half, y, m - y + 1) if y else 0.0, stats.beta.ppf(1 - half, y + 1, m - y), 400
+        )
         values = np.arange(start, start + limits.size)
         values = values[values <= m]
         reached = [
@@ -86,7 +88,8 @@ def test_the_p_value_is_the_largest_probability_of_its_region(x: int, n: int, y:
 
 
 @pytest.mark.parametrize(
-    ("p", "q", "epsilon"), [(0.69, 0.31, 0.0), (0.6, 0.3, 0.5), (0.13, 0.013, 1.0), (0.99, 0.002, 0.0), (0.02, 0.0, 2.0)]
+    ("p", "q", "epsilon"),
+    [(0.69, 0.31, 0.0), (0.6, 0.3, 0.5), (0.13, 0.013, 1.0), (0.99, 0.002, 0.0), (0.02, 0.0, 2.0)],
 )
 def test_the_exact_bound_beats_two_intervals_at_any_share(p: float, q: float, epsilon: float) -> None:
     """At the expected counts of 750 runs it is above Clopper-Pearson's with the best of five shares of the error."""

@@ -277,7 +277,8 @@ class SplitScores:
         """
         delta = PROBABILITY.check("delta", delta)
         choice = self.choose(lambda fpr, fnr: np.maximum(*_ratios(fpr, fnr, delta)))
-        forward, backward = (float(ratio) for ratio in _ratios(*(np.array(rate) for rate in choice.expected), delta))
+        expected = (np.array(choice.expected[0]), np.array(choice.expected[1]))
+        forward, backward = (float(ratio) for ratio in _ratios(*expected, delta))
         counts = self.counts(choice, forward >= backward, max(forward, backward, 1.0))
         return self._bound("epsilon", delta, choice, exact_epsilon(counts, delta), _EXACTLY, _exact_source())
 
@@ -298,9 +299,7 @@ class SplitScores:
         1 - confidence.
         """
         delta0 = _DELTA0.check("delta0", delta0)
-        choice = self.choose(
-            lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64)
-        )
+        choice = self.choose(lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64))
         value = gdp_mu(attack_curve(*self.rates(choice.test, choice.share)), delta0)
         how = "Clopper-Pearson bounds on the two rates sharing the error budget."
         return self._bound("mu", delta0, choice, value, how, str(statement("clopper1934:limits")))

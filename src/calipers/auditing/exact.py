@@ -12,7 +12,7 @@ trials suggests. It decides about power and about nothing else.
 at the worst (p, q) with p <= e^epsilon q + d. More p makes it larger, so p = e^epsilon q + d is the worst; q is
 unknown, and is taken at its worst within an exact confidence interval, whose error b is added (Berger and Boos 1994):
 
-    p-value(d) = b + sup over q in the interval of P[L(X, Y) >= L(x, y)],       X ~ Bin(n, e^epsilon q + d), Y ~ Bin(m, q).
+    p-value(d) = b + sup over q in the interval of P[L(X, Y) >= L(x, y)],  X ~ Bin(n, e^epsilon q + d), Y ~ Bin(m, q).
 
 It increases in d because the order does not depend on d (Buehler 1957): all d below a rejected one are rejected, and
 the largest rejected one is a lower confidence bound. For epsilon at a given delta the same holds word for word.
@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import special
@@ -67,11 +67,11 @@ add_statement(
 INTERVAL_SHARE = 0.01
 """The part of the error that the interval for q may cost."""
 
-_CELLS = 4  # cells for each standard deviation of Y, before those that matter are cut again
+_CELLS = 8  # cells for each standard deviation of Y, before those that matter are cut again
 _PIECES, _POINTS, _MOST_CUTS, _MOST_CELLS = 4, 6, 6, 150
-_SLACK = 1.04  # cells are cut until their bounds exceed the p-value at some point by this factor at most
-_EVALUATIONS = 7
-_CLOSE = 0.01  # a bound is left where it is when it could gain this part of its width at most
+_SLACK = 1.07  # cells are cut until their bounds exceed the p-value at some point by this factor at most
+_EVALUATIONS = 8
+_CLOSE = 0.03  # a bound is left where it is when it could gain so many standard deviations at most
 _ROUNDOFF = 8.0 * 2.0**-53
 
 Line = Callable[[FloatArray], FloatArray]
@@ -93,6 +93,11 @@ class EventCounts:
     def rates(self) -> tuple[float, float]:
         """The shares x/n and y/m."""
         return self.likely[0] / self.likely[1], self.rare[0] / self.rare[1]
+
+    def deviation(self, odds: float) -> float:
+        """The standard error of x/n - odds y/m, for planning."""
+        parts = [max(count, 0.5) * max(trials - count, 0.5) / trials**3 for count, trials in (self.likely, self.rare)]
+        return math.sqrt(parts[0] + odds * odds * parts[1])
 
     @cached_property
     def quantile(self) -> float:
@@ -134,7 +139,7 @@ class EventCounts:
         ends = np.array([float(lower_rate(y, m, half)), float(upper_rate(y, m, half))])
         angles = np.arcsin(np.sqrt(ends))
         count = max(1, math.ceil(2.0 * math.sqrt(m) * _CELLS * float(angles[1] - angles[0])))
-        edges = np.square(np.sin(np.linspace(*angles, count + 1)))
+        edges = np.square(np.sin(np.linspace(angles[0], angles[1], count + 1)))
         edges[0], edges[-1] = ends
         return edges[:-1], edges[1:]
 
@@ -209,6 +214,7 @@ def _wilson(counts: FloatArray, trials: int, z: float) -> FloatArray:
 
 
 @implements("berger1994:p-value", "buehler1957:limits")
+@lru_cache(maxsize=64)  # a verdict asks again what a row of the table has asked
 def exact_delta(counts: EventCounts, epsilon: float) -> float:
     """The largest d found such that P(E) <= e^epsilon Q(E) + d is rejected at level `error`; 0 if none is.
 
@@ -224,10 +230,11 @@ def exact_delta(counts: EventCounts, epsilon: float) -> float:
     def p_value(delta: float) -> float:
         return counts.p_value(odds, offset, lambda rate: odds * (1.0 + _ROUNDOFF) * rate + delta)
 
-    return _largest_rejected(p_value, offset, most, counts.error)
+    return _largest_rejected(p_value, most - counts.quantile * counts.deviation(odds), most, counts.error)
 
 
 @implements("berger1994:p-value", "buehler1957:limits")
+@lru_cache(maxsize=64)  # a verdict asks again what a row of the table has asked
 def exact_epsilon(counts: EventCounts, delta: float) -> float:
     """The largest e found such that P(E) <= e^e Q(E) + delta is rejected at level `error`; 0 if none is.
 
@@ -248,7 +255,10 @@ def exact_epsilon(counts: EventCounts, delta: float) -> float:
         odds = math.exp(epsilon) * (1.0 + _ROUNDOFF)
         return counts.p_value(slope, delta, lambda rate: odds * rate + delta)
 
-    return _largest_rejected(p_value, math.log(slope), min(most, 700.0), counts.error)
+    guess = math.log(slope)
+    if q > 0.0 and room > 0.0:
+        guess = max(guess, most - counts.quantile * counts.deviation(math.exp(most)) / (p - delta))
+    return _largest_rejected(p_value, guess, min(most, 700.0), counts.error)
 
 
 def _largest_rejected(p_value: Callable[[float], float], guess: float, most: float, error: float) -> float:
@@ -265,19 +275,19 @@ def _largest_rejected(p_value: Callable[[float], float], guess: float, most: flo
 
     low, high = 0.0, most
     point, other, other_height = min(max(guess, 0.0), most), most, max(-level, 0.1)
-    for evaluation in range(_EVALUATIONS):
+    for _ in range(_EVALUATIONS):
         value = height(point)
-        if value > 0.0:
-            if point == 0.0:
-                return 0.0
-            high = point
-        else:
+        if value <= 0.0:
             low = point
-        if high - low <= _CLOSE * (most - low) and (low > 0.0 or evaluation == _EVALUATIONS - 1):
-            break
+            if value > -_CLOSE:
+                break
+        elif point == 0.0:
+            return 0.0
+        else:
+            high = point
         slope = (other_height - value) / (other - point) if other != point else 0.0
         other, other_height = point, value
         # A hair below the chord's answer, so that the next point is likely to be rejected.
-        aim = point - value / slope - 0.003 * (most - low) if slope > 0.0 else 0.5 * (low + high)
+        aim = point - (value + 0.3 * _CLOSE) / slope if slope > 0.0 else 0.5 * (low + high)
         point = aim if low < aim < high else (0.0 if aim <= 0.0 and low == 0.0 else 0.5 * (low + high))
     return low

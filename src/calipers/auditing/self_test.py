@@ -19,7 +19,7 @@ import numpy as np
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import DEFAULT_CHUNK, Game, Progress, checked_seed, play
+from calipers.auditing.game import Game, Progress, checked_seed, chunk_size, play
 from calipers.auditing.ledger import PlayedChunk
 from calipers.auditing.parallel import each_played
 from calipers.auditing.statistics import at_least, error_level
@@ -136,7 +136,7 @@ def self_test(
         distinguisher,
         COUNT.check_int("trials", trials),
         checked_seed(seed),
-        COUNT.check_int("chunk", chunk if chunk is not None else ignoring.chunk or DEFAULT_CHUNK),
+        chunk_size(ignoring, chunk),
         time_limit,
     )
     found = dict.fromkeys(STATISTICS, 0)

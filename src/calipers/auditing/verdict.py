@@ -243,14 +243,29 @@ def _message(
     return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
 
 
+def _unseen(scores: SplitScores, blind: str) -> str:
+    """What a consistent audit was blind to: rare events, other datasets, what is not shown, and the score's own limits.
+
+    An event that the record makes happen in a share p of the runs, and that never happens without it, is missed by all
+    counted runs with probability (1 - p)^n; above the rate named here that is at most 1 - confidence.
+    """
+    rare = -math.expm1(math.log(scores.error) / scores.trials[1])
+    always = (
+        f"events in fewer than {_printed(rare, decimal.ROUND_CEILING, 2)} of the runs, other datasets, and all that "
+        "the target does not return"
+    )
+    return f"It was blind to {blind}, and to {always}." if blind else f"It was blind to {always}."
+
+
 def judge(
     scores: SplitScores,
     band: Band,
     profile: Profile,
     epsilons: Sequence[float],
     violation: float = DEFAULT_VIOLATION,
+    blind: str = "",
 ) -> Verdict:
-    """The verdict of these scores on the profile at the given epsilons.
+    """The verdict of these scores on the profile at the given epsilons; `blind` says what the score cannot see.
 
     Post-condition: FALSIFIED with probability at most 1 - confidence if the profile is true; CONSISTENT with
     probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
@@ -274,6 +289,8 @@ def judge(
         trials = _trials_estimate(scores, choice, profile, excluded, violation)
     compared = (choice.epsilon, lower, claimed)
     message = _message(outcome, profile.name, compared, (excluded, violation, scores.confidence), trials)
+    if outcome is Outcome.CONSISTENT:
+        message = f"{message} {_unseen(scores, blind)}"
     source = "; ".join(str(statement(key)) for key in ("wang2026:eq3", "berger1994:p-value", "massart1990:cor1"))
     evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)
     return Verdict(
