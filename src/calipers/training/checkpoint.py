@@ -59,13 +59,13 @@ def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapp
     write_whole(path, FORMAT + hashlib.sha256(packed.getbuffer()).digest(), packed.getbuffer())
 
 
-def write_whole(path: Path, *parts: Any) -> None:
-    """The parts as the file `path`, durably, readable by its owner only; whole, or `InputError` and the file as it was."""
+def write_whole(path: Path, *parts: Any, mode: int = 0o600) -> None:
+    """The parts as the file `path`, durably; whole, or `InputError` and the file as it was."""
     partial = path.with_name(path.name + ".partial")
     with _saying(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
             with os.fdopen(descriptor, "wb") as file:
                 for part in parts:
                     file.write(part)
@@ -94,7 +94,8 @@ def _saying(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{path.parent} is not a folder" if no_folder else error.strerror or str(error)
         kept = "; the one before is kept" if path.is_file() else ""
         raise InputError(f"{path} cannot be written ({reason}){kept}. Make room, or name another place.") from error
 
