@@ -23,10 +23,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import add_statement, implements
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -34,6 +33,7 @@ from calipers.laws.direction import Jaws
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.sweep import directed_attack
 from calipers.measure.backends import ProductBackend
 
 add_statement(
@@ -73,15 +73,14 @@ class AttackBackend:
         return Jaws(found, 1.0, epsilon, backward)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hull of the attack's curve."""
+        return {Side.LOWER: self.envelopes(smallest_delta, tolerance)[Side.LOWER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """The attack's curve, from its tests in both directions."""
         del tolerance
-        tests = self.product.tests(smallest_delta)
-        # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-        alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in tests]), -690.0))
-        power = np.exp(np.concatenate([t.log_power for t in tests]))
-        useful = (alpha < power) & (power <= 1.0)
-        curve = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()
-        return {Side.LOWER: curve}
+        forward, backward = self.product.tests(smallest_delta)
+        return {Side.LOWER: Envelope((directed_attack(forward, backward),))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""

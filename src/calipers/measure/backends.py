@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
 from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
-from calipers.laws.sweep import sweep
+from calipers.laws.sweep import directed_sweep
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -41,6 +42,10 @@ class Backend(Protocol):
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """Symmetric trade-off curves on both sides."""
+        ...
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed trade-off curves of every pair of neighbors, on both sides."""
         ...
 
     def renyi(self, order: float) -> Jaws:
@@ -89,6 +94,10 @@ class GaussianBackend:
         del smallest_delta, tolerance
         return {side: gaussian_curve(self.shift, side) for side in Side}
 
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """G_mu is the same in both orders."""
+        return {side: Envelope((curve,)) for side, curve in self.curves(smallest_delta, tolerance).items()}
+
     def renyi(self, order: float) -> Jaws:
         """t mu^2 / 2."""
         return _widened(rdp_of_gdp(self.shift, order))
@@ -125,7 +134,7 @@ class ProductBackend:
     statement: str
     attack: str
     ways: tuple[str, str] = ("record present against absent", "record absent against present")
-    _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
+    _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`."""
@@ -136,10 +145,15 @@ class ProductBackend:
         return self.product.delta(epsilon, tolerance)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hulls of the directed curves."""
+        return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """See `calipers.laws.sweep`; computed once for each depth."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
-            self._swept[key] = sweep(self.product, smallest_delta, tolerance)
+            directed = directed_sweep(self.product, smallest_delta, tolerance)
+            self._swept[key] = {side: Envelope((curve,)) for side, curve in directed.items()}
         return self._swept[key]
 
     def renyi(self, order: float) -> Jaws:
@@ -194,6 +208,13 @@ class SplitBackend:
         return {
             Side.UPPER: self.above.curves(smallest_delta, tolerance)[Side.UPPER],
             Side.LOWER: self.below.curves(smallest_delta, tolerance)[Side.LOWER],
+        }
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantee of `above`, the directed attack of `below`."""
+        return {
+            Side.UPPER: self.above.envelopes(smallest_delta, tolerance)[Side.UPPER],
+            Side.LOWER: self.below.envelopes(smallest_delta, tolerance)[Side.LOWER],
         }
 
     def renyi(self, order: float) -> Jaws:
