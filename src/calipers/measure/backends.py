@@ -23,7 +23,7 @@ from calipers.laws.sweep import directed_sweep
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
-    gaussian_epsilon,
+    gaussian_epsilon_bounds,
     normal_tail,
     normal_tail_quantile,
 )
@@ -65,10 +65,14 @@ class Backend(Protocol):
         ...
 
 
-def _widened(value: float) -> Jaws:
-    """A closed form with its rounding charged both ways."""
+_SHIFT_ERROR = 8.0 * 2.0**-53
+"""Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
+
+
+def _widened(lower: float, upper: float) -> Jaws:
+    """Two values of an increasing closed form, at a shift rounded down and up, with their own rounding charged."""
     slack = 4.0 * GAUSSIAN_RELATIVE_ERROR
-    return Jaws(value * (1.0 - slack), value * (1.0 + slack), math.inf, False)
+    return Jaws(lower * (1.0 - slack), upper * (1.0 + slack), math.inf, False)
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,19 @@ class GaussianBackend:
     shift: float
     reason: str
 
+    @property
+    def _shifts(self) -> tuple[float, float]:
+        return self.shift * (1.0 - _SHIFT_ERROR), self.shift * (1.0 + _SHIFT_ERROR)
+
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        return _widened(gaussian_epsilon(self.shift, delta))
+        return Jaws(*gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR), math.inf, False)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        jaws = _widened(float(gaussian_delta(self.shift, epsilon)))
+        jaws = _widened(*(float(gaussian_delta(shift, epsilon)) for shift in self._shifts))
         return Jaws(jaws.lower, min(1.0, jaws.upper), jaws.threshold, jaws.reversed)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
@@ -100,7 +108,7 @@ class GaussianBackend:
 
     def renyi(self, order: float) -> Jaws:
         """t mu^2 / 2."""
-        return _widened(rdp_of_gdp(self.shift, order))
+        return _widened(*(rdp_of_gdp(shift, order) for shift in self._shifts))
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """The shift itself from above; from below what the test with equal error rates demands."""
