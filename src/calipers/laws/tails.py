@@ -124,12 +124,12 @@ class Charges:
         return cls(
             math.fsum(count * (law.rounding + 1e-15 * tilt * law.reach) for law, count in factors) * 1.01,
             math.fsum(count * law.shift_error for law, count in factors),
-            _infinite_mass(factors) * (1.0 + 1e-12),
+            infinite_mass(factors) * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),
         )
 
 
-def _infinite_mass(factors: list[tuple[Law, int]]) -> float:
+def infinite_mass(factors: list[tuple[Law, int]]) -> float:
     """At least the P-mass that a product of UPPER laws has at infinity.
 
     Replacing the factors of the truth by their laws one after the other, an infinite ratio in factor i costs p_inf_i
