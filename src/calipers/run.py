@@ -122,7 +122,9 @@ class Run:
                 "leave it out, and give steps if an epoch takes ceil(N/B) of them."
             )
         if self.reshuffle == "once" and self.sampler not in ORDERED:
-            raise InputError(f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out.")
+            raise InputError(
+                f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out."
+            )
 
     def _check_batches(self) -> None:
         _exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
@@ -178,7 +180,11 @@ class Run:
             return ""
         kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
         fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
-        return f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch." if fits else ""
+        return (
+            f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
+            if fits
+            else ""
+        )
 
     @property
     def rate(self) -> float:

@@ -66,9 +66,7 @@ def test_no_choice_of_shifts_exceeds_the_worst_term(kind: str, largest: float, e
         a, b = (second, first) if kind == "reverse" else (first, second)
         ghost, gap = (a if kind == "reverse" else b), np.hypot(*(first - second))
         allowed = gap <= largest + 1e-12 and (
-            np.hypot(*ghost) <= 1.0 + 1e-12
-            if kind != "replaced"
-            else max(np.hypot(*first), np.hypot(*second)) <= 2.0
+            np.hypot(*ghost) <= 1.0 + 1e-12 if kind != "replaced" else max(np.hypot(*first), np.hypot(*second)) <= 2.0
         )
         if not allowed:
             continue
@@ -80,7 +78,7 @@ def test_no_choice_of_shifts_exceeds_the_worst_term(kind: str, largest: float, e
     assert closest > 0.999
 
 
-class negated:  # noqa: N801  # reads like a function: minus the term
+class negated:  # reads like a function: minus the term
     """-X*, with the same interface as far as `call_of_term` needs it."""
 
     def __init__(self, term: HiddenTerm) -> None:
