@@ -26,6 +26,13 @@ def divisor_of(run: Run, size: int) -> int:
     return math.floor(size * run.rate)
 
 
+def moves(run: Run, size: int) -> bool:
+    """Whether the divisor of a run differs, in a way that shows, between datasets of `size` and `size` + 1 records."""
+    if run.normalization not in DATA_DEPENDENT or run.sampler != "poisson" or run.adjacency != "add-remove":
+        return False
+    return run.normalization != "floor" or divisor_of(run, size) != divisor_of(run, size + 1)
+
+
 def moving_pairs(run: Run) -> tuple[int, ...]:
     """Sizes N of the smaller dataset of every neighboring pair whose divisors differ: of N - 1 and N, those that
     count.
