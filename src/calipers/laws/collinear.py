@@ -11,9 +11,9 @@ b_k the binomial probabilities of a batch of k other records. This is what the m
 whatever a test gains here it gains in earnest. The test sees the cell of a grid into which the observation falls; its
 exact law is a LOWER law.
 
-Which v and w. The means differ by about q (w - v)/sigma, and the sizes of batches blur them by v^2 c, c = N q (1 - q)
-/ sigma^2, on top of the noise: v = -min(1, 1/c) makes the most of it (`best_direction`). Where the scale says more than
-the mean, gradients only blur it, and v = w = 0 is best.
+Which v and w. The means differ by about q (w - v N/(K+1))/sigma, and the sizes of batches blur them by v^2 c, c =
+N q (1 - q) / sigma^2, on top of the noise: v = -min(1, N/((K+1) c)) makes the most of it (`best_direction`). Where the
+scale says more than the mean, gradients only blur it, and v = w = 0 is best.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ _SPARE, _DEEP = 30.0, 300.0
 _MOST_TERMS = 4_000_000
 _MOST_FAR_TERMS = 300_000
 _CHUNK = 250_000
-_FINEST = 0.01
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,12 @@ def log_cell_masses(mixture: Components, edges: FloatArray) -> FloatArray:
     return total
 
 
-def best_direction(sigma: float, rate: float, others: int) -> float:
-    """The v that shows the mean best to a test of many rounds: -min(1, 1/c), c the variance of k / sigma."""
+def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tuple[float, float]:
+    """The v that shows the mean best to a test of many rounds, and by what factor it beats v = 0 (in mu^2)."""
     blur = others * rate * (1.0 - rate) / (sigma * sigma)
-    return -1.0 if blur <= 1.0 else -1.0 / blur
+    moved = others / (divisor + 1.0)  # the mean of D moves by v times this, the record by 1, in units of q/sigma
+    v = 1.0 if blur <= moved else moved / blur
+    return -v, (1.0 + v * moved) ** 2 / (1.0 + v * v * blur)
 
 
 @implements("calipers:collinear-attack")
@@ -108,6 +109,8 @@ class CollinearPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.01
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
@@ -143,7 +146,7 @@ class CollinearPair:
         sizes, weights, complete = self._sizes(log_outside)
         absent, present = self._mixtures(sizes, weights, scale)
         start, length = _span(absent, present, radius)
-        step = scale * cell_width(max(resolution, _FINEST), length / scale)
+        step = scale * cell_width(max(resolution, self.finest), length / scale)
         if len(present.means) * length / step <= _MOST_FAR_TERMS:
             edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
             log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
@@ -155,7 +158,7 @@ class CollinearPair:
         sizes, weights, _ = self._sizes(log_tail - _SPARE)
         absent, present = self._mixtures(sizes, weights, scale)
         start, length = _span(absent, present, radius)
-        step = scale * min(max(resolution, _FINEST, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
+        step = scale * min(max(resolution, self.finest, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
         count = math.ceil(length / step) + 1
         q = cell_masses(absent, start, step, count, radius)
         p = cell_masses(present, start, step, count, radius)

@@ -6,7 +6,7 @@ The UPPER law is a proof that holds for all gradients, the LOWER law an attack w
 exactly the scale
   law, whose T rounds are one factor of T (n - 1) degrees (`calipers.laws.scale`).
 - `ScaleFactor`: that factor.
-- `RealizedPair`: the realized batch size. All coordinates; two proofs are known, and neither is always better.
+- `RealizedPair`: the realized batch size. All coordinates; three proofs are known, and none is always best.
 
 A law of many batch sizes costs more than a composition of it, and questions ask for laws at many resolutions and
 depths. So laws are built at few of them (finer and deeper than asked for, which is a bound as well) and kept.
@@ -27,7 +27,7 @@ from calipers.laws.realized import RealizedAttack
 from calipers.laws.scale import scale_pair
 from calipers.laws.size_and_sum import SizeAndSumPair
 
-_USUAL = {Side.UPPER: 0.04, Side.LOWER: 0.05}
+_USUAL = {Side.UPPER: 0.025, Side.LOWER: 0.05}
 _FINE, _FINE_FROM = 0.02, 0.004
 """Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
@@ -40,7 +40,7 @@ class _OneSided(Protocol):
 def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
     """The law at the first depth that suffices, with cells of one of two widths."""
     width = _FINE if resolution < _FINE_FROM else _USUAL[side]
-    return _kept(source, side, width, next((depth for depth in _DEPTHS if depth <= log_tail), log_tail))
+    return _kept(source, side, max(width, getattr(source, "finest", 0.0)), next((depth for depth in _DEPTHS if depth <= log_tail), log_tail))
 
 
 @functools.lru_cache(maxsize=64)
@@ -105,7 +105,7 @@ def _scale(degrees: int, divisor: int) -> _OneSided:
 
 @dataclass(frozen=True)
 class RealizedPair:
-    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `batch_revealed` selects the proof."""
+    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `statement` names the proof."""
 
     sigma: float
     rate: float
@@ -113,7 +113,7 @@ class RealizedPair:
     dimension: int
     direction: float = -1.0
     record: float = 1.0
-    batch_revealed: bool = False
+    statement: str = "calipers:size-and-sum"
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -121,9 +121,10 @@ class RealizedPair:
     @property
     def proof(self) -> SizeAndSumPair | BatchRevealedPair:
         """What dominates every choice of gradients."""
-        if self.batch_revealed:
+        if self.statement == "calipers:batch-revealed":
             return BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
-        return SizeAndSumPair(self.sigma, self.rate, self.others)
+        compared = self.dimension if self.statement == "calipers:full-batch" else None
+        return SizeAndSumPair(self.sigma, self.rate, self.others, compared)
 
     @property
     def attack(self) -> RealizedAttack:

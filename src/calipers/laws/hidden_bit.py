@@ -44,8 +44,6 @@ add_statement(
 )
 
 _MOST_BATCH_SIZES = 100
-_FINEST = 0.02
-"""Finer cells than this change epsilon by less than 1e-4 of itself."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +123,8 @@ class HiddenBitPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.02
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; mass e^log_tail of very large batches, and of far tails, is charged to 0 and
@@ -136,7 +136,7 @@ class HiddenBitPair:
         reach = math.sqrt(-2.0 * log_tail)
         length = 2.0 * reach + float(self.means(sizes[-1:])[1][0])
         scale = self.divisor / (self.divisor + 1.0)
-        step = scale * cell_width(max(resolution, _FINEST), (length + reach) / scale)
+        step = scale * cell_width(max(resolution, self.finest), (length + reach) / scale)
         x = -reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1)
         cells = self._revealed_cells if self.revealed else self._cells
         ratio, log_masses, beyond = mixed_upper(cells(sizes, weights, x), log_normal_cells(x))

@@ -62,7 +62,7 @@ def _epsilon_above(direction: Direction, delta: float, tolerance: float) -> floa
     for _ in range(_LOOKS):
         relative = 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0)
         log_escape = log_escape_for(saddle, min(max(1e-9, relative), 1e-3)) - 5.0
-        eta = _eta(direction, 0.5 * eta_for(saddle, tolerance))
+        eta = _eta(direction, 0.3 * eta_for(saddle, tolerance))
         found = direction.upper(saddle, eta, log_tail, log_escape, Focus(delta=delta)).epsilon(delta)
         best = min(best, found)
         if abs(found - saddle.mean) <= _NEAR * saddle.deviation:

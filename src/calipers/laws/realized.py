@@ -39,11 +39,9 @@ _SPARE, _DEEP = 30.0, 300.0
 _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
 _FEW_SIZES = 24
-_MOST_CELLS = 1_500
+_MOST_CELLS = 800
 """Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
 _MOST_TERMS = 600_000
-_FINEST = 0.03
-"""Finer cells than this change epsilon by less than 1e-4 of itself."""
 _MOST_ATOMS = 4_000
 
 
@@ -61,6 +59,8 @@ class RealizedAttack:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.03
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
@@ -119,7 +119,7 @@ class RealizedAttack:
             usual = np.ones(len(base), dtype=bool)
         start = float(np.min((base - radius * deviation)[usual]))
         end = float(np.max((moved + radius * deviation)[usual]))
-        finest = max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
+        finest = max(resolution, self.finest, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
         step = finest if len(base) <= _FEW_SIZES else min(finest, WIDEST * float(deviation.min()))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]

@@ -27,7 +27,15 @@ from calipers.laws.one_sided import Shown, delta_above, delta_below, epsilon_abo
 from calipers.laws.product import Product
 from calipers.laws.sweep import sweep
 from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
-from calipers.measure.divisors import REMEDY, check_divided, is_divided, moves, moving_pairs, public_because
+from calipers.measure.divisors import (
+    REMEDY,
+    check_divided,
+    divisor_of,
+    is_divided,
+    moves,
+    moving_pairs,
+    public_because,
+)
 from calipers.measure.neighbors import Attack, NeighborPair
 from calipers.run import Run
 
@@ -37,10 +45,17 @@ _PERFECT = 1e-300
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
+    "calipers:full-batch": "Batch size and noisy sum are revealed, but full batches are compared by their noise.",
     "calipers:batch-revealed": "The batch is revealed, the membership hidden: a subsampled pair for every size.",
     "calipers:one-moment": "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form.",
 }
 _LENGTH = "everybody's gradient zero"
+_ONE_SIZE = (
+    "These numbers are about datasets of your size and its neighbors. A guarantee of the mechanism has to hold for every "
+    "dataset size, and smaller datasets leak more; if yours is known only to within a range, name it "
+    "(--dataset-size-range, dataset_sizes) and the numbers hold for all of it."
+)
+_FIRST_BLOCK = 0.01
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,11 @@ class DividedBackend:
             tolerance,
         )
 
+    @functools.cached_property
+    def _attacked_pair(self) -> NeighborPair:
+        """The first pair whose divisor moves: the smaller a dataset, the more one record changes."""
+        return next(pair for pair in self.pairs if pair.is_divided)
+
     def _by_moments(self, delta: float) -> float:
         rounds = [pair.rounds() for pair in self.pairs]
         return max(epsilon_by_moments(part, delta) if part is not None else math.inf for part in rounds)
@@ -93,15 +113,10 @@ class DividedBackend:
         above: Callable[[Product], float],
         tolerance: float,
     ) -> Jaws:
-        rough = {
-            (pair, attack): below(pair.product(pair.proofs[0], attack), None)
-            for pair in self.pairs
-            for attack in pair.attacks
-        }
-        pair, attack = max(rough, key=lambda tried: rough[tried].value)
-        shown = max(
-            below(pair.product(pair.proofs[0], attack), tolerance), rough[pair, attack], key=lambda item: item.value
-        )
+        pair = self._attacked_pair
+        tried = {attack: below(pair.product(pair.proofs[0], attack), None) for attack in pair.attacks}
+        attack = max(tried, key=lambda attack: tried[attack].value)
+        shown = max(below(pair.product(pair.proofs[0], attack), tolerance), tried[attack], key=lambda item: item.value)
         where = _attacked(pair, attack)
         for other in self.pairs:
             value, way = by_length(other)
@@ -129,20 +144,22 @@ class DividedBackend:
         return {Side.UPPER: nothing, Side.LOWER: test.symmetrised()}
 
     def _sweep(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        rough = {
-            (pair, attack): epsilon_below(pair.product(pair.proofs[0], attack), _TYPICAL_DELTA, None).value
-            for pair in self.pairs
-            for attack in pair.attacks
+        first = self._attacked_pair
+        tried = {
+            attack: epsilon_below(first.product(first.proofs[0], attack), _TYPICAL_DELTA, None).value
+            for attack in first.attacks
         }
-        chosen, attack = max(rough, key=lambda tried: rough[tried])
+        attack = max(tried, key=lambda attack: tried[attack])
         proven: list[TradeoffCurve] = []
-        shown = {}
+        shown: TradeoffCurve | None = None
         for pair in self.pairs:
             used = attack if attack in pair.attacks else pair.attacks[0]
             swept = [sweep(pair.product(proof, used), smallest_delta, tolerance) for proof in pair.proofs]
             proven.append(_combined([curves[Side.UPPER] for curves in swept], np.min))
-            shown[pair] = swept[0][Side.LOWER]
-        return {Side.UPPER: _combined(proven, np.max), Side.LOWER: shown[chosen]}
+            if pair is first:
+                shown = swept[0][Side.LOWER]
+        assert shown is not None
+        return {Side.UPPER: _combined(proven, np.max), Side.LOWER: shown}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the two curves."""
@@ -165,7 +182,7 @@ class DividedBackend:
             return Evidence.of(Kind.NUMERICAL, "calipers:one-moment", f"{_PROVES['calipers:one-moment']} {self._sizes()}")
         text += " Composed over all steps by tilted FFT; truncation, aliasing and rounding are charged upward."
         if len(names) > 1 and jaws is not None and jaws.proof:
-            text += " This proof gave less than the other one."
+            text += " This proof gave the least of those that compete."
         return Evidence.of(Kind.NUMERICAL, won, text)
 
     def _sizes(self) -> str:
@@ -213,8 +230,11 @@ def _combined(curves: list[TradeoffCurve], choose: Callable[..., object]) -> Tra
     return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)
 
 
-def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
-    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
+def divided_backend(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None) -> DividedBackend:
+    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data.
+
+    `sizes` = (low, high) asks for every dataset of low to high records instead of the run's own size.
+    """
     for run in phases:
         if run.sampler != "poisson":
             raise UnsupportedError(
@@ -225,19 +245,61 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
             check_divided(run)
     size = phases[0].dataset_size
     assert size is not None
-    return DividedBackend(neighbor_pairs(phases, size - 1, size))
+    if sizes is None:
+        return DividedBackend(both_neighbors(phases, size))
+    return DividedBackend(range_of_neighbors(phases, *sizes))
 
 
-def neighbor_pairs(phases: tuple[Run, ...], first: int, last: int) -> tuple[NeighborPair, ...]:
-    """Pairs that stand for all (N, N + 1), N from `first` to `last`, or for the two of one dataset."""
-    apart = tuple(NeighborPair(phases, size) for size in range(first, last + 1))
-    divided = [run for run in phases if any(moves(run, size) for size in (first, last))]
+def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
+    """Pairs that stand for (N - 1, N) and (N, N + 1)."""
+    apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
+    divided = [run for run in phases if is_divided(run)]
     if any(run.normalization == "floor" for run in divided):
         return apart
     if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
         # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
         return apart[:1] if apart[0].proofs == ("calipers:size-and-sum",) else apart
-    return (NeighborPair(phases, first, last),) if first >= _MANY else apart
+    if any(run.normalization == "realized" for run in divided):
+        return apart
+    return (NeighborPair(phases, size - 1, size),) if size > _MANY else apart
+
+
+def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[NeighborPair, ...]:
+    """Pairs that stand for all neighbors of datasets of `low` to `high` records of a run with one phase.
+
+    One proof covers a block of sizes; blocks are short where datasets are small, since that is where the worst lies.
+    """
+    run = phases[0]
+    first = max(1, low - 1)
+    if len(phases) > 1:
+        raise UnsupportedError("A range of dataset sizes is measured for one phase at a time.")
+    if run.normalization == "realized" and run.rate < 1.0:
+        return (NeighborPair(phases, first, high),) if high > first else (NeighborPair(phases, first),)
+    pairs, start, share = [], first, _FIRST_BLOCK
+    while start <= high:
+        end = min(high, math.floor(start * (1.0 + share)))
+        begin, last = start, end
+        if run.normalization == "floor":
+            begin, last = _first_jump(run, start, end), _last_jump(run, start, end)
+        if begin <= last:
+            pairs.append(NeighborPair(phases, begin, last if last > begin else None))
+        start, share = end + 1, 2.0 * share
+    still = next((size for size in range(first, min(high, first + 2) + 1) if not moves(run, size)), None)
+    return tuple(pairs) if still is None else (*pairs, NeighborPair(phases, still))
+
+
+def _first_jump(run: Run, low: int, high: int) -> int:
+    """The first size in [low, high] at which floor(N q) moves with one more record, else high + 1."""
+    size = max(low, math.ceil((divisor_of(run, low) + 1) / run.rate) - 3)
+    return next((found for found in range(size, min(high, size + 5) + 1) if moves(run, found)), high + 1)
+
+
+def _last_jump(run: Run, low: int, high: int) -> int:
+    """The last size in [low, high] at which floor(N q) moves with one more record, else low - 1."""
+    if moves(run, high):
+        return high
+    size = min(high, math.ceil(divisor_of(run, high) / run.rate) + 2)
+    return next((found for found in range(size, max(low, size - 5) - 1, -1) if moves(run, found)), low - 1)
 
 
 def divisor_notes(phases: tuple[Run, ...]) -> list[str]:
@@ -257,7 +319,10 @@ def divisor_notes(phases: tuple[Run, ...]) -> list[str]:
 def _moving_notes(run: Run) -> list[str]:
     if run.normalization == "realized":
         return [
-            "The noisy sum is divided by the number of records in the batch; an empty batch is read as divided by 1."
+            "The noisy sum is divided by the number of records in the batch; an empty batch is read as divided by 1. "
+            "A loop that skips empty batches says how many it skipped: of the proofs only the one that reveals size "
+            "and sum covers it.",
+            _ONE_SIZE,
         ]
     if run.normalization == "floor":
         moving = moving_pairs(run)
@@ -267,4 +332,4 @@ def _moving_notes(run: Run) -> list[str]:
             "sizes it may not, or may matter more: a guarantee of the mechanism has to hold for every N (see "
             "worst_dataset_size)."
         ]
-    return ["N q changes with every record, so one record changes the scale of all noise."]
+    return ["N q changes with every record, so one record changes the scale of all noise.", _ONE_SIZE]

@@ -2,7 +2,8 @@
 
 Which proofs compete. Divisor K against K + 1: the batch is revealed, membership hidden. (Revealing membership too, as
 the published guarantee does, can only be worse: there each branch may choose its own alpha, here both share one.)
-Realized batch size: size and sum revealed, or batch revealed and membership hidden.
+Realized batch size: size and sum revealed, the same with full batches compared by their noise, or batch revealed and
+membership hidden.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from calipers.laws.product import Product
 from calipers.laws.told_apart import BEYOND_DOUBT, LengthTest, Rounds, deviations, full_batch_tests, scale_tests
 from calipers.measure.compositions import source
 from calipers.measure.divisors import divisor_of, moves
+from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
 
 _COARSE = 0.05
 _MOST_TERMS = 2e6
-_MOST_BLUR = 8.0
+_WORTH_WHILE = 1.05
 _MOST_SIZES = 40
 _SEEN, _FEW = 1e-15, 6
 
@@ -47,18 +49,14 @@ class NeighborPair:
         realized = [run for run in self.phases if self._kind(run) == "realized"]
         if not realized:
             return ("calipers:hidden-bit",)
-        pairs = [
-            RealizedPair(run.noise_multiplier, run.rate, self.size, run.dimension or 1, batch_revealed=True)
-            for run in realized
-        ]
-        few = all(pair.proof.sizes(-60.0) <= _MOST_SIZES for pair in pairs)  # type: ignore[union-attr]  # selected above
-        # Sizes tell too much only where a batch may well hold every record, or where there are few of them.
-        few = few and any(
-            run.total_steps * run.rate ** (self.size + 1) > _SEEN or self.size <= _FEW for run in realized
-        )
-        # Only what size and sum say is known to fall as datasets grow.
-        few = few and self.upto is None
-        return ("calipers:size-and-sum", "calipers:batch-revealed") if few else ("calipers:size-and-sum",)
+        if self.upto is not None:  # only what size and sum say is known to fall as datasets grow
+            return ("calipers:size-and-sum",)
+        # Sizes tell too much where a batch may well hold every record, or where there are few of them.
+        full = any(run.total_steps * run.rate ** (self.size + 1) > _SEEN for run in realized)
+        windows = [binomial_window(self.size, run.rate, -60.0) for run in realized]
+        few = all(len(window.values) <= _MOST_SIZES for window in windows) and (full or self.size <= _FEW)
+        names = ("calipers:size-and-sum", "calipers:full-batch", "calipers:batch-revealed")
+        return tuple(name for name, useful in zip(names, (True, full, few), strict=True) if useful)
 
     @functools.cached_property
     def attacks(self) -> tuple[Attack, ...]:
@@ -77,11 +75,17 @@ class NeighborPair:
                     found += [(0.0, 1.0), (0.0, 0.0), (1.0, 1.0)]
             elif kind == "fixed":
                 found += [(0.0, 1.0), (0.0, 0.0)]
-                best = best_direction(run.noise_multiplier, run.rate, self.size)
-                pair = DividedPair(run.noise_multiplier, run.rate, self.size, max(1, self._divisor(run)), best)
-                if best <= -1.0 / _MOST_BLUR and pair.attack.terms(_COARSE) <= _MOST_TERMS:
+                sigma, divisor = run.noise_multiplier, self._divisor(run)
+                best, gain = best_direction(sigma, run.rate, self.size, divisor)
+                pair = DividedPair(sigma, run.rate, self.size, divisor, best)
+                if gain > _WORTH_WHILE and pair.attack.terms(_COARSE) <= _MOST_TERMS:
                     found += [(best, 1.0)] + ([(1.0, 1.0)] if self.size <= _MOST_SIZES else [])
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(found)) or ((0.0, 1.0),)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether any phase's divisor differs between the two datasets."""
+        return any(self._kind(run) != "plain" for run in self.phases)
 
     @property
     def directions(self) -> tuple[float, ...]:
@@ -109,8 +113,7 @@ class NeighborPair:
             if kind == "plain":
                 pair = source(run)
             elif kind == "realized":
-                revealed = proof == "calipers:batch-revealed"
-                pair = RealizedPair(sigma, rate, self.size, dimension, direction, record, revealed)
+                pair = RealizedPair(sigma, rate, self.size, dimension, direction, record, proof)
             else:
                 covers = None if self.upto is None else (self.upto, self._divisor(run, self.upto))
                 pair = DividedPair(sigma, rate, self.size, divisor, direction, record, covers)
