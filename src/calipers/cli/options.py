@@ -145,11 +145,11 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
-def measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
+def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
     """Measure the phases of one run."""
     from calipers.measure import measure
 
-    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance)
+    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
 
 
 def show(content: RenderableType) -> None:

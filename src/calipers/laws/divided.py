@@ -36,11 +36,18 @@ _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
 class _OneSided(Protocol):
     def law(self, side: Side, resolution: float, log_tail: float) -> Law: ...
 
+    def __hash__(self) -> int: ...
+
 
 def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
     """The law at the first depth that suffices, with cells of one of two widths."""
     width = _FINE if resolution < _FINE_FROM else _USUAL[side]
-    return _kept(source, side, max(width, getattr(source, "finest", 0.0)), next((depth for depth in _DEPTHS if depth <= log_tail), log_tail))
+    return _kept(
+        source,
+        side,
+        max(width, getattr(source, "finest", 0.0)),
+        next((depth for depth in _DEPTHS if depth <= log_tail), log_tail),
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,9 +3,7 @@
 Both neighbors of the dataset count: the pairs (N - 1, N) and (N, N + 1), or all pairs of a range of sizes. For each of
 them the upper jaw is the least that any proof gives, the lower jaw the most that any of a few explicit attacks gets
 (gradients on one line); the measurement is the largest over the pairs on either side.
-
-Two pairs of nearly equal size cost twice as much as one and say the same. From `_MANY` records on, one proof is made to
-cover both, at the price of a shift that is larger by a share of 1/(2N), and the attack is made on the smaller pair.
+Which pairs there are is `calipers.measure.dataset_sizes`' to say.
 """
 
 from __future__ import annotations
@@ -27,19 +25,8 @@ from calipers.laws.one_sided import Shown, delta_above, delta_below, epsilon_abo
 from calipers.laws.product import Product
 from calipers.laws.sweep import sweep
 from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
-from calipers.measure.divisors import (
-    REMEDY,
-    check_divided,
-    divisor_of,
-    is_divided,
-    moves,
-    moving_pairs,
-    public_because,
-)
 from calipers.measure.neighbors import Attack, NeighborPair
-from calipers.run import Run
 
-_MANY = 2000
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
 _PROVES = {
@@ -50,12 +37,6 @@ _PROVES = {
     "calipers:one-moment": "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form.",
 }
 _LENGTH = "everybody's gradient zero"
-_ONE_SIZE = (
-    "These numbers are about datasets of your size and its neighbors. A guarantee of the mechanism has to hold for every "
-    "dataset size, and smaller datasets leak more; if yours is known only to within a range, name it "
-    "(--dataset-size-range, dataset_sizes) and the numbers hold for all of it."
-)
-_FIRST_BLOCK = 0.01
 
 
 @dataclass(frozen=True)
@@ -179,7 +160,9 @@ class DividedBackend:
         won = jaws.proof if jaws is not None and jaws.proof else names[0]
         text = f"{_PROVES[won]} {self._sizes()}"
         if won == "calipers:one-moment" or self.told_apart:
-            return Evidence.of(Kind.NUMERICAL, "calipers:one-moment", f"{_PROVES['calipers:one-moment']} {self._sizes()}")
+            return Evidence.of(
+                Kind.NUMERICAL, "calipers:one-moment", f"{_PROVES['calipers:one-moment']} {self._sizes()}"
+            )
         text += " Composed over all steps by tilted FFT; truncation, aliasing and rounding are charged upward."
         if len(names) > 1 and jaws is not None and jaws.proof:
             text += " This proof gave the least of those that compete."
@@ -194,7 +177,9 @@ class DividedBackend:
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The explicit datasets and the test."""
-        order = "record absent against present" if jaws is not None and jaws.reversed else "record present against absent"
+        order = (
+            "record absent against present" if jaws is not None and jaws.reversed else "record present against absent"
+        )
         if self.told_apart or (jaws is not None and _LENGTH in jaws.attack):
             best = f" ({jaws.attack})" if jaws is not None and jaws.attack else ""
             return Evidence.of(
@@ -228,108 +213,3 @@ def _combined(curves: list[TradeoffCurve], choose: Callable[..., object]) -> Tra
     nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
     deltas = np.asarray(choose([curve.delta(nodes) for curve in curves], axis=0), dtype=np.float64)
     return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)
-
-
-def divided_backend(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None) -> DividedBackend:
-    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data.
-
-    `sizes` = (low, high) asks for every dataset of low to high records instead of the run's own size.
-    """
-    for run in phases:
-        if run.sampler != "poisson":
-            raise UnsupportedError(
-                "Phases that divide by a data-dependent number cannot be mixed with phases of other samplers than "
-                "Poisson: measure them one by one."
-            )
-        if is_divided(run):
-            check_divided(run)
-    size = phases[0].dataset_size
-    assert size is not None
-    if sizes is None:
-        return DividedBackend(both_neighbors(phases, size))
-    return DividedBackend(range_of_neighbors(phases, *sizes))
-
-
-def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
-    """Pairs that stand for (N - 1, N) and (N, N + 1)."""
-    apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
-    divided = [run for run in phases if is_divided(run)]
-    if any(run.normalization == "floor" for run in divided):
-        return apart
-    if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
-        # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
-        return apart[:1] if apart[0].proofs == ("calipers:size-and-sum",) else apart
-    if any(run.normalization == "realized" for run in divided):
-        return apart
-    return (NeighborPair(phases, size - 1, size),) if size > _MANY else apart
-
-
-def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[NeighborPair, ...]:
-    """Pairs that stand for all neighbors of datasets of `low` to `high` records of a run with one phase.
-
-    One proof covers a block of sizes; blocks are short where datasets are small, since that is where the worst lies.
-    """
-    run = phases[0]
-    first = max(1, low - 1)
-    if len(phases) > 1:
-        raise UnsupportedError("A range of dataset sizes is measured for one phase at a time.")
-    if run.normalization == "realized" and run.rate < 1.0:
-        return (NeighborPair(phases, first, high),) if high > first else (NeighborPair(phases, first),)
-    pairs, start, share = [], first, _FIRST_BLOCK
-    while start <= high:
-        end = min(high, math.floor(start * (1.0 + share)))
-        begin, last = start, end
-        if run.normalization == "floor":
-            begin, last = _first_jump(run, start, end), _last_jump(run, start, end)
-        if begin <= last:
-            pairs.append(NeighborPair(phases, begin, last if last > begin else None))
-        start, share = end + 1, 2.0 * share
-    still = next((size for size in range(first, min(high, first + 2) + 1) if not moves(run, size)), None)
-    return tuple(pairs) if still is None else (*pairs, NeighborPair(phases, still))
-
-
-def _first_jump(run: Run, low: int, high: int) -> int:
-    """The first size in [low, high] at which floor(N q) moves with one more record, else high + 1."""
-    size = max(low, math.ceil((divisor_of(run, low) + 1) / run.rate) - 3)
-    return next((found for found in range(size, min(high, size + 5) + 1) if moves(run, found)), high + 1)
-
-
-def _last_jump(run: Run, low: int, high: int) -> int:
-    """The last size in [low, high] at which floor(N q) moves with one more record, else low - 1."""
-    if moves(run, high):
-        return high
-    size = min(high, math.ceil(divisor_of(run, high) / run.rate) + 2)
-    return next((found for found in range(size, max(low, size - 5) - 1, -1) if moves(run, found)), low - 1)
-
-
-def divisor_notes(phases: tuple[Run, ...]) -> list[str]:
-    """What a reader must know about the divisors of the phases."""
-    notes: list[str] = []
-    for run in phases:
-        reason = public_because(run)
-        if reason is not None:
-            notes.append(reason)
-        elif is_divided(run):
-            notes.extend(_moving_notes(run))
-    if any(is_divided(run) for run in phases):
-        notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
-    return list(dict.fromkeys(notes))
-
-
-def _moving_notes(run: Run) -> list[str]:
-    if run.normalization == "realized":
-        return [
-            "The noisy sum is divided by the number of records in the batch; an empty batch is read as divided by 1. "
-            "A loop that skips empty batches says how many it skipped: of the proofs only the one that reveals size "
-            "and sum covers it.",
-            _ONE_SIZE,
-        ]
-    if run.normalization == "floor":
-        moving = moving_pairs(run)
-        sizes = " and ".join(f"{size} to {size + 1}" for size in moving)
-        return [
-            f"floor(N q) changes from {sizes} records, so one record changes the scale of all noise. For other dataset "
-            "sizes it may not, or may matter more: a guarantee of the mechanism has to hold for every N (see "
-            "worst_dataset_size)."
-        ]
-    return ["N q changes with every record, so one record changes the scale of all noise.", _ONE_SIZE]

@@ -56,13 +56,17 @@ class Claim:
 
 @dataclass
 class Measurement:
-    """Certified brackets of one run (or of several phases on the same data)."""
+    """Certified brackets of one run (or of several phases on the same data).
+
+    With `dataset_sizes` they are about the worst dataset size of that range.
+    """
 
     runs: tuple[Run, ...]
     backend: Backend = field(repr=False)
     claim: Claim = field(repr=False)
     tolerance: float = 1e-3
     notes: tuple[str, ...] = field(default=(), repr=False)
+    dataset_sizes: tuple[int, int] | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property
