@@ -223,4 +223,4 @@ def _curve_mu(curves: dict[Side, TradeoffCurve], delta0: float) -> tuple[float, 
 
 
 def _joined(above: Jaws, below: Jaws) -> Jaws:
-    return Jaws(below.lower, above.upper, below.threshold, below.reversed)
+    return Jaws(below.lower, above.upper, below.threshold, below.reversed, above.proof, below.attack)
