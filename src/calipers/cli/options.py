@@ -14,6 +14,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
     ADJACENCIES,
+    DERIVED_RATES,
     KEYS,
     LAST_BATCHES,
     NORMALIZATIONS,
@@ -74,6 +75,12 @@ _RUN_OPTIONS = (
         "--reshuffle",
         type=click.Choice(RESHUFFLES),
         help="Whether the shuffled order is drawn anew every epoch or once for all. [default: every-epoch]",
+    ),
+    click.option(
+        "--derived-rate",
+        type=click.Choice(DERIVED_RATES),
+        help="Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
+        "given, so that one record changes it. [default: public]",
     ),
 )
 

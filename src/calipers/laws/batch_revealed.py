@@ -24,13 +24,12 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.errors import InputError
 from calipers.laws.average import gaussian_pair
-from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, onto
+from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, thinned_product
 from calipers.laws.folded import cell_width
 from calipers.laws.hidden_bit import best_tests
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.scale import scale_pair
 from calipers.numerics.binomial import binomial_window
-from calipers.numerics.types import FloatArray
 
 add_statement(
     "calipers:batch-revealed",
@@ -121,19 +120,7 @@ class BatchRevealedPair:
         if self.dimension == 1:
             return signal
         scale = scale_pair(self.dimension - 1, size).law(Side.UPPER, resolution, log_tail, 0.5)
-        first, second = (_thinned(law.log_ratio, law.log_q, _FACTOR_NODES) for law in (signal, scale))
-        ratio = (first[0][:, None] + second[0][None, :]).ravel()
-        common, log_total = _thinned(ratio, (first[1][:, None] + second[1][None, :]).ravel(), _NODES)
-        return Law(
-            common,
-            log_total + common,
-            log_total,
-            Side.UPPER,
-            p_inf=min(1.0, signal.p_inf + scale.p_inf),
-            q_zero=min(1.0, signal.q_zero + scale.q_zero),
-            mass_error=signal.mass_error + scale.mass_error + 1e-14,
-            shift_error=signal.shift_error + scale.shift_error + SHIFT_ERROR,
-        )
+        return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
 
     def _signal(self, size: int, resolution: float, log_tail: float) -> Law:
         mean = 2.0 * size / ((size + 1.0) * self.sigma)
@@ -154,11 +141,3 @@ class BatchRevealedPair:
             mass_error=MASS_ERROR + ATOM_ROUNDING,
             shift_error=SHIFT_ERROR,
         )
-
-
-def _thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
-    """Atoms split onto about `most` of their own ratios: dense where atoms are, which is where the law has mass."""
-    ordered = np.sort(ratio)
-    common = np.unique(np.append(ordered[:: max(1, len(ordered) // most)], ordered[-1]))
-    log_total = onto(common, ratio, log_masses)
-    return common[log_total > -np.inf], log_total[log_total > -np.inf]

@@ -30,7 +30,7 @@ from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.laws.folded import WIDEST, cell_width, interval_mass, log_interval_mass
 from calipers.laws.law import Law
-from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -98,7 +98,10 @@ def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tupl
 @implements("calipers:collinear-attack")
 @dataclass(frozen=True)
 class CollinearPair:
-    """One round along the line, LOWER only: N `others`, `rate` q, divisor K on D and K + 1 on D + w e, others v e."""
+    """One round along the line, LOWER only: N `others`, `rate` q, divisor K on D and K + 1 on D + w e, others v e.
+
+    With a `joined_rate` nothing is divided, and D + w e is sampled at that rate instead.
+    """
 
     sigma: float
     rate: float
@@ -106,6 +109,7 @@ class CollinearPair:
     divisor: int
     direction: float = 0.0
     record: float = 1.0
+    joined_rate: float | None = None
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -116,35 +120,48 @@ class CollinearPair:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
         object.__setattr__(self, "record", DIRECTION.check("record", self.record))
 
-    def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, bool]:
-        """Batch sizes, their weights, and whether these are all there are."""
+    @property
+    def scale(self) -> float:
+        """s, by which D + w e shows less noise."""
+        return 1.0 if self.joined_rate is not None else self.divisor / (self.divisor + 1.0)
+
+    def _sizes(self, log_outside: float) -> tuple[FloatArray, bool]:
+        """Batch sizes, and whether these are all there are."""
         if self.direction == 0.0:  # batch sizes do not show
-            return np.array([0.0]), np.array([1.0]), True
-        window = binomial_window(self.others, self.rate, log_outside)
-        return window.values, window.weights, self.rate == 1.0 or len(window.values) == self.others + 1
+            return np.array([0.0]), True
+        windows = [
+            binomial_window(self.others, rate, log_outside) for rate in {self.rate, self.joined_rate or self.rate}
+        ]
+        low, high = min(w.values[0] for w in windows), max(w.values[-1] for w in windows)
+        return np.arange(low, high + 1.0), self.rate == 1.0 or high - low == self.others
 
     def terms(self, resolution: float = 0.05, log_tail: float = -40.0) -> int:
         """How many cell masses the law needs: what it costs."""
-        sizes, _, _ = self._sizes(log_tail - _SPARE)
+        sizes, _ = self._sizes(log_tail - _SPARE)
         return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
 
-    def _mixtures(self, sizes: FloatArray, weights: FloatArray, scale: float) -> tuple[Components, Components]:
-        """What D and D + e show along the line."""
-        means = self.direction * sizes / self.sigma
-        joined = np.concatenate((scale * means, scale * (means + self.record / self.sigma)))
-        both = np.concatenate(((1.0 - self.rate) * weights, self.rate * weights))
-        return Components(weights, means, 1.0), Components(both, joined, scale)
+    def _mixtures(self, sizes: FloatArray) -> tuple[Components, Components]:
+        """What D and D + w e show along the line."""
+        means, scale, rate = self.direction * sizes / self.sigma, self.scale, self.joined_rate or self.rate
+        weights, joined = (self._weights(sizes, q) for q in (self.rate, rate))
+        both = np.concatenate((scale * means, scale * (means + self.record / self.sigma)))
+        return Components(weights, means, 1.0), Components(
+            np.concatenate(((1.0 - rate) * joined, rate * joined)), both, scale
+        )
+
+    def _weights(self, sizes: FloatArray, rate: float) -> FloatArray:
+        return np.ones(1) if self.direction == 0.0 else np.exp(log_binomial(sizes, self.others, rate))
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
         if side is not Side.LOWER:
             raise InputError("An attack gives a lower jaw; it proves no upper one.")
-        scale = self.divisor / (self.divisor + 1.0)
+        scale = self.scale
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
         error = 1e-13 + BINOMIAL_RELATIVE_ERROR
         log_outside = log_tail - _DEEP
-        sizes, weights, complete = self._sizes(log_outside)
-        absent, present = self._mixtures(sizes, weights, scale)
+        sizes, complete = self._sizes(log_outside)
+        absent, present = self._mixtures(sizes)
         start, length = _span(absent, present, radius)
         step = scale * cell_width(max(resolution, self.finest), length / scale)
         if len(present.means) * length / step <= _MOST_FAR_TERMS:
@@ -155,8 +172,8 @@ class CollinearPair:
             often = np.maximum(log_p, log_q) > log_tail
             known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
             return lower_law(log_p[often & known], log_q[often & known], error)
-        sizes, weights, _ = self._sizes(log_tail - _SPARE)
-        absent, present = self._mixtures(sizes, weights, scale)
+        sizes, _ = self._sizes(log_tail - _SPARE)
+        absent, present = self._mixtures(sizes)
         start, length = _span(absent, present, radius)
         step = scale * min(max(resolution, self.finest, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
         count = math.ceil(length / step) + 1

@@ -18,11 +18,13 @@ from calipers.measure.divided import DividedBackend
 from calipers.measure.divisors import (
     REMEDY,
     check_divided,
+    check_moving_rate,
     divisor_of,
     is_divided,
     moves,
     moving_pairs,
     public_because,
+    rate_moves,
 )
 from calipers.measure.neighbors import NeighborPair
 from calipers.run import DATA_DEPENDENT, Run
@@ -51,6 +53,8 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
             )
         if is_divided(run):
             check_divided(run)
+        if rate_moves(run):
+            check_moving_rate(run)
     size = phases[0].dataset_size
     assert size is not None
     return DividedBackend(both_neighbors(phases, size))
@@ -82,7 +86,7 @@ def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ..
     """Pairs that stand for (N - 1, N) and (N, N + 1)."""
     apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
     divided = [run for run in phases if is_divided(run)]
-    if any(run.normalization == "floor" for run in divided):
+    if any(run.normalization == "floor" for run in divided) or any(rate_moves(run) for run in phases):
         return apart
     if all(run.normalization == "realized" and run.rate < 1.0 for run in divided):
         # Whoever sees size and sum without one of the records can add it: a larger dataset shows less.
@@ -146,7 +150,7 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
             f"The dataset size is known to lie between {sizes[0]} and {sizes[1]}: every number is about the worst of "
         )
         return [f"{said}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
-    notes: list[str] = []
+    notes = [note for run in phases for note in _rate_notes(run)]
     for run in phases:
         reason = public_because(run)
         if reason is not None:
@@ -158,6 +162,30 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
             notes.append(_NOTHING_HIDDEN)
         notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
     return list(dict.fromkeys(notes))
+
+
+def _rate_notes(run: Run) -> list[str]:
+    """How numbers that are computed from the dataset size were read."""
+    if run.batch_size is None or run.adjacency != "add-remove" or run.sampler not in ("poisson", "balls-and-bins"):
+        return []
+    counted = run.epochs is not None
+    if rate_moves(run):
+        return [
+            f"The rate {run.batch_size}/N moves with the dataset: one record changes how often all others are drawn. "
+            "Measured with the rate of either neighbor; a rate that is fixed beforehand (sample_rate) leaks less."
+        ]
+    if run.sampler == "balls-and-bins":
+        return [
+            f"The number of batches floor(N/B) = {run.steps_per_epoch} is read as a public number, the same for both "
+            "neighbors. A loop that computes it from its dataset changes it where N crosses a multiple of B, and is "
+            "not covered there."
+        ]
+    steps = f" and the number of steps {run.total_steps}" if counted else ""
+    return [
+        f"The rate B/N = {run.batch_size}/{run.dataset_size}{steps} {'are' if counted else 'is'} read as public, the "
+        "same for both neighbors. A loop that computes the rate from the dataset it is given changes it with every "
+        "record and leaks more: say derived_rate = 'moving'."
+    ]
 
 
 def _moving_notes(run: Run) -> list[str]:

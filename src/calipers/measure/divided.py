@@ -34,6 +34,7 @@ _PROVES = {
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
     "calipers:full-batch": "Batch size and noisy sum are revealed, but full batches are compared by their noise.",
     "calipers:batch-revealed": "The batch is revealed, the membership hidden: a subsampled pair for every size.",
+    "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
     "calipers:one-moment": "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form.",
 }
 _LENGTH = "everybody's gradient zero"
@@ -194,7 +195,7 @@ class DividedBackend:
         best = f" (here {jaws.attack})" if jaws is not None and jaws.attack else ""
         text = (
             "The differing record's clipped gradient is w e, e a unit vector, all others are v e with the best of a "
-            f"few v and w{best}; the quotient's coordinate along e and the length of the rest are observed. The test: "
+            f"few v and w{best}; the coordinate along e and the length of the rest are observed. The test: "
             f"{rule}."
         )
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)

@@ -3,7 +3,7 @@
 Which proofs compete. Divisor K against K + 1: the batch is revealed, membership hidden. (Revealing membership too, as
 the published guarantee does, can only be worse: there each branch may choose its own alpha, here both share one.)
 Realized batch size: size and sum revealed, the same with full batches compared by their noise, or batch revealed and
-membership hidden.
+membership hidden. A rate that moves: the batch of the common records is revealed, on either side at its own rate.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from calipers.laws.collinear import best_direction
 from calipers.laws.direction import LawSource
 from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
+from calipers.laws.moving_rate import MovingRatePair
 from calipers.laws.product import Product
 from calipers.laws.told_apart import BEYOND_DOUBT, LengthTest, Rounds, deviations, full_batch_tests, scale_tests
 from calipers.measure.compositions import source
-from calipers.measure.divisors import divisor_of, moves
+from calipers.measure.divisors import divisor_of, moves, rate_moves
 from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
 
@@ -49,7 +50,8 @@ class NeighborPair:
         """Statements that may prove the upper jaw."""
         realized = [run for run in self.phases if self._kind(run) == "realized"]
         if not realized:
-            return ("calipers:hidden-bit",)
+            moving = all(self._kind(run) == "moving" for run in self.phases)
+            return ("calipers:moving-rate",) if moving else ("calipers:hidden-bit",)
         if self.upto is not None:  # only what size and sum say is known to fall as datasets grow
             return ("calipers:size-and-sum",)
         # Sizes tell too much where a batch may well hold every record, or where there are few of them.
@@ -76,6 +78,9 @@ class NeighborPair:
                 found += [(-1.0, 1.0)]
                 if run.rate * self.size <= _MOST_SIZES:
                     found += [(0.0, 1.0), (0.0, 0.0), (1.0, 1.0)]
+            elif kind == "moving":
+                best, _ = best_direction(run.noise_multiplier, run.rate, self.size, self.size)
+                found += [(best, 1.0), (0.0, 1.0)]
             elif kind == "fixed":
                 found += [(0.0, 1.0), (0.0, 0.0)]
                 sigma, divisor = run.noise_multiplier, self._divisor(run)
@@ -96,7 +101,9 @@ class NeighborPair:
         return tuple(direction for direction, record in self.attacks if record == 1.0)
 
     def _kind(self, run: Run) -> str:
-        """plain, fixed (K against K + 1), or realized; at rate 1 the realized size is the dataset size."""
+        """plain, moving (the rate), fixed (K against K + 1), or realized; at rate 1 that is the dataset size."""
+        if rate_moves(run):
+            return "moving"
         if not moves(run, self.size):
             return "plain"
         return "realized" if run.normalization == "realized" and run.rate < 1.0 else "fixed"
@@ -115,6 +122,9 @@ class NeighborPair:
             pair: LawSource
             if kind == "plain":
                 pair = source(run)
+            elif kind == "moving":
+                assert run.batch_size is not None
+                pair = MovingRatePair(sigma, self.size, run.batch_size, direction, record)
             elif kind == "realized":
                 pair = RealizedPair(sigma, rate, self.size, dimension, direction, record, proof)
             else:
@@ -157,7 +167,7 @@ class NeighborPair:
         for run in self.phases:
             sigma, steps, dimension = run.noise_multiplier, run.total_steps, run.dimension or 1
             kind, divisor = self._kind(run), float(self._divisor(run))
-            if kind == "realized":
+            if kind in ("realized", "moving"):
                 return None
             if kind == "plain":
                 found.append(Rounds(steps, 1, 1.0 / sigma, probability=run.rate))

@@ -14,7 +14,7 @@ from calipers.measure.allocated import is_open, open_backend
 from calipers.measure.backends import Backend
 from calipers.measure.compositions import gaussian_backend, product_backend
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
-from calipers.measure.divisors import is_divided
+from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.participation import gaussian_shift, noise_range
@@ -49,7 +49,7 @@ def _refuse_unproven(run: Run) -> None:
 
 
 def _backend(phases: tuple[Run, ...]) -> Backend:
-    if any(is_divided(run) for run in phases):
+    if any(is_divided(run) or rate_moves(run) for run in phases):
         return divided_backend(phases)
     if all(gaussian_shift(run) is not None for run in phases):
         return gaussian_backend(phases)
