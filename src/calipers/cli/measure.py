@@ -28,10 +28,22 @@ if TYPE_CHECKING:
 @run_options()
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
+@click.option(
+    "--dataset-size-range",
+    type=int,
+    nargs=2,
+    metavar="LOW HIGH",
+    help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
+)
 @json_option
 @report_option
 def measure_command(
-    runs: tuple[Run, ...], questions: Questions, tolerance: float, as_json: bool, report_path: Path | None
+    runs: tuple[Run, ...],
+    questions: Questions,
+    tolerance: float,
+    dataset_size_range: tuple[int, int] | None,
+    as_json: bool,
+    report_path: Path | None,
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
@@ -56,7 +68,7 @@ def measure_command(
     """
     from calipers.reports.answers import answer
 
-    measurement = measured(runs, tolerance)
+    measurement = measured(runs, tolerance, dataset_size_range)
     answers = answer(measurement, questions)
 
     def report() -> Report:
