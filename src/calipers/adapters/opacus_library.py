@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError, MissingExtraError, UnsupportedError
 
-__all__ = ["one_thread", "opacus_module", "quiet_engine", "torch_module"]
+__all__ = ["installed_opacus", "one_thread", "opacus_module", "quiet_engine", "torch_module"]
 
 
 def _imported(name: str) -> Any:
+    library = name.partition(".")[0]
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f"This needs the library {name.partition('.')[0]}: pip install 'calipers[opacus]'. To keep a PyTorch for "
-            "GPUs out, install the one for CPUs first."
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtraError(
+                f"This needs the library {library}: pip install 'calipers[opacus]'. To keep a PyTorch for GPUs out, "
+                "install the one for CPUs first."
+            ) from error
+        # It is there and does not work, alone or beside what else is installed: installing it again changes nothing.
+        raise UnsupportedError(
+            f"{library} {importlib.metadata.version(library)} is installed, but importing {name} fails: {error}. "
+            "Calipers reads Opacus 1.5 to 1.6; compare the releases that are installed."
         ) from error
+
+
+def installed_opacus() -> str:
+    """The installed release in words, for messages."""
+    return f"Opacus {opacus_module().__version__}"
 
 
 def opacus_module(name: str = "opacus") -> Any:
