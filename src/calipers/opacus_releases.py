@@ -15,8 +15,9 @@ does not say:
   by q N = B, a constant; the divisor moves with N only if the user fixes `sample_rate`.
 - 1.0 and later take nothing from the user but a loader of L = ceil(N/B) batches. They sample at 1/L,
   take L' = int(1/(1/L)) steps per epoch, account at 1/L', and divide by int(N * (1/L')), all in double
-  precision. A loader with drop_last=True has L = floor(N/B) batches instead; Opacus forgets that it had. So the sample rate, the number of steps *and* the divisor move when N crosses a multiple of
-  B: from N = 1000 to 1001 with B = 100 the rate falls from 1/10 to 1/11 and the divisor from 100 to 91.
+  precision. A loader with drop_last=True has L = floor(N/B) batches instead; Opacus forgets that it had.
+  So the sample rate, the number of steps *and* the divisor move when N crosses a multiple of B: from N = 1000 to 1001
+  with B = 100 the rate falls from 1/10 to 1/11 and the divisor from 100 to 91.
 - Rounding: L' = L - 1 for L = 93, 99, 105, ... (N = 50,000, B = 128 samples at 1/391 and accounts at
   1/390), and int(N * (1/L')) loses one for N = 98, B = 2 and is zero for N = 49, B = 1.
 

@@ -58,13 +58,16 @@ def accountant_class() -> type[Any]:
             self._refusal = ""
             self._saved: Mapping[str, Any] | None = None
 
-        def describe(self, optimizer: Any, data_loader: Any, *, engine: Any = None, **reading: Any) -> None:
-            """Watch this optimizer and loader; `reading` says batch_size, adjacency, public_rate. Before training."""
+        def describe(
+            self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
+        ) -> None:
+            """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`."""
             if self.history and self._record is None and self._saved is None:
                 raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
             self._record = attached(
-                self, optimizer, data_loader, reading=Reading(**reading), engine=engine, state=self._saved
-            )
+                self, optimizer, data_loader, reading=Reading(**reading), batch_size=batch_size, engine=engine,
+                state=self._saved,
+            )  # fmt: skip
             self._refusal, self._saved = "", None
 
         def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -83,7 +86,9 @@ def accountant_class() -> type[Any]:
                     raise UnsupportedError("How batches are drawn is not known.")
                 self.describe(asking["optimizer"], asking["data_loader"], engine=asking.get("self"))
             except CalipersError as error:
-                self._refusal = f"{error} Then call engine.accountant.describe(optimizer, data_loader, ...) before training."
+                self._refusal = (
+                    f"{error} Then call engine.accountant.describe(optimizer, data_loader, ...) before training."
+                )
                 warnings.warn(f"No epsilon will be given. {self._refusal}", CalipersWarning, stacklevel=3)
             hook: Callable[[Any], None] = super().get_optimizer_hook_fn(sample_rate)
             return hook

@@ -35,7 +35,8 @@ _ARITHMETIC = VERSIONS[-1]
 class Source:
     """The law of a loader's draws, as far as it can be read off.
 
-    `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass.
+    `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
+    `batch_size` of a Poisson loader is what somebody said the loader before it had.
     `order` is "shuffle" or "deterministic" for dealt batches, `once` whether a record comes at most once in a pass,
     `whole` whether a pass holds every record (but those that `drop_last` leaves out).
     """
@@ -55,10 +56,11 @@ class Source:
     sampler: AnySampler | None = None
 
 
-def source_of(data_loader: Any, *, observed: bool = False) -> Source:
+def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> Source:
     """What the loader draws; `UnsupportedError` for what nothing can be proven about.
 
-    `observed` states that the draws of an unknown sampler do not depend on the records.
+    `batch_size` is the one of the loader that Opacus replaced; `observed` states that the draws of an unknown sampler
+    do not depend on the records.
     """
     data, uniform = torch_module("torch.utils.data"), opacus_module("opacus.utils.uniform_sampler")
     batches = getattr(data_loader, "batch_sampler", None)
@@ -72,14 +74,17 @@ def source_of(data_loader: Any, *, observed: bool = False) -> Source:
     indices, name = len(data_loader.dataset), type(batches).__name__
     if type(batches) is uniform.UniformWithReplacementSampler:
         rate = float(batches.sample_rate)
-        return Source("poisson", name, int(batches.num_samples), indices, len(batches), sample_rate=rate)
+        size = int(batches.num_samples)
+        return Source("poisson", name, size, indices, len(batches), sample_rate=rate, batch_size=batch_size)
     if type(batches) is uniform.DistributedUniformWithReplacementSampler:
         size, rate, ranks = int(batches.total_size), float(batches.sample_rate), int(batches.num_replicas)
-        return Source("poisson", name, size, indices, len(batches), sample_rate=rate, ranks=ranks)
+        return Source("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
     if type(batches) is TorchBatches:
         law = batches.sampler.law()
         once = law.sampler != "poisson"
-        return Source("calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once)
+        return Source(
+            "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
+        )
     if type(batches) is data.BatchSampler:
         found = _dealt(data, batches, indices)
         if found is not None:
@@ -117,14 +122,18 @@ def _dealt(data: Any, batches: Any, indices: int) -> Source | None:
 
 
 def described_keys(
-    source: Source, optimizer: Any, steps: int, batch_size: int | None, public_rate: bool, reshuffle: str = "every-epoch"
+    source: Source,
+    optimizer: Any,
+    steps: int,
+    public_rate: bool,
+    reshuffle: str = "every-epoch",
 ) -> dict[str, object]:
     """The keys of the `Run` of `steps` steps, each on a batch of its own; refuses what no `Run` says."""
     if source.kind == "calipers":
         assert source.sampler is not None
         return _drawn_here(source.sampler, optimizer) | {"steps": steps}
     if source.kind == "poisson":
-        return _poisson_keys(source, optimizer, steps, batch_size, public_rate)
+        return _poisson_keys(source, optimizer, steps, public_rate)
     if not source.whole:
         raise UnsupportedError(
             f"A pass over {source.name} is no permutation of the dataset (num_samples, replacement, or an order of its "
@@ -146,10 +155,8 @@ def described_keys(
     }
 
 
-def _poisson_keys(
-    source: Source, optimizer: Any, steps: int, batch_size: int | None, public_rate: bool
-) -> dict[str, object]:
-    size, reduction = source.dataset_size, str(optimizer.loss_reduction)
+def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool) -> dict[str, object]:
+    size, batch_size, reduction = source.dataset_size, source.batch_size, str(optimizer.loss_reduction)
     assert source.sample_rate is not None
     count = round(1 / source.sample_rate)
     if source.sample_rate != 1 / count:
@@ -166,15 +173,16 @@ def _poisson_keys(
         candidates = [(batch_size, dropped) for dropped in sorted({dropped for _, dropped in candidates})]
         if not candidates:
             raise InputError(
-                f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the loader "
-                f"has {count}."
+                f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the "
+                f"loader has {count}."
             )
     divisor = float(optimizer.expected_batch_size or 0) * source.ranks
     if reduction == "mean" and divisor != int(size * (1 / source.batches)):
         # Not the number that make_private computes: somebody chose it.
         return _keys(size, candidates[0], steps, "sum", True) | {"normalization": "constant"}
     try:
-        return [_keys(size, candidate, steps, reduction, public_rate) for candidate in candidates][0]
+        found = [_keys(size, candidate, steps, reduction, public_rate) for candidate in candidates]
+        return found[0]
     except UnsupportedError as error:
         if batch_size is not None or len(candidates) == 1:
             raise

@@ -45,8 +45,8 @@ SKIPPED_EMPTY = (
     "was drawn, and no Run describes that."
 )
 REPEATED = (
-    "A batch was drawn twice, all of its records equal. Under Poisson sampling that does not happen: a random generator "
-    "was set back (torch.manual_seed inside the loop?), and the noise may repeat with it."
+    "A batch was drawn twice, all of its records equal. Under Poisson sampling that does not happen: a random "
+    "generator was set back (torch.manual_seed inside the loop?), and the noise may repeat with it."
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from calipers.adapters.opacus_loaders import Source
 from calipers.adapters.watched_draws import Draw, Draws, Group
 from calipers.errors import CalipersWarning, InputError
 from calipers.numerics.types import IntArray
@@ -147,8 +148,7 @@ class Seen:
             "digests": list(draws.digests),
             "states": list(self.states),
             "groups": [
-                [loader, number, group.delivered, group.merged, group.order]
-                + [[[list(noises), count] for noises, count in group.noises.items() if count]]
+                [loader, number, group.delivered, group.merged, group.order, _listed(group)]
                 for (loader, number), group in draws.groups.items()
             ],
         }
@@ -159,10 +159,11 @@ class Seen:
             raise InputError("Expected what record.state_dict() gave; this is something else, or of another release.")
         if self.steps:
             raise InputError("load_state_dict comes too late: this record has watched steps already.")
-        if state["sources"] != self._sources():
-            raise InputError(
-                f"The checkpoint was made with another loader: {state['sources']}, and attached is {self._sources()}."
-            )
+        own, saved = self._sources(), state["sources"]
+        if saved[: len(own)] != own or any(source["kind"] == "calipers" for source in saved[len(own) :]):
+            raise InputError(f"The checkpoint was made with another loader: {saved}, and attached is {own}.")
+        # Loaders of the first part that this one has not attached; if it does, they count as new ones.
+        self.draws.sources += [Source(**source | {"sampler": None}) for source in saved[len(own) :]]
         self.reasons = dict(state["reasons"]) | self.reasons
         self.steps, self.crossing = state["steps"], state["crossing"]
         self.noises = Counter({noise: count for noise, count in state["noises"]})
@@ -178,3 +179,7 @@ class Seen:
 
     def _sources(self) -> list[dict[str, Any]]:
         return [asdict(source) | {"sampler": repr(source.sampler)} for source in self.draws.sources]
+
+
+def _listed(group: Group) -> list[Any]:
+    return [[list(noises), count] for noises, count in group.noises.items() if count]

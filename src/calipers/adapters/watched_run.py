@@ -33,7 +33,7 @@ AS_OBSERVED = (
     "draws other batches."
 )
 ONCE_A_PASS = (
-    "The upper jaw counts every record once in every pass that was begun, whatever the order. No attack is claimed: the "
+    "The upper jaw counts every record once in every pass with a step, whatever the order. No attack is claimed: the "
     "order of the batches was random and nobody saw it."
 )
 _NEGLIGIBLE = 1e-18
@@ -43,9 +43,13 @@ _NEGLIGIBLE = 1e-18
 class Reading:
     """How the asker wants neighbors to be read; see `calipers.adapters.opacus.attach`."""
 
-    batch_size: int | None = None
     adjacency: str = "add-remove"
     public_rate: bool = False
+
+    @property
+    def public(self) -> bool:
+        """Whether neighbors share the rate: said to be public, or their number of records is the same."""
+        return self.public_rate or self.adjacency != "add-remove"
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,8 @@ def _described(seen: Seen, optimizer: Any, reading: Reading) -> tuple[Run, ...]:
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
         poisson = source.kind == "poisson" or source.name == "poisson"
         uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if poisson else _dealt_uses(source, groups)
-        # Zeroing out and replacing a record leave their number alone, and with it the rate.
-        public = reading.public_rate or reading.adjacency != "add-remove"
         for noises, count in uses.items():
-            keys = described_keys(source, optimizer, count, reading.batch_size, public, reshuffle)
+            keys = described_keys(source, optimizer, count, reading.public, reshuffle)
             if len(noises) > 1 and keys.get("normalization") in DATA_DEPENDENT:
                 raise UnsupportedError(
                     "Several steps were taken on one batch, each divided by a number that depends on the data; nothing "
@@ -121,8 +123,8 @@ def _poisson_uses(source: Source, groups: list[Group]) -> Counter[tuple[float, .
         empty = uses.total() * source.ranks * math.exp(local * math.log1p(-source.sample_rate))
         if empty > _NEGLIGIBLE:
             raise UnsupportedError(
-                f"On several processes Opacus skips a batch that is empty on one of them, and its batches no longer fit "
-                f"together; with {local} records each that happens with probability up to {empty:.2g}. Use larger "
+                f"On several processes Opacus skips a batch that is empty on one of them, and its batches no longer "
+                f"fit together; with {local} records each that happens with probability up to {empty:.2g}. Use larger "
                 "batches."
             )
     return uses

@@ -33,12 +33,12 @@ READ_OPTIMIZERS = (
     "SimpleDistributedPerLayerOptimizer",
 )
 UPDATED = (
-    "The parameters were updated without new noise: somebody called the inner optimizer, or replaced add_noise. Nothing "
-    "is proven about such a step. Call step() of the optimizer that make_private returned."
+    "The parameters were updated without new noise: somebody called the inner optimizer, or replaced add_noise. "
+    "Nothing is proven about such a step. Call step() of the optimizer that make_private returned."
 )
 AGAIN = (
-    "The random generator of the noise was in the same state before an earlier step: the same noise was added twice and "
-    "cancels in a difference. Do not set the generator back during training."
+    "The random generator of the noise was in the same state before an earlier step: the same noise was added twice "
+    "and cancels in a difference. Do not set the generator back during training."
 )
 ROWS = (
     "A step clipped {rows} gradients for a batch of {records} records: the loop repeats, splits or drops records "
@@ -60,11 +60,15 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
             "attach(engine, optimizer, data_loader)."
         )
     name = type(optimizer).__name__
-    if "AdaClip" in name or "AdaptiveClipping" in type(engine).__name__ or hasattr(optimizer, "_adjusted_noise_multiplier"):
+    if (
+        "AdaClip" in name
+        or "AdaptiveClipping" in type(engine).__name__
+        or hasattr(optimizer, "_adjusted_noise_multiplier")
+    ):
         raise UnsupportedError(
-            f"Adaptive clipping in {installed_opacus()} cannot be described as a Run: its clipping norm is learned from "
-            "the data by a second noisy release in every step (with ghost clipping, its noise follows the realized "
-            "batch size, which is not free). Use clipping='flat' with PrivacyEngine."
+            f"Adaptive clipping in {installed_opacus()} cannot be described as a Run: its clipping norm is "
+            "learned from the data by a second noisy release in every step (with ghost clipping, its noise follows the "
+            "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine."
         )
     if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
         raise UnsupportedError(
@@ -176,9 +180,7 @@ class Steps:
         self._seen.states[digest] = None
 
 
-def _before(
-    thing: Any, name: str, first: Callable[[], None], after: Callable[[Any], None] | None = None
-) -> None:
+def _before(thing: Any, name: str, first: Callable[[], None], after: Callable[[Any], None] | None = None) -> None:
     """Call `first` before a method of one object, and `after` with its result."""
     method = getattr(thing, name)
 
@@ -204,7 +206,7 @@ def _clipping_module(optimizer: Any) -> Any:
     found = [module for module in found if wanted <= {id(parameter) for parameter in module.trainable_parameters}]
     if len(found) != 1:
         raise UnsupportedError(
-            f"Ghost clipping clips in the module, and {len(found)} modules of {installed_opacus()} hold the parameters of "
-            "this optimizer; attach right after make_private, while its module is alive."
+            f"Ghost clipping clips in the module, and {len(found)} modules of {installed_opacus()} hold the parameters "
+            "of this optimizer; attach right after make_private, while its module is alive."
         )
     return found[0]
