@@ -169,8 +169,7 @@ def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool)
         )
     candidates = _batch_sizes(size, count)
     if batch_size is not None:
-        candidates = [(given, dropped) for given, dropped in candidates if _count(size, batch_size, dropped) == count]
-        candidates = [(batch_size, dropped) for dropped in sorted({dropped for _, dropped in candidates})]
+        candidates = [(batch_size, drop) for drop in (False, True) if _count(size, batch_size, drop) == count]
         if not candidates:
             raise InputError(
                 f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the "
