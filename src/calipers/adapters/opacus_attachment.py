@@ -20,6 +20,11 @@ from calipers.measure.backends import Backend, SplitBackend
 from calipers.measure.measurement import Claim
 from calipers.run import ADJACENCIES, Run
 
+TWINS = (
+    "Two processes drew batches from the same random numbers: whether a record is in a batch shows in a record of the "
+    "other process, and hides nothing. Seed every process by itself: torch.manual_seed(seed + rank)."
+)
+
 
 class Attachment:
     """The record of a run that is being watched; see `attach`."""
@@ -132,17 +137,7 @@ class Attachment:
             return self
         states: list[dict[str, Any] | None] = [None] * self._ranks
         torch_module("torch.distributed").all_gather_object(states, self.state_dict())
-        whole = Seen(self._seen.records)
-        whole.draws.sources = self._seen.draws.sources
-        first, *others = [state for state in states if state is not None]
-        whole.load_state_dict(first)
-        for state in others:
-            whole.reasons |= state["reasons"]
-            whole.participation.merge(state["participation"])
-            if any(state[key] != first[key] for key in ("steps", "noises", "norms", "passes")):
-                reason = "The processes took different numbers of steps, or with different noise or norms."
-                whole.reasons[reason] = True
-        self._gathered = whole
+        self._gathered = _joined(self._seen, [state for state in states if state is not None])
         return self
 
     def _now(self) -> Seen:
@@ -170,6 +165,23 @@ class Attachment:
             note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
             "are taken as they were described.".strip(),
         )
+
+
+def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
+    """What all processes saw of one run."""
+    whole, drawn = Seen(seen.records), set[str]()
+    whole.draws.sources = list(seen.draws.sources)
+    whole.load_state_dict(states[0])
+    for state in states:
+        whole.reasons |= state["reasons"]
+        if any(state[key] != states[0][key] for key in ("steps", "noises", "norms", "passes")):
+            whole.reasons["The processes took different numbers of steps, or with different noise or norms."] = True
+        if drawn & set(state["drawn from"]):
+            whole.reasons[TWINS] = True
+        drawn |= set(state["drawn from"])
+    for state in states[1:]:
+        whole.participation.merge(state["participation"])
+    return whole
 
 
 def steps_told(accountant: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,7 +14,7 @@ from typing import Any
 
 from calipers.errors import InputError, MissingExtraError, UnsupportedError
 
-__all__ = ["installed_opacus", "one_thread", "opacus_module", "quiet_engine", "torch_module"]
+__all__ = ["generator_digest", "installed_opacus", "one_thread", "opacus_module", "quiet_engine", "torch_module"]
 
 
 def _imported(name: str) -> Any:
@@ -55,6 +56,21 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
+
+
+def generator_digest(generator: Any, device: Any) -> str | None:
+    """A short name for the state that the next random numbers come from; None where no state can be read.
+
+    `generator` None is PyTorch's own for the device. Equal names mean equal random numbers.
+    """
+    torch = torch_module()
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "cuda"):
+        state = torch.get_rng_state() if device.type == "cpu" else torch.cuda.get_rng_state(device)
+    else:
+        return None
+    return hashlib.blake2b(state.cpu().numpy().tobytes(), digest_size=8).hexdigest()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from calipers.adapters.opacus_library import generator_digest, torch_module
 from calipers.adapters.opacus_loaders import Source
 from calipers.adapters.torch_sampler import TorchBatches
 from calipers.errors import UnsupportedError
@@ -84,8 +85,9 @@ class Draw:
 class _Pass:
     """One iteration over a batch sampler: the indices it yields, unchanged."""
 
-    def __init__(self, draws: Draws, loader: int, number: int, batches: Iterator[Any], stream: TorchBatches | None):
-        self._draws, self._loader, self._number, self._batches, self._stream = draws, loader, number, batches, stream
+    def __init__(self, draws: Draws, loader: int, number: int, sampler: Any, batches: Iterator[Any]) -> None:
+        self._draws, self._loader, self._number, self._sampler, self._batches = draws, loader, number, sampler, batches
+        self._stream = sampler if isinstance(sampler, TorchBatches) else None
         self.waiting: deque[Draw] = deque()
         self.followed = False
 
@@ -93,6 +95,7 @@ class _Pass:
         return self
 
     def __next__(self) -> Any:
+        self._draws.remember(self._loader, self._sampler)
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -120,6 +123,7 @@ class Draws:
         self.latest: _Pass | None = None
         self.last: Draw | None = None
         self.digests: dict[str, None] = {}
+        self.states: dict[str, None] = {}
         self._current: Draw | None = None
         self._fresh: list[Draw] = []
         self._signalled: deque[Draw] = deque()
@@ -127,7 +131,6 @@ class Draws:
     def watch(self, data_loader: Any, source: Source) -> None:
         """Listen to this loader from now on."""
         number, sampler = len(self.sources), data_loader.batch_sampler
-        stream = sampler if isinstance(sampler, TorchBatches) else None
         draw_all, deliver_all = type(sampler).__iter__, type(data_loader).__iter__
 
         def drawing(own: Any) -> _Pass:
@@ -135,7 +138,7 @@ class Draws:
                 self._complain(STALE, True)
                 self._signalled.clear()
             self.begun += 1
-            self.latest = _Pass(self, number, self.begun, iter(draw_all(own)), stream)
+            self.latest = _Pass(self, number, self.begun, own, iter(draw_all(own)))
             return self.latest
 
         def delivering(own: Any) -> Iterator[Any]:
@@ -147,6 +150,12 @@ class Draws:
         except TypeError as error:
             raise UnsupportedError(f"{type(sampler).__name__} cannot be watched: {error}.") from error
         self.sources.append(source)
+
+    def remember(self, loader: int, sampler: Any) -> None:
+        """Where processes draw side by side, what the next draw's random numbers come from."""
+        if self.sources[loader].ranks > 1:
+            digest = generator_digest(sampler.generator, torch_module().device("cpu"))
+            self.states[digest or ""] = None
 
     def deliver(self, origin: _Pass) -> None:
         """The loop receives the oldest batch that waits."""

@@ -147,6 +147,7 @@ class Seen:
             "passes": [draws.begun, draws.finished, draws.drawn],
             "digests": list(draws.digests),
             "states": list(self.states),
+            "drawn from": list(draws.states),
             "groups": [
                 [loader, number, group.delivered, group.merged, group.order, _listed(group)]
                 for (loader, number), group in draws.groups.items()
@@ -173,6 +174,7 @@ class Seen:
         draws = self.draws
         draws.begun, draws.finished, draws.drawn = state["passes"]
         draws.digests = dict.fromkeys(state["digests"])
+        draws.states = dict.fromkeys(state["drawn from"])
         for loader, number, delivered, merged, order, noises in state["groups"]:
             counted = Counter({tuple(used): count for used, count in noises})
             draws.groups[(loader, number)] = Group(loader, delivered, counted, merged, order)

@@ -14,12 +14,11 @@ wants it: a hook that is attached later replaces the accountant's, not this.
 from __future__ import annotations
 
 import gc
-import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
 
-from calipers.adapters.opacus_library import installed_opacus, opacus_module, torch_module
+from calipers.adapters.opacus_library import generator_digest, installed_opacus, opacus_module
 from calipers.adapters.watched_draws import Draw
 from calipers.adapters.watched_record import Seen
 from calipers.errors import InputError, UnsupportedError
@@ -167,17 +166,11 @@ class Steps:
         """Remember the state that this step's noise comes from."""
         if self._optimizer.secure_mode or getattr(self._optimizer, "rank", 0):
             return
-        torch, device = torch_module(), self._first.device
-        if self._optimizer.generator is not None:
-            state = self._optimizer.generator.get_state()
-        elif device.type in ("cpu", "cuda"):
-            state = torch.get_rng_state() if device.type == "cpu" else torch.cuda.get_rng_state(device)
-        else:
-            return
-        digest = hashlib.blake2b(state.cpu().numpy().tobytes(), digest_size=8).hexdigest()
+        digest = generator_digest(self._optimizer.generator, self._first.device)
         if digest in self._seen.states:
             self._complain(AGAIN, True)
-        self._seen.states[digest] = None
+        if digest is not None:
+            self._seen.states[digest] = None
 
 
 def _before(thing: Any, name: str, first: Callable[[], None], after: Callable[[Any], None] | None = None) -> None:
