@@ -23,8 +23,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import UnsupportedError
 from calipers.laws.average import AllocatedEpoch
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
@@ -42,6 +44,15 @@ _LARGEST_SHIFT = 8.0
 """Beyond it a ladder would leave the range of doubles, and hiding changes nothing that can be seen."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
+_LADDER = 0.2
+"""Resolution of the ladders of a law."""
+_GAP, _GROWTH = 0.25, 0.15
+"""Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
+is small against the shift, the width of the far tail."""
+_FAR = 1e-13
+"""Below it nodes are twice as far apart: what an epoch shows so rarely decides no answer for a delta above 1e-11."""
+_DEPTHS, _NEGLIGIBLE = 26.0, 10.0
+"""Laws end where the divergence is e^10 times the smallest that was asked for, which is a multiple of e^-26."""
 _LOWEST_LOG_TAIL = -560.0
 
 
@@ -107,7 +118,13 @@ class ShuffledEpoch(AllocatedEpoch):
         # A share r of one release at delta is one release at delta / r.
         known = gaussian_epsilon(self.shift, delta / self.participation * (1.0 - 1e-12))
         known *= 1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR
-        return max(self._epsilon_one_way(delta, reverse, known, log_tail) for reverse in self.ways)
+        best = self._epsilon_one_way(delta, False, known, log_tail)
+        for reverse in self.ways[1:]:
+            # One look at the epsilon found so far often settles the other direction.
+            node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
+            if value > delta or node > best:
+                best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
+        return best
 
     def _epsilon_one_way(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
         log_delta = math.log(delta)
@@ -141,9 +158,16 @@ class ShuffledEpoch(AllocatedEpoch):
             guess = min(known, max(0.0, guess + (over + margin) / slope))
         return best
 
-    def law(self, resolution: float, log_tail: float) -> Law:
-        """An UPPER law of the epoch; mass up to about e^log_tail may lie beyond its last node, and is charged."""
-        return _law(self, resolution, max(log_tail, _LOWEST_LOG_TAIL))
+    def law(self, side: Side, resolution: float = _GAP, log_tail: float = -40.0) -> Law:
+        """The UPPER law of the epoch; what lies beyond its last node is charged.
+
+        A ladder for every node is what it costs, so there is one resolution for all, and a few depths.
+        """
+        if side is not Side.UPPER:
+            raise UnsupportedError("A proof about shuffled batches has no LOWER law; see ShuffleAttack.")
+        del resolution
+        depth = _DEPTHS * math.ceil(-log_tail / _DEPTHS)
+        return _law(self, max(-depth, _LOWEST_LOG_TAIL))
 
 
 @lru_cache(maxsize=4096)
@@ -158,19 +182,20 @@ def _node(
 
 
 @lru_cache(maxsize=16)
-def _law(epoch: ShuffledEpoch, resolution: float, log_tail: float) -> Law:
-    sides = [_profile(epoch, reverse, resolution, log_tail) for reverse in epoch.ways]
+def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
+    sides = [_profile(epoch, reverse, log_tail) for reverse in epoch.ways]
     return law_of_profile(sides[0], None if epoch.symmetric else sides[1])
 
 
-def _profile(epoch: ShuffledEpoch, reverse: bool, resolution: float, log_tail: float) -> list[tuple[float, float]]:
-    """Nodes from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
-    advantage = epoch.node(0.0, False, resolution, log_tail)[1]
+def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
+    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
+    advantage = epoch.node(0.0, False, _LADDER, log_tail)[1]
     deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
     profile: list[tuple[float, float]] = []
     epsilon, last = 0.0, gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
-        profile.append(epoch.node(epsilon, reverse, resolution, log_tail))
-        if profile[-1][1] <= math.exp(log_tail) or epsilon >= last:
+        profile.append(epoch.node(epsilon, reverse, _LADDER, log_tail))
+        if profile[-1][1] <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
             return profile
-        epsilon += max(resolution * deviation, min(0.15 * epsilon, resolution * epoch.shift))
+        gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
+        epsilon += gap if profile[-1][1] > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))

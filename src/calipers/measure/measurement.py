@@ -20,8 +20,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
-from calipers.measure.allocation import conjectured
-from calipers.measure.backends import Backend, SplitBackend
+from calipers.measure.backends import Backend
 from calipers.run import Run
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -85,10 +84,7 @@ class Measurement:
         return found
 
     def _bracket(self, lower: float, upper: float, jaws: Jaws | None = None) -> Bracket:
-        exact_if = None
-        if jaws is not None and isinstance(self.backend, SplitBackend) and self.backend.single_epoch:
-            exact_if = conjectured(jaws)
-        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws), exact_if)
+        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws))
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
