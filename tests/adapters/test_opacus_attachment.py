@@ -136,9 +136,10 @@ def test_loaders_that_are_not_poisson_are_called_by_their_name(small) -> None:
     assert (run.sampler, run.batch_size, run.normalization) == ("shuffle", 10, "constant")
     ordered = small(size=100, poisson_sampling=False, loader={"shuffle": False})
     assert run_of(ordered.optimizer, ordered.loader, steps=10).sampler == "deterministic"
-    ragged = small(size=107, poisson_sampling=False)
-    with pytest.raises(UnsupportedError, match="drop_last=True"):
-        run_of(ragged.optimizer, ragged.loader, steps=11)
+    for dropping, last, steps in ((False, "keep", 11), (True, "drop", 10)):
+        ragged = small(size=107, poisson_sampling=False, loader={"drop_last": dropping})
+        run = run_of(ragged.optimizer, ragged.loader, steps=steps)
+        assert (run.last_batch, run.total_epochs) == (last, 1)
 
 
 def test_what_is_no_private_optimizer_is_refused(small) -> None:

@@ -205,6 +205,38 @@ def test_a_noise_that_changes_inside_an_epoch_counts_the_least(script) -> None:
     assert gaussian(2) <= proven(record)[1] <= gaussian(2) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("size", "last"), [(1000, "drop"), (1050, "keep")])
+def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, size, last) -> None:
+    """A generator set back before every pass deals the same permutation; so does no noise, which has its own."""
+    for again in (False, True):
+        generator, noise = torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)
+        loop = script(size, loader={"generator": generator}, poisson_sampling=False, noise_generator=noise)
+        record = watched(loop)
+        for _ in range(3):
+            if again:
+                generator.manual_seed(5)
+            loop.train()
+        (run,) = record.runs()
+        assert (run.reshuffle, run.last_batch) == ("once" if again else "every-epoch", last)
+        assert (run.total_epochs, record.why_not()) == (3, ())
+
+
+def test_one_order_with_two_noises_is_counted_once_a_pass(script) -> None:
+    """Phases would be measured as if each had an order of its own."""
+    generator, noise = torch.Generator(), torch.Generator().manual_seed(2)
+    loop = script(1000, loader={"generator": generator}, poisson_sampling=False, noise_generator=noise)
+    record = watched(loop)
+    for multiplier in (1.0, 2.0):
+        generator.manual_seed(5)
+        loop.optimizer.noise_multiplier = multiplier
+        loop.train()
+    assert "with another noise" in record.why_not()[0]
+    fixed = [
+        Run(dataset_size=9, batch_size=9, steps=1, noise_multiplier=s, sampler="deterministic") for s in (1.0, 2.0)
+    ]
+    assert proven(record) == (0.0, measure(fixed).epsilon(DELTA).upper)
+
+
 @pytest.mark.parametrize("sampler", [BallsAndBins, Shuffle])
 def test_our_own_samplers_broken_off_go_on_with_their_epoch(script, sampler) -> None:
     """Whole epochs in several passes are whole epochs; an epoch that is not finished counts once."""

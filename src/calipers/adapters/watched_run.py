@@ -148,9 +148,10 @@ def _dealt_uses(source: Source, groups: list[Group]) -> tuple[Counter[tuple[floa
     orders = {group.order for group in groups}
     if source.order != "shuffle" or len(orders) == len(groups):
         return uses, "every-epoch"
-    if len(orders) == 1:
+    if len(orders) == 1 and len(uses) == 1:
         return uses, "once"
-    raise UnsupportedError("Some epochs had the order of an earlier one and some an order of their own.")
+    # Phases of different noise are measured as if each had an order of its own.
+    raise UnsupportedError("Epochs had the order of an earlier one, but not all of them, or with another noise.")
 
 
 def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: Reading) -> Run:
