@@ -228,8 +228,10 @@ class EpochKind:
             raise Refused(f"no bound by sums is proven for sampler {phase.sampler} here; use the closed form")
         plans = read_plans(record, len(places), phase.rounds)
         plan_at = {place * spacing: plan for place, plan in zip(places, plans * len(places), strict=False)}
-        form = self.epoch.absent if direction == "absent-present" else self.epoch.present
-        return lambda x: form(x, plan_at[x])
+        present, absent = self.epoch.present, self.epoch.absent
+        if direction == "both":  # replacing is symmetric, so that one side of the sums serves both
+            return lambda x: present(x, plan_at[x]) if x >= 0 else absent(x, plan_at[x])
+        return lambda x: (absent if direction == "absent-present" else present)(x, plan_at[x])
 
 
 def composed(record: Any, phases: list[Phase], kinds: list[EpochKind], direction: str, effort: Effort) -> lattice.Law:

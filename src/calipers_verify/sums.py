@@ -14,8 +14,8 @@ at least the call everywhere. Facts, as for the laws of `calipers_verify.lattice
 4. V is linear between its values, a call is convex and falls with slope at most 1: comparing at the values is enough, if
    the total mass is at least 1.
 
-Ladder. Rung e holds places on the lattice unit * 2^e. A value at distance d from the center lives on the lowest rung with
-d <= reach * 2^e, so that a heavy tail costs few places; moving up a rung is fact 3.
+Ladder. Rung e holds places on the lattice unit * 2^e. The lowest rung reaches `reach` places from the center to both sides, a
+higher one `tail` places, so that a heavy tail costs few of them; moving up a rung is fact 3.
 """
 
 from __future__ import annotations
@@ -44,13 +44,18 @@ class Plan(NamedTuple):
     centers: tuple[int, ...]
     lowest: tuple[int, ...]
     reach: int
+    tail: int
     low: int
     high: int
+
+    def radius(self, e: int, lowest: int) -> int:
+        """How far from the center rung e reaches, in units."""
+        return self.reach << e if e == lowest else self.tail << e
 
 
 def read_plan(record: Any, terms: int) -> Plan:
     """The plan in `record` for sums of up to `terms` terms. Any plan is safe; a bad one proves little."""
-    record = fields(record, ("unit", "centers", "lowest", "reach", "low", "high"), "a plan")
+    record = fields(record, ("unit", "centers", "lowest", "reach", "tail", "low", "high"), "a plan")
     limit, bits = 1 << HIGHEST_RUNG, terms.bit_length()
     high = whole(record["high"], 1, limit, "high")
     return Plan(
@@ -58,6 +63,7 @@ def read_plan(record: Any, terms: int) -> Plan:
         tuple(each(record["centers"], bits, lambda n: whole(n, -limit, limit, "a center"), "centers")),
         tuple(each(record["lowest"], bits, lambda e: whole(e, 0, HIGHEST_RUNG, "a rung"), "lowest")),
         whole(record["reach"], 8, MOST_REACH, "reach"),
+        whole(record["tail"], 8, MOST_REACH, "tail"),
         whole(record["low"], -limit, high - 1, "low"),
         high,
     )
@@ -99,10 +105,10 @@ def _nodes(plan: Plan) -> list[tuple[int, int]]:
     center, found, inner = plan.centers[0], [], -1
     e = plan.lowest[0]
     while inner < max(plan.high - center, center - plan.low):
-        radius = plan.reach << e
+        radius = plan.radius(e, plan.lowest[0])
         first, last = max(plan.low, center - radius), min(plan.high, center + radius)
         found += [(n << e, e) for n in range(-(-first >> e), (last >> e) + 1) if abs((n << e) - center) > inner]
-        inner, e = radius, e + 1
+        inner, e = max(inner, radius), e + 1
     if len(found) < 2:
         raise Refused("a plan has too few nodes")
     return sorted(found)
@@ -164,7 +170,7 @@ def added(first: Sum, second: Sum, plan: Plan, middle: int, lowest: int, effort:
             carry, more = _capped(carry, e, plan)
             lost += more
         if carry is not None and e >= lowest:
-            kept, carry = _inside(carry, e, middle, plan.reach)
+            kept, carry = _inside(carry, e, middle, plan.radius(e, lowest))
             if kept is not None:
                 rungs[e] = kept
         finer_first, finer_second, carry, e = _raised(both_first), _raised(both_second), _raised(carry), e + 1
@@ -191,11 +197,11 @@ def _capped(strip: Strip, e: int, plan: Plan) -> tuple[Strip, int]:
     return (low, masses), lost
 
 
-def _inside(strip: Strip, e: int, middle: int, reach: int) -> tuple[Strip | None, Strip | None]:
-    """The places within reach of the middle, and all others."""
+def _inside(strip: Strip, e: int, middle: int, radius: int) -> tuple[Strip | None, Strip | None]:
+    """The places within the radius of the middle, and all others."""
     low, masses = strip
-    start = max(0, -(-(middle - (reach << e)) >> e) - low)
-    end = min(len(masses), ((middle + (reach << e)) >> e) - low + 1)
+    start = max(0, -((radius - middle) >> e) - low)
+    end = min(len(masses), ((middle + radius) >> e) - low + 1)
     if start >= end:
         return None, strip
     kept = (low + start, masses[start:end])

@@ -43,10 +43,8 @@ def dust_for(delta: float) -> int:
     return int(Fraction(delta) * ONE) // DUST_SHARE
 
 
-def places_between(low: int, high: int, spacing: Fraction, growth: float = GROWTH) -> list[int]:
+def places_between(low: int, high: int, growth: float = GROWTH) -> list[int]:
     """Places from `low` to `high`: all of them near 0, and then gaps of `growth` times the distance."""
-    del spacing  # gaps are relative, so they count in places
-
     def side(end: int) -> list[int]:
         found, at = [], 0
         while at < end:
