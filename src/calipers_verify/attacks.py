@@ -42,7 +42,7 @@ def cells(cuts: list[Fraction], scores: list[int], present: Mixture, absent: Mix
     p, q = ([fmpz(0)] * (max(scores) - low + 1) for _ in range(2))
     for mixture, masses, rounded in ((present, p, rounded_down), (absent, q, rounded_up)):
         above = [arb(1), *(_above(ball(cut), mixture) for cut in cuts), arb(0)]
-        for score, left, right in zip(scores, above, above[1:], strict=True):
+        for score, left, right in zip(scores, above[:-1], above[1:], strict=True):
             masses[score - low] += max(0, rounded(left - right))
     return Scores(low, p, q)
 
@@ -126,13 +126,11 @@ def together(scores: list[Scores], dust: int, effort: Effort) -> Scores:
     return total
 
 
-def epoch(
-    record: Any, shifts: tuple[arb, arb], share: Fraction, rounds: int, dust: int, effort: Effort
-) -> Scores:
-    """The score of one epoch that shows the record in one of its rounds, if at all (with probability `share`).
+def epoch(record: Any, shifts: tuple[arb, arb], share: Fraction, rounds: int, dust: int, effort: Effort) -> Scores:
+    """The sum of the round scores of one epoch that shows the record in one of its rounds, if at all (chance `share`).
 
-    Rounds show unit noise, but the record's, which is shifted by shifts[0] under P and shifts[1] under Q. By symmetry its place
-    does not matter for a sum of round scores. That sum is given an epoch score: bin_scores[i] from bins[i - 1] on, below bins[i].
+    Rounds show unit noise, but the record's, which is shifted by shifts[0] under P and by shifts[1] under Q. By symmetry its
+    place does not matter for a sum.
     """
     cuts, scores = read_cells(record)
     noise: Mixture = [(Fraction(1), arb(0))]
@@ -148,7 +146,7 @@ def epoch(
             total, unmarked = multiplied(marked, rest, 0, effort), multiplied(unmarked, rest, 0, effort)
         if share < 1:
             total = _mixed(total, unmarked, share)
-    return _binned(total, record)
+    return total
 
 
 def _mixed(first: Scores, second: Scores, share: Fraction) -> Scores:
@@ -163,7 +161,8 @@ def _mixed(first: Scores, second: Scores, share: Fraction) -> Scores:
     return Scores(low, p, q, first.level)
 
 
-def _binned(total: Scores, record: Any) -> Scores:
+def binned(total: Scores, record: Any) -> Scores:
+    """The score of an epoch: bin_scores[i] where the sum of its rounds is at least bins[i - 1] and below bins[i]."""
     bins = increasing(record["bins"], 1, MOST_CELLS, 10**9, "bins")
     limit = MOST_SCORE
     scores = each(record["bin_scores"], len(bins) + 1, lambda s: whole(s, -limit, limit, "a score"), "bin_scores")

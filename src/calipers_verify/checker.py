@@ -285,27 +285,26 @@ def tested(attack: Any, phases: list[Phase], adjacency: str, direction: str, eff
     factors = items(attack["factors"], len(phases), len(phases), "factors")
     scores = []
     for factor, phase in zip(factors, phases, strict=True):
-        r = ball(1 / phase.sigma)
         hidden = phase.rounds > 1 or phase.share < 1
         own = ("bins", "bin_scores", "coarsen_epochs") if hidden else ()
         factor = fields(factor, ("cuts", "scores", "coarsen", *own), "a factor of an attack")
         back = direction == "absent-present"
         if hidden:
-            found = attacks.epoch(factor, _shifts(phase, adjacency, r, back), phase.share, phase.rounds, dust, effort)
+            sums = attacks.epoch(factor, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
+            found = attacks.binned(sums, factor)
             times = attacks.read_coarsen(factor["coarsen_epochs"], phase.count)
         else:
-            away = -r if adjacency == "substitute" else arb(0)
-            pair = [[(phase.rate, mean), (1 - phase.rate, arb(0))] for mean in (r, away)]
             cuts, values = attacks.read_cells(factor)
-            found = attacks.cells(cuts, values, pair[back], pair[not back], effort)
+            pair = [[(phase.rate, mean), (1 - phase.rate, arb(0))] for mean in shifts(phase, adjacency, back)]
+            found = attacks.cells(cuts, values, *pair, effort)
             times = attacks.read_coarsen(factor["coarsen"], phase.count)
         scores.append(attacks.power(found, phase.count, times, dust, effort))
     return attacks.together(scores, dust, effort)
 
 
-def _shifts(phase: Phase, adjacency: str, r: arb, back: bool) -> tuple[arb, arb]:
-    """Means of the record's round under P and under Q, in an epoch whose other rounds show unit noise."""
-    replaced = adjacency == "substitute"
+def shifts(phase: Phase, adjacency: str, back: bool) -> tuple[arb, arb]:
+    """What the record adds to the noise of its step or round under P and under Q."""
+    r, replaced = ball(1 / phase.sigma), adjacency == "substitute"
     if phase.sampler == "shuffle" and not phase.isolated:
         present, absent = 2 * r, arb(0) if replaced else r
     else:

@@ -17,12 +17,12 @@ from calipers.laws.average_plan import ladder_plans
 from calipers.numerics.types import FloatArray
 from calipers_verify.checker import Phase
 
-_RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.08
+_RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
 """Spacing of a sum over its spread: one sum for all ratios, and one for each."""
-_TAIL, _TAIL_OF_MANY = 100, 40
+_TAIL, _TAIL_OF_MANY = 100, 28
 _SPREADS = 9.0
 """How far the finest places reach from the center of a sum."""
-_GROWTH = 0.08
+_GROWTH = 0.1
 _RARE = 1e-3
 
 

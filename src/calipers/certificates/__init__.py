@@ -1,0 +1,10 @@
+"""Certificates: numbers of Calipers that anybody can check without Calipers.
+
+`certify` writes one; `calipers_verify`, a package of its own that imports nothing from here, checks it.
+"""
+
+from __future__ import annotations
+
+from calipers.certificates.certify import Certificate, certify
+
+__all__ = ["Certificate", "certify"]
