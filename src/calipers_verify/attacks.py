@@ -72,15 +72,21 @@ def multiplied(first: Scores, second: Scores, dust: int, effort: Effort) -> Scor
 
 def _windowed(low: int, p: list[Any], q: list[Any], dust: int, level: int) -> Scores:
     """Without the places at both ends that hold at most `dust` of p: there the test does not say P."""
-    start, end, cut = 0, len(p), 0
-    while end > 1 and cut + p[end - 1] <= dust:
-        end -= 1
-        cut += p[end]
-    cut = 0
-    while start < end - 1 and cut + p[start] <= dust:
-        cut += p[start]
-        start += 1
+    start, end = _window(p, dust)
     return Scores(low + start, p[start:end], q[start:end], level)
+
+
+def _window(masses: list[Any], dust: int) -> tuple[int, int]:
+    """(start, end) of the places that remain when at most `dust` is cut at both ends."""
+    start, end, cut = 0, len(masses), 0
+    while end > 1 and cut + masses[end - 1] <= dust:
+        end -= 1
+        cut += masses[end]
+    cut = 0
+    while start < end - 1 and cut + masses[start] <= dust:
+        cut += masses[start]
+        start += 1
+    return start, end
 
 
 def halved(scores: Scores) -> Scores:
@@ -126,39 +132,75 @@ def together(scores: list[Scores], dust: int, effort: Effort) -> Scores:
     return total
 
 
+class Rounds(NamedTuple):
+    """The sum of the scores of `terms` rounds: under noise, from below and above, and with the record in a random round.
+
+    All four rows are cut and coarsened alike. The record's round is uniformly random among the terms, so with m and n terms
+    a marked row is m/(m + n) of (marked first, noise second) and n/(m + n) of (noise first, marked second).
+    """
+
+    low: int
+    noise_down: list[Any]
+    noise_up: list[Any]
+    p: list[Any]
+    q: list[Any]
+    terms: int
+
+
+def _rounds_added(first: Rounds, second: Rounds, dust: int, effort: Effort) -> Rounds:
+    m, n = first.terms, second.terms
+    count = len(first.p) + len(second.p) - 1
+    effort.spend(4 * count)
+
+    def exact(a: list[Any], b: list[Any]) -> Any:
+        return fmpz_poly(a) * fmpz_poly(b)
+
+    def filled(row: Any, divisor: int, up: bool) -> list[Any]:
+        found = ((row + fmpz_poly([divisor - 1] * count) if up else row) // fmpz(divisor)).coeffs()
+        return list(found) + [fmpz(0)] * (count - len(found))
+
+    p = m * exact(first.p, second.noise_down) + n * exact(first.noise_down, second.p)
+    q = m * exact(first.q, second.noise_up) + n * exact(first.noise_up, second.q)
+    rows = [
+        filled(exact(first.noise_down, second.noise_down), ONE, False),
+        filled(exact(first.noise_up, second.noise_up), ONE, True),
+        filled(p, (m + n) * ONE, False),
+        filled(q, (m + n) * ONE, True),
+    ]
+    noise, marked = rows[0], rows[2]
+    start, end = _window([a + b for a, b in zip(noise, marked, strict=True)], dust)
+    return Rounds(first.low + second.low + start, *(row[start:end] for row in rows), m + n)
+
+
+def _rounds_halved(rounds: Rounds) -> Rounds:
+    down = halved(Scores(rounds.low, rounds.noise_down, rounds.noise_up))
+    marked = halved(Scores(rounds.low, rounds.p, rounds.q))
+    return Rounds(down.low, down.p, down.q, marked.p, marked.q, rounds.terms)
+
+
 def epoch(record: Any, shifts: tuple[arb, arb], share: Fraction, rounds: int, dust: int, effort: Effort) -> Scores:
     """The sum of the round scores of one epoch that shows the record in one of its rounds, if at all (chance `share`).
 
-    Rounds show unit noise, but the record's, which is shifted by shifts[0] under P and by shifts[1] under Q. By symmetry its
-    place does not matter for a sum.
+    Rounds show unit noise, but the record's, which is shifted by shifts[0] under P and by shifts[1] under Q.
     """
     cuts, scores = read_cells(record)
+    coarsen, bits = read_coarsen(record["coarsen"], rounds), rounds.bit_length()
     noise: Mixture = [(Fraction(1), arb(0))]
+    plain = cells(cuts, scores, noise, noise, effort)
     marked = cells(cuts, scores, [(Fraction(1), shifts[0])], [(Fraction(1), shifts[1])], effort)
-    total = marked
-    if rounds > 1 or share < 1:
-        unmarked = cells(cuts, scores, noise, noise, effort)
-        others = read_coarsen(record["coarsen"], max(1, rounds - 1))
-        if rounds > 1:
-            rest = power(unmarked, rounds - 1, others, dust, effort)
-            for _ in range(rest.level):
-                marked, unmarked = halved(marked), halved(unmarked)
-            total, unmarked = multiplied(marked, rest, 0, effort), multiplied(unmarked, rest, 0, effort)
-        if share < 1:
-            total = _mixed(total, unmarked, share)
-    return total
-
-
-def _mixed(first: Scores, second: Scores, share: Fraction) -> Scores:
-    low = min(first.low, second.low)
-    count = max(first.low + len(first.p), second.low + len(second.p)) - low
-    p, q = ([fmpz(0)] * count for _ in range(2))
-    for found, weight in ((first, share), (second, 1 - share)):
-        top, bottom = weight.numerator, weight.denominator
-        for i, (mass_p, mass_q) in enumerate(zip(found.p, found.q, strict=True), found.low - low):
-            p[i] += mass_p * top // bottom
-            q[i] += -(-mass_q * top // bottom)
-    return Scores(low, p, q, first.level)
+    base, result = Rounds(plain.low, plain.p, plain.q, marked.p, marked.q, 1), None
+    for j in range(bits):
+        for _ in range(coarsen[j]):
+            base, result = _rounds_halved(base), None if result is None else _rounds_halved(result)
+        if rounds >> j & 1:
+            result = base if result is None else _rounds_added(result, base, dust // bits, effort)
+        if j + 1 < bits:
+            base = _rounds_added(base, base, (dust << (j + 1)) // (rounds * bits), effort)
+    assert result is not None
+    top, bottom = share.numerator, share.denominator
+    p = [(a * top + b * (bottom - top)) // bottom for a, b in zip(result.p, result.noise_down, strict=True)]
+    q = [-(-(a * top + b * (bottom - top)) // bottom) for a, b in zip(result.q, result.noise_up, strict=True)]
+    return Scores(result.low, p, q)
 
 
 def binned(total: Scores, record: Any) -> Scores:

@@ -240,12 +240,16 @@ def composed(record: Any, phases: list[Phase], kinds: list[EpochKind], direction
     spacing = rational(record["spacing"], 0, 1, "spacing")
     dust = whole(record["dust"], 0, ONE, "dust")
     laws = []
-    for factor, phase, kind in zip(items(record["factors"], len(phases), len(phases), "factors"), phases, kinds, strict=True):
+    for factor, phase, kind in zip(
+        items(record["factors"], len(phases), len(phases), "factors"), phases, kinds, strict=True
+    ):
         factor = fields(factor, ("law", "coarsen", "plans"), "a factor")
         if factor["plans"] is None:
             call = kind.closed_form(direction)
         else:
-            places = items(fields(factor["law"], ("places", "masses", "infinity"), "a law")["places"], 2, 5000, "places")
+            places = items(
+                fields(factor["law"], ("places", "masses", "infinity"), "a law")["places"], 2, 5000, "places"
+            )
             places = [whole(place, -(10**9), 10**9, "a place") for place in places]
             call = kind.by_sums(direction, factor["plans"], places, spacing)
         law = lattice.dominating(factor["law"], spacing, call, effort)

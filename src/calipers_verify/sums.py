@@ -91,7 +91,10 @@ def connected(call: Callable[[arb], arb], plan: Plan, effort: Effort) -> Sum:
     unit = ball(plan.unit)
     heights = [rounded_up(call(n * unit) / unit) for n, _ in nodes]
     falls = [Fraction(ONE)]  # the slope to the left of the first node, at most; beyond the last it is 0
-    falls += [Fraction(a - b, nodes[i + 1][0] - nodes[i][0]) for i, (a, b) in enumerate(zip(heights, heights[1:], strict=False))]
+    falls += [
+        Fraction(a - b, nodes[i + 1][0] - nodes[i][0])
+        for i, (a, b) in enumerate(zip(heights, heights[1:], strict=False))
+    ]
     falls.append(Fraction(0))
     rungs: dict[int, dict[int, int]] = {}
     for i, (n, e) in enumerate(nodes):

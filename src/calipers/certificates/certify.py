@@ -62,9 +62,7 @@ def _needs_flint() -> None:
         ) from error
 
 
-def certify(
-    run: Run | Sequence[Run], *, epsilon: float | None = None, delta: float | None = None
-) -> Certificate:
+def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
     """A certificate for the run at one epsilon or one delta: both jaws where an attack is known, else the upper one.
 
     Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be had, and
@@ -107,5 +105,7 @@ def sealed(content: dict[str, Any]) -> Certificate:
     try:
         verdict = verify(draft)
     except Refused as reason:
-        raise CertificationError(f"No certificate could be made: the checker refuses the draft, because {reason}.") from reason
+        raise CertificationError(
+            f"No certificate could be made: the checker refuses the draft, because {reason}."
+        ) from reason
     return Certificate(record, verdict)

@@ -72,7 +72,9 @@ def _step(phase: Phase, adjacency: str, back: bool, spacing: float, small: float
     """Scores of one Poisson step: the rounded log likelihood ratio."""
     means = [float(mean.mid()) for mean in shifts(phase, adjacency, back)]
     z, q = _mesh(max(map(abs, means)), small), float(phase.rate)
-    log_p, log_q = (np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means)
+    log_p, log_q = (
+        np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
+    )
     return _cells(z, (log_p - log_q) / spacing) | {"coarsen": coarsening(phase.count)}
 
 
@@ -89,7 +91,7 @@ def _epoch(
     usual = np.abs(z) < 0.5 + math.sqrt(2.0 * math.log(50.0 * phase.rounds))
     spread = math.sqrt(float(np.sum(weights[usual] * (terms[usual] - middle) ** 2)))
     values = np.clip((terms - middle) * _PER_SPREAD / spread, -_MOST_SCORE, _MOST_SCORE)
-    coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(max(1, phase.rounds - 1).bit_length())]
+    coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
     record = _cells(z, values) | {"coarsen": coarsen}
     total = attacks.epoch(record, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
     p, q = (np.array([int(mass) / ONE for mass in masses]) for masses in (total.p, total.q))
@@ -100,7 +102,10 @@ def _epoch(
     starts = _runs(scores)
     if len(starts) == 0:
         starts = np.array([len(scores) - 1])
-    own = {"bins": [total.low + int(i) for i in starts], "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)]}
+    own = {
+        "bins": [total.low + int(i) for i in starts],
+        "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)],
+    }
     return record | own | {"coarsen_epochs": coarsening(phase.count)}
 
 

@@ -43,12 +43,13 @@ def dust_for(delta: float) -> int:
     return int(Fraction(delta) * ONE) // DUST_SHARE
 
 
-def places_between(low: int, high: int, growth: float = GROWTH) -> list[int]:
-    """Places from `low` to `high`: all of them near 0, and then gaps of `growth` times the distance."""
+def places_between(low: int, high: int, growth: float = GROWTH, widest: int = 1 << 60) -> list[int]:
+    """Places from `low` to `high`: all of them near 0, and then gaps of `growth` times the distance up to `widest`."""
+
     def side(end: int) -> list[int]:
         found, at = [], 0
         while at < end:
-            at = min(end, at + max(1, int(growth * at)))
+            at = min(end, at + max(1, min(widest, int(growth * at))))
             found.append(at)
         return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,18 @@ _RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
 _TAIL, _TAIL_OF_MANY = 100, 28
 _SPREADS = 9.0
 """How far the finest places reach from the center of a sum."""
-_GROWTH = 0.1
+_GROWTH, _FINE = 0.1, 0.6
+"""Gaps between nodes as a share of the log ratio, and at most in units of 1/theta."""
+_NEAR = (0.97, 1.06)
+"""Where a single epoch is asked, in units of the epsilon expected."""
 _RARE = 1e-3
+
+
+class Focus(NamedTuple):
+    """About what is asked: the epsilon of the whole run, and the theta at which E[L^theta] decides its delta."""
+
+    epsilon: float
+    saddle: float
 
 
 def hides(phase: Phase) -> bool:
@@ -38,7 +49,7 @@ def one_sum(phase: Phase, replaced: bool) -> bool:
     return not replaced and not (phase.sampler == "shuffle" and not phase.isolated)
 
 
-def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float) -> list[int]:
+def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float, focus: Focus) -> list[int]:
     """Places of the law of one epoch, the same for both directions so that they share their sums."""
     r = (2.0 if replaced else 1.0) / float(phase.sigma)
     # Fixed batches leak more: beyond this log ratio nothing is left of them either.
@@ -46,7 +57,14 @@ def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float) -
     last = math.ceil(farthest / float(spacing))
     if one_sum(phase, replaced):
         return places_between(-last, last)
-    return places_between(-last, last, _GROWTH)
+    widest = max(1, int(_FINE / focus.saddle / float(spacing)))
+    if phase.count > 1:
+        return places_between(-last, last, _GROWTH, widest)
+    # One epoch alone: its law is asked at one epsilon, and only the nodes on both sides of it matter.
+    near = [round(focus.epsilon * share / float(spacing)) for share in _NEAR]
+    dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 4)))
+    places = {*places_between(-last, last, 1.0), *dense, *(-place for place in dense)}
+    return sorted(place for place in places if abs(place) <= last)
 
 
 def plan_for(phase: Phase, replaced: bool, direction: str, x: Fraction, small: float) -> dict[str, object]:

@@ -8,8 +8,17 @@ from fractions import Fraction
 
 from flint import arb
 
-from calipers.certificates.placing import Call, coarsening, dust_for, law_record, places_between, reach, spacing_for
-from calipers.certificates.rounds import hides, node_places, one_sum, plan_for
+from calipers.certificates.placing import (
+    Call,
+    coarsening,
+    dust_for,
+    law_record,
+    places_between,
+    reach,
+    saddle,
+    spacing_for,
+)
+from calipers.certificates.rounds import Focus, hides, node_places, one_sum, plan_for
 from calipers.errors import CertificationError
 from calipers_verify import lattice
 from calipers_verify.calls import ONE, ball, gaussian
@@ -47,7 +56,7 @@ class UpperProof:
         steps = sum(phase.count for phase in phases)
         spacing = spacing_for(epsilon, delta, steps, share)
         for direction in directions:
-            record = _one_direction(phases, kinds, direction, spacing, delta)
+            record = _one_direction(phases, kinds, direction, spacing, delta, Focus(epsilon, saddle(epsilon, delta)))
             self.laws.append(composed(record, phases, kinds, direction, effort))
             proof[direction] = record
         self.record = proof
@@ -92,14 +101,14 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
 
 
 def _one_direction(
-    phases: list[Phase], kinds: list[EpochKind], direction: str, spacing: Fraction, delta: float
+    phases: list[Phase], kinds: list[EpochKind], direction: str, spacing: Fraction, delta: float, focus: Focus
 ) -> dict[str, object]:
     dust = dust_for(delta)
     factors = []
     for phase, kind in zip(phases, kinds, strict=True):
         small = Fraction(dust, ONE) / phase.count
         if hides(phase):
-            factors.append(_by_sums(phase, kind, direction, spacing, small))
+            factors.append(_by_sums(phase, kind, direction, spacing, small, focus))
             continue
         call: Call = kind.closed_form(direction)
         low, high = reach(call, spacing, small)
@@ -108,11 +117,13 @@ def _one_direction(
     return {"spacing": f"{spacing.numerator}/{spacing.denominator}", "dust": dust, "factors": factors}
 
 
-def _by_sums(phase: Phase, kind: EpochKind, direction: str, spacing: Fraction, small: Fraction) -> dict[str, object]:
+def _by_sums(
+    phase: Phase, kind: EpochKind, direction: str, spacing: Fraction, small: Fraction, focus: Focus
+) -> dict[str, object]:
     """A law from sums, with nodes from the middle outward until what lies beyond is small."""
     tiny = float(small)
     shared = [plan_for(phase, kind.replaced, direction, Fraction(0), tiny)] if one_sum(phase, kind.replaced) else None
-    everywhere = node_places(phase, kind.replaced, spacing, tiny)
+    everywhere = node_places(phase, kind.replaced, spacing, tiny, focus)
     known: dict[int, tuple[arb, dict[str, object]]] = {}
 
     def is_small(place: int) -> bool:
