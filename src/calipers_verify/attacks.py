@@ -1,8 +1,8 @@
 """The lower jaw: a test that anybody could run, its power rounded down and its false positives up.
 
-What is seen of a step (or of a round) is cut into cells, and every cell has a whole number, its score. The scores of all
-steps are added; the test says "P" where the sum reaches a threshold. Any cells and any scores make a valid test, so there is
-nothing to check but arithmetic: p holds probabilities under P from below, q those under Q from above, and
+What is seen of a step (or of a round) is cut into cells, and every cell has a whole number, its score. The scores of
+all steps are added; the test says "P" where the sum reaches a threshold. Any cells and any scores make a valid test,
+so there is nothing to check but arithmetic: p holds probabilities under P from below, q those under Q from above, and
 
     D_k(P||Q) >= p(test) - k q(test).
 
@@ -12,6 +12,7 @@ Coarsening tosses a coin where a sum of scores is odd. Sums outside the window c
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flint import arb, fmpz, fmpz_poly
@@ -54,7 +55,7 @@ def _above(cut: arb, mixture: Mixture) -> arb:
 def read_cells(record: Any) -> tuple[list[Fraction], list[int]]:
     """(cuts, scores) of an attack: cuts increase, and there is one score more than cuts."""
     cuts = [rational(cut, -1000, 1000, "a cut") for cut in items(record["cuts"], 1, MOST_CELLS, "cuts")]
-    if any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(cuts)):
         raise Refused("cuts should increase")
     limit = MOST_SCORE
     return cuts, each(record["scores"], len(cuts) + 1, lambda s: whole(s, -limit, limit, "a score"), "scores")
@@ -133,10 +134,11 @@ def together(scores: list[Scores], dust: int, effort: Effort) -> Scores:
 
 
 class Rounds(NamedTuple):
-    """The sum of the scores of `terms` rounds: under noise, from below and above, and with the record in a random round.
+    """The sum of the scores of `terms` rounds: under noise, from below and above, and with the record in a random
+    round.
 
-    All four rows are cut and coarsened alike. The record's round is uniformly random among the terms, so with m and n terms
-    a marked row is m/(m + n) of (marked first, noise second) and n/(m + n) of (noise first, marked second).
+    All four rows are cut and coarsened alike. The record's round is uniformly random among the terms, so with m and n
+    terms a marked row is m/(m + n) of (marked first, noise second) and n/(m + n) of (noise first, marked second).
     """
 
     low: int
@@ -169,7 +171,8 @@ def _rounds_added(first: Rounds, second: Rounds, dust: int, effort: Effort) -> R
     ]
     noise, marked = rows[0], rows[2]
     start, end = _window([a + b for a, b in zip(noise, marked, strict=True)], dust)
-    return Rounds(first.low + second.low + start, *(row[start:end] for row in rows), m + n)
+    kept = [row[start:end] for row in rows]
+    return Rounds(first.low + second.low + start, kept[0], kept[1], kept[2], kept[3], m + n)
 
 
 def _rounds_halved(rounds: Rounds) -> Rounds:

@@ -1,8 +1,8 @@
 """What one step shows at most, in closed form: D_k(P||Q) = E_P[(1 - k dQ/dP)+] at k = e^x, in Arb balls.
 
-An `arb` is a ball that contains the number meant, whatever was rounded; a bound is read off its outer end. r is 1/sigma (the
-shift that one record can cause), q the sampling rate. Why these pairs are the worst ones is proven in the documentation;
-this file only computes them.
+An `arb` is a ball that contains the number meant, whatever was rounded; a bound is read off its outer end. r is
+1/sigma (the shift that one record can cause), q the sampling rate. Why these pairs are the worst ones is proven in
+the documentation; this file only computes them.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
      "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
      "made_by": ..., "digest": ...}
 
-An upper claim says that the run is (epsilon, delta)-differentially private, a lower one that an attack shows it is not so for
-any smaller delta. `verify` recomputes everything that a claim rests on from the run; the file only supplies laws to be checked,
-cells of tests, and how finely to compute.
+An upper claim says that the run is (epsilon, delta)-differentially private, a lower one that an attack shows it is
+not so for any smaller delta. `verify` recomputes everything that a claim rests on from the run; the file only
+supplies laws to be checked, cells of tests, and how finely to compute.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from calipers_verify.sums import read_plans
 FORMAT, VERSION = "calipers-certificate", 1
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 DIRECTIONS = ("present-absent", "absent-present")
-"""P against Q: the dataset with the record against the one without (or: the original against the replaced), and back."""
+"""P against Q: the dataset with the record against the one without (or: the original against the replaced), and back.
+"""
 MOST_PHASES = 64
 MOST_COUNT = 1 << 53
 
 
 class Phase(NamedTuple):
-    """One phase: `count` steps (Poisson) or epochs (all others)."""
+    """One phase: `repeats` steps (Poisson) or epochs (all others)."""
 
     sampler: str
     sigma: Fraction
-    count: int
+    repeats: int
     rate: Fraction
     rounds: int
     share: Fraction
@@ -179,7 +180,7 @@ def _claim(record: Any, phases: list[Phase], adjacency: str, effort: Effort) -> 
 def fixed_batches(phases: list[Phase], adjacency: str) -> arb:
     """mu of the run if everybody knew which batches hold the record: sampling at random never leaks more."""
     largest = 2 if adjacency == "substitute" else 1
-    return ball(sum((phase.count * largest**2 / phase.sigma**2 for phase in phases), Fraction(0))).sqrt()
+    return ball(sum((phase.repeats * largest**2 / phase.sigma**2 for phase in phases), Fraction(0))).sqrt()
 
 
 def _check_upper(
@@ -253,7 +254,9 @@ def composed(record: Any, phases: list[Phase], kinds: list[EpochKind], direction
             places = [whole(place, -(10**9), 10**9, "a place") for place in places]
             call = kind.by_sums(direction, factor["plans"], places, spacing)
         law = lattice.dominating(factor["law"], spacing, call, effort)
-        laws.append(lattice.power(law, phase.count, attacks.read_coarsen(factor["coarsen"], phase.count), dust, effort))
+        laws.append(
+            lattice.power(law, phase.repeats, attacks.read_coarsen(factor["coarsen"], phase.repeats), dust, effort)
+        )
     return lattice.together(laws, dust, effort)
 
 
@@ -282,8 +285,8 @@ def _check_lower(
 def tested(attack: Any, phases: list[Phase], adjacency: str, direction: str, effort: Effort) -> attacks.Scores:
     """The score of the whole run under P from below and under Q from above.
 
-    The run that attains it: the record's clipped gradient is one unit vector u in every step, its replacement's is -u; all
-    others are zero, or -u where batches of fixed size are shuffled and the adversary may choose them.
+    The run that attains it: the record's clipped gradient is one unit vector u in every step, its replacement's is
+    -u; all others are zero, or -u where batches of fixed size are shuffled and the adversary may choose them.
     """
     dust = whole(attack["dust"], 0, ONE, "dust")
     factors = items(attack["factors"], len(phases), len(phases), "factors")
@@ -296,13 +299,13 @@ def tested(attack: Any, phases: list[Phase], adjacency: str, direction: str, eff
         if hidden:
             sums = attacks.epoch(factor, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
             found = attacks.binned(sums, factor)
-            times = attacks.read_coarsen(factor["coarsen_epochs"], phase.count)
+            times = attacks.read_coarsen(factor["coarsen_epochs"], phase.repeats)
         else:
             cuts, values = attacks.read_cells(factor)
-            pair = [[(phase.rate, mean), (1 - phase.rate, arb(0))] for mean in shifts(phase, adjacency, back)]
-            found = attacks.cells(cuts, values, *pair, effort)
-            times = attacks.read_coarsen(factor["coarsen"], phase.count)
-        scores.append(attacks.power(found, phase.count, times, dust, effort))
+            p, q = ([(phase.rate, mean), (1 - phase.rate, arb(0))] for mean in shifts(phase, adjacency, back))
+            found = attacks.cells(cuts, values, p, q, effort)
+            times = attacks.read_coarsen(factor["coarsen"], phase.repeats)
+        scores.append(attacks.power(found, phase.repeats, times, dust, effort))
     return attacks.together(scores, dust, effort)
 
 

@@ -4,12 +4,14 @@ With the record taking part with probability s (s < 1 where a loader drops what 
 
     E[( (1 - s)(1 - k) + (s / M) (X_1 + ... + X_M) )+],
 
-X_1 ... X_M independent copies of a term whose call is one of the closed forms below; r = 1/sigma is the shift of one record.
+X_1 ... X_M independent copies of a term whose call is one of the closed forms below; r = 1/sigma is the shift of one
+record.
 
 - Balls-and-bins, zeroed out: X = Y - k, Y = exp(r z - r^2/2). The sum does not depend on k, which becomes the strike.
 - Balls-and-bins, replaced: X = exp(r z - r^2/2) - k exp(-r z - r^2/2).
-- Shuffled batches of fixed size that leave some records out: the call of X is that of exp(2 r z - 2 r^2) - k exp(r z - r^2/2) at
-  strikes c >= 0, that of 1 - k exp(r z - r^2/2) at c <= 0. Replaced: exp(2 r z - 2 r^2) - k, and 1 - k exp(2 r z - 2 r^2).
+- Shuffled batches of fixed size that leave some records out: the call of X is that of exp(2 r z - 2 r^2) - k exp(r z
+  - r^2/2) at strikes c >= 0, that of 1 - k exp(r z - r^2/2) at c <= 0. Replaced: exp(2 r z - 2 r^2) - k, and 1 - k
+  exp(2 r z - 2 r^2).
 - Shuffled batches seen by one who knows nothing of the other records: as balls-and-bins.
 
 The proofs are in the documentation.
@@ -55,7 +57,7 @@ def opposite(r: arb, k: arb) -> Call:
 
 
 def displaced(r: arb, k: arb) -> Call:
-    """c -> E[(exp(2 r z - 2 r^2) - k exp(r z - r^2/2) - c)+] for c >= 0, E[(1 - k exp(r z - r^2/2) - c)+] for c <= 0."""
+    """c -> E[(A - k B - c)+] for c >= 0, E[(1 - k B - c)+] for c <= 0; A = exp(2 r z - 2 r^2), B = exp(r z - r^2/2)."""
     large, small = (-2 * r * r).exp(), k * (-r * r / 2).exp()
 
     def call(c: arb) -> arb:

@@ -4,15 +4,18 @@ A law is a measure: mass p_i at the log ratio x_i = place * spacing, and mass at
 
     V(k) = sum_i p_i (1 - k e^(-x_i))+ + p_inf        for k > 0,
 
-and it *dominates* a step if D_k(P||Q) <= V(k) for every k > 0 and whatever the adversary does. Four facts carry everything:
+and it *dominates* a step if D_k(P||Q) <= V(k) for every k > 0 and whatever the adversary does. Four facts carry
+everything:
 
-1. More mass, and mass further right, makes V larger: rounding masses up is safe, so is moving them right or to infinity.
+1. More mass, and mass further right, makes V larger: rounding masses up is safe, so is moving them right or to
+   infinity.
 2. Products: if V dominates one step and W the next, given all that was seen before, their product (masses multiply, log
    ratios add) dominates both together. With z = q1/p1 the divergence of both is E_P[D_(kz)(second)] <= E_P[W(kz)], a
    mixture of (1 - k w z)+ over the atoms w of W, and each of these has P-expectation at most V's.
-3. Splitting an atom onto two others so that its mass and its mass times e^(-x) are kept only adds: z -> (1 - kz)+ is convex.
-4. V is linear between its places, D_k is convex in k, equal to 1 at k = 0 and decreasing: so it is enough to compare them
-   at the places, and V(0), the total mass, with 1.
+3. Splitting an atom onto two others so that its mass and its mass times e^(-x) are kept only adds: z -> (1 - kz)+ is
+   convex.
+4. V is linear between its places, D_k is convex in k, equal to 1 at k = 0 and decreasing: so it is enough to compare
+   them at the places, and V(0), the total mass, with 1.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ def product_up(first: list[Any], second: list[Any], effort: Effort) -> list[Any]
     count = len(first) + len(second) - 1
     effort.spend(count)
     exact = fmpz_poly(first) * fmpz_poly(second)
-    found = ((exact + fmpz_poly([ONE - 1] * count)) // fmpz(ONE)).coeffs()
+    found: list[Any] = ((exact + fmpz_poly([ONE - 1] * count)) // fmpz(ONE)).coeffs()
     return found + [fmpz(0)] * (count - len(found))
 
 

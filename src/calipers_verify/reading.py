@@ -1,8 +1,9 @@
 """Reading a file that nobody vouches for.
 
 A certificate is JSON made of objects, lists, strings and whole numbers. There are no floating-point numbers in it:
-rationals are strings such as "11/10". Everything here either returns a value of the kind asked for, within its limits, or
-raises `Refused` with a reason; nothing in a file is ever executed, and nothing grows beyond what the limits allow.
+rationals are strings such as "11/10". Everything here either returns a value of the kind asked for, within its
+limits, or raises `Refused` with a reason; nothing in a file is ever executed, and nothing grows beyond what the
+limits allow.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NoReturn
 
 MOST_BYTES = 8_000_000
@@ -59,7 +61,8 @@ def parsed(data: bytes) -> dict[str, Any]:
 def digest(record: dict[str, Any]) -> str:
     """SHA-256 of everything but the digest itself, written in one fixed way.
 
-    It shows damage, not authorship: whoever alters a file on purpose can compute it anew, and has to pass all other checks.
+    It shows damage, not authorship: whoever alters a file on purpose can compute it anew, and has to pass all other
+    checks.
     """
     content = {key: value for key, value in record.items() if key != "digest"}
     try:
@@ -130,7 +133,7 @@ def items(value: Any, low: int, high: int, where: str) -> list[Any]:
 def increasing(value: Any, low: int, high: int, limit: int, where: str) -> list[int]:
     """`value` as a strictly increasing list of whole numbers of size at most `limit`."""
     found = [whole(entry, -limit, limit, where) for entry in items(value, low, high, where)]
-    if any(a >= b for a, b in zip(found, found[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(found)):
         raise Refused(f"{where} should increase")
     return found
 

@@ -1,21 +1,24 @@
 """Sums of many independent terms from above: what an epoch shows whose M rounds hide one record.
 
-For such an epoch D_k is at most E[(w0 + w S)+] with S a sum of M independent terms whose call c -> E[(X - c)+] is a closed form
-(`calipers_verify.epochs`). Here a term is replaced by a measure on whole multiples of a unit, and `lost`, that stands for
+For such an epoch D_k is at most E[(w0 + w S)+] with S a sum of M independent terms whose call c -> E[(X - c)+] is a
+closed form (`calipers_verify.epochs`). Here a term is replaced by a measure on whole multiples of a unit, and `lost`,
+that stands for
 
     V(c) = sum_i m_i (v_i - c)+ + lost        for every real c,
 
 at least the call everywhere. Facts, as for the laws of `calipers_verify.lattice`:
 
-1. More mass, and mass at larger values, makes V larger. An atom beyond a cap u may move to u if m (v - u) is added to `lost`.
-2. Sums: if V and W are above the calls of two independent terms, the convolution is above that of their sum; `lost` becomes
-   lost_1 |2| + lost_2 |1| with the total masses |.|. Terms may depend on the past as long as V is above their call given it.
+1. More mass, and mass at larger values, makes V larger. An atom beyond a cap u may move to u if m (v - u) is added to
+   `lost`.
+2. Sums: if V and W are above the calls of two independent terms, the convolution is above that of their sum; `lost`
+   becomes lost_1 |2| + lost_2 |1| with the total masses |.|. Terms may depend on the past as long as V is above their
+   call given it.
 3. Splitting an atom onto its two neighbors, half each, only adds.
-4. V is linear between its values, a call is convex and falls with slope at most 1: comparing at the values is enough, if
-   the total mass is at least 1.
+4. V is linear between its values, a call is convex and falls with slope at most 1: comparing at the values is enough,
+   if the total mass is at least 1.
 
-Ladder. Rung e holds places on the lattice unit * 2^e. The lowest rung reaches `reach` places from the center to both sides, a
-higher one `tail` places, so that a heavy tail costs few of them; moving up a rung is fact 3.
+Ladder. Rung e holds places on the lattice unit * 2^e. The lowest rung reaches `reach` places from the center to both
+sides, a higher one `tail` places, so that a heavy tail costs few of them; moving up a rung is fact 3.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flint import arb, fmpz
@@ -81,7 +85,7 @@ class Sum(NamedTuple):
 
 
 def connected(call: Callable[[arb], arb], plan: Plan, effort: Effort) -> Sum:
-    """One term: the law whose V connects upper bounds of the call at the plan's nodes, so that it is above it everywhere.
+    """One term: V connects upper bounds of the call at the plan's nodes, so that it is above the call everywhere.
 
     With C_j at least the call at node n_j, and sigma_j the slope from n_j to n_(j+1), masses of at least
     sigma_(j-1) - sigma_j and lost >= C_last give V(n_j) >= C_j, by summation.
@@ -91,10 +95,7 @@ def connected(call: Callable[[arb], arb], plan: Plan, effort: Effort) -> Sum:
     unit = ball(plan.unit)
     heights = [rounded_up(call(n * unit) / unit) for n, _ in nodes]
     falls = [Fraction(ONE)]  # the slope to the left of the first node, at most; beyond the last it is 0
-    falls += [
-        Fraction(a - b, nodes[i + 1][0] - nodes[i][0])
-        for i, (a, b) in enumerate(zip(heights, heights[1:], strict=False))
-    ]
+    falls += [Fraction(a - b, nodes[i + 1][0] - nodes[i][0]) for i, (a, b) in enumerate(pairwise(heights))]
     falls.append(Fraction(0))
     rungs: dict[int, dict[int, int]] = {}
     for i, (n, e) in enumerate(nodes):

@@ -25,7 +25,7 @@ DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
 
 @dataclass(frozen=True)
 class Certificate:
-    """A statement about a run and what proves it: `record` is the JSON object, `verdict` what the checker made of it."""
+    """A statement about a run and what proves it: `record` is the JSON object, `verdict` what was checked."""
 
     record: dict[str, Any]
     verdict: Verdict
@@ -53,7 +53,8 @@ class Certificate:
         return self._value("lower", "delta"), self._value("upper", "delta")
 
 
-def _needs_flint() -> None:
+def needs_flint() -> None:
+    """Raise `MissingExtraError` where python-flint is not installed."""
     try:
         import flint  # noqa: F401
     except ImportError as error:
@@ -65,12 +66,12 @@ def _needs_flint() -> None:
 def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
     """A certificate for the run at one epsilon or one delta: both jaws where an attack is known, else the upper one.
 
-    Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be had, and
-    `CertificationError` where none could be found.
+    Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
+    had, and `CertificationError` where none could be found.
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
-    _needs_flint()
+    needs_flint()
     from flint import ctx
 
     from calipers.certificates.claims import claims_at_delta, claims_at_epsilon

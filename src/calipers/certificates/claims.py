@@ -12,7 +12,9 @@ from calipers.certificates.upper import UpperProof
 from calipers_verify.checker import Phase, read_phase
 
 _SHARE, _SHARE_OF_MANY = 0.0005, 0.002
-"""Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its own."""
+"""Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
+own.
+"""
 
 
 def _read(record: dict[str, Any]) -> tuple[list[Phase], str, float]:

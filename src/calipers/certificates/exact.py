@@ -1,7 +1,8 @@
 """A run in exact rationals, as a certificate states it.
 
-A noise multiplier of 1.1 means eleven tenths, not the double next to it, and 256 of 60000 records are the fraction itself. What
-a certificate speaks of is the noisy sums; a divisor that moves with the data is another mechanism, and is refused.
+A noise multiplier of 1.1 means eleven tenths, not the double next to it, and 256 of 60000 records are the fraction
+itself. What a certificate speaks of is the noisy sums; a divisor that moves with the data is another mechanism, and
+is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The lower jaw of a certificate: cells and scores of a test. Any choice is a valid test; this one is close to the best.
+"""The lower jaw of a certificate: cells and scores of a test. Any choice is a valid test; this one is close to the
+best.
 
-One step, or one round, is scored by its rounded log likelihood ratio, or by its rounded term of the sum that the best test of an
-epoch looks at; sums of rounds are scored by the rounded log of the probabilities that they have.
+One step, or one round, is scored by its rounded log likelihood ratio, or by its rounded term of the sum that the best
+test of an epoch looks at; sums of rounds are scored by the rounded log of the probabilities that they have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MESH = 40_001
 _GROWTH = 0.02
 _PER_SPREAD = 12.0
 """Round scores per deviation of a term."""
-_MOST_SCORE = 3000
+_MOST_SCORE = 30_000
 
 
 class Shown(NamedTuple):
@@ -44,7 +45,8 @@ def _snapped(values: FloatArray, growth: float = _GROWTH) -> IntArray:
     """Whole numbers near the values: the nearest ones near 0, multiples of a power of two further out."""
     size = np.abs(values)
     step = np.exp2(np.maximum(0.0, np.floor(np.log2(np.maximum(growth * size, 1.0)))))
-    return np.rint(np.rint(values / step) * step).astype(np.int64)
+    found: IntArray = np.rint(np.rint(values / step) * step).astype(np.int64)
+    return found
 
 
 def _runs(scores: IntArray) -> IntArray:
@@ -75,7 +77,7 @@ def _step(phase: Phase, adjacency: str, back: bool, spacing: float, small: float
     log_p, log_q = (
         np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
     )
-    return _cells(z, (log_p - log_q) / spacing) | {"coarsen": coarsening(phase.count)}
+    return _cells(z, (log_p - log_q) / spacing) | {"coarsen": coarsening(phase.repeats)}
 
 
 def _epoch(
@@ -90,7 +92,10 @@ def _epoch(
     middle = float(np.sum(weights * terms))
     usual = np.abs(z) < 0.5 + math.sqrt(2.0 * math.log(50.0 * phase.rounds))
     spread = math.sqrt(float(np.sum(weights[usual] * (terms[usual] - middle) ** 2)))
-    values = np.clip((terms - middle) * _PER_SPREAD / spread, -_MOST_SCORE, _MOST_SCORE)
+    # Far terms decide a heavy tail: scores reach as far as the whole sum has to go for a ratio of e^at, and then some.
+    farthest = 3.0 * phase.rounds * (1.0 + math.exp(abs(at))) + 10.0 * spread
+    unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE) if phase.rounds > 1 else spread / _PER_SPREAD
+    values = np.clip((terms - middle) / unit, -_MOST_SCORE, _MOST_SCORE)
     coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
     record = _cells(z, values) | {"coarsen": coarsen}
     total = attacks.epoch(record, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
@@ -106,7 +111,7 @@ def _epoch(
         "bins": [total.low + int(i) for i in starts],
         "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)],
     }
-    return record | own | {"coarsen_epochs": coarsening(phase.count)}
+    return record | own | {"coarsen_epochs": coarsening(phase.repeats)}
 
 
 class LowerAttack:
@@ -119,9 +124,9 @@ class LowerAttack:
         if all(phase.rate == 1 and not _hidden(phase) for phase in phases):
             self.mu = fixed_batches(phases, adjacency)
             return
-        steps = sum(phase.count for phase in phases)
+        steps = sum(phase.repeats for phase in phases)
         spacing, dust = float(spacing_for(epsilon, delta, steps, share)), dust_for(delta)
-        hidden = sum(phase.count for phase in phases if _hidden(phase))
+        hidden = sum(phase.repeats for phase in phases if _hidden(phase))
         tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))})
         for direction in DIRECTIONS[:1] if adjacency == "substitute" else DIRECTIONS:
             for at in tuned:

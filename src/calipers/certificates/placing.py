@@ -1,7 +1,7 @@
 """Where a law has its nodes, and how finely it is composed. Nothing here can make a certificate wrong, only loose.
 
-Splitting over cells of width h moves epsilon by about T theta h^2 / 12 with theta the saddle point, about 2 log(1/delta) / epsilon.
-Cells may be wider where one step's log ratio is large and rare: a constant share of it.
+Splitting over cells of width h moves epsilon by about T theta h^2 / 12 with theta the saddle point, about 2
+log(1/delta) / epsilon. Cells may be wider where one step's log ratio is large and rare: a constant share of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def spacing_for(epsilon: float, delta: float, steps: int, share: float) -> Fract
 
 
 def coarsening(count: int) -> list[int]:
-    """When to double the spacing on the way to `count` steps: at every third doubling, so that costs are a geometric series."""
+    """When to double the spacing on the way to `count` steps: at every third doubling, so that costs are a geometric
+    series.
+    """
     return [1 if j >= 3 and j % 3 == 0 else 0 for j in range(count.bit_length())]
 
 

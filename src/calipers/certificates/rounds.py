@@ -1,8 +1,9 @@
-"""How the sums behind an epoch are kept, and at which ratios they are asked for. Nothing here can make a certificate wrong.
+"""How the sums behind an epoch are kept, and at which ratios they are asked for. Nothing here can make a certificate
+wrong.
 
 An epoch that hides the record in one of M rounds is bounded by a call on a sum of M terms. With the record zeroed out
-under balls-and-bins sampling one sum serves all ratios; otherwise every ratio k has a sum of its own, so nodes are few: gaps
-of about a quarter of the deviation of the epoch's log ratio, growing with the distance from 0.
+under balls-and-bins sampling one sum serves all ratios; otherwise every ratio k has a sum of its own, so nodes are
+few: gaps of about a quarter of the deviation of the epoch's log ratio, growing with the distance from 0.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ _SPREADS = 9.0
 """How far the finest places reach from the center of a sum."""
 _GROWTH, _FINE = 0.1, 0.6
 """Gaps between nodes as a share of the log ratio, and at most in units of 1/theta."""
-_NEAR = (0.97, 1.06)
+_NEAR = (0.97, 1.15)
 """Where a single epoch is asked, in units of the epsilon expected."""
 _RARE = 1e-3
 
 
 class Focus(NamedTuple):
-    """About what is asked: the epsilon of the whole run, and the theta at which E[L^theta] decides its delta."""
+    """About what is asked: epsilon, the theta at which E[L^theta] decides delta, whether there is one phase."""
 
     epsilon: float
     saddle: float
+    alone: bool
 
 
 def hides(phase: Phase) -> bool:
@@ -58,11 +60,11 @@ def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float, f
     if one_sum(phase, replaced):
         return places_between(-last, last)
     widest = max(1, int(_FINE / focus.saddle / float(spacing)))
-    if phase.count > 1:
+    if phase.repeats > 1 or not focus.alone:
         return places_between(-last, last, _GROWTH, widest)
     # One epoch alone: its law is asked at one epsilon, and only the nodes on both sides of it matter.
     near = [round(focus.epsilon * share / float(spacing)) for share in _NEAR]
-    dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 4)))
+    dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 12)))
     places = {*places_between(-last, last, 1.0), *dense, *(-place for place in dense)}
     return sorted(place for place in places if abs(place) <= last)
 

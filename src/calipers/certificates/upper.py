@@ -53,10 +53,11 @@ class UpperProof:
         proof = {}
         effort = Effort()
         kinds = [EpochKind(phase, adjacency, effort) for phase in phases]
-        steps = sum(phase.count for phase in phases)
+        steps = sum(phase.repeats for phase in phases)
         spacing = spacing_for(epsilon, delta, steps, share)
+        focus = Focus(epsilon, saddle(epsilon, delta), len(phases) == 1)
         for direction in directions:
-            record = _one_direction(phases, kinds, direction, spacing, delta, Focus(epsilon, saddle(epsilon, delta)))
+            record = _one_direction(phases, kinds, direction, spacing, delta, focus)
             self.laws.append(composed(record, phases, kinds, direction, effort))
             proof[direction] = record
         self.record = proof
@@ -106,14 +107,14 @@ def _one_direction(
     dust = dust_for(delta)
     factors = []
     for phase, kind in zip(phases, kinds, strict=True):
-        small = Fraction(dust, ONE) / phase.count
+        small = Fraction(dust, ONE) / phase.repeats
         if hides(phase):
             factors.append(_by_sums(phase, kind, direction, spacing, small, focus))
             continue
         call: Call = kind.closed_form(direction)
         low, high = reach(call, spacing, small)
         law = law_record(call, places_between(low, high), spacing)
-        factors.append({"law": law, "coarsen": coarsening(phase.count), "plans": None})
+        factors.append({"law": law, "coarsen": coarsening(phase.repeats), "plans": None})
     return {"spacing": f"{spacing.numerator}/{spacing.denominator}", "dust": dust, "factors": factors}
 
 
@@ -140,4 +141,8 @@ def _by_sums(
     places = sorted(known)
     heights = {place * spacing: known[place][0] for place in places}
     plans = shared or [known[place][1] for place in places]
-    return {"law": law_record(heights.__getitem__, places, spacing), "coarsen": coarsening(phase.count), "plans": plans}
+    return {
+        "law": law_record(heights.__getitem__, places, spacing),
+        "coarsen": coarsening(phase.repeats),
+        "plans": plans,
+    }
