@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -29,9 +30,10 @@ from calipers.laws.law import Law
 from calipers.laws.product import Product
 from calipers.laws.saddle import saddle_for_delta, saddle_for_epsilon
 from calipers.laws.scale import scale_pair
-from calipers.laws.sweep import sweep
+from calipers.laws.sweep import directed_sweep
 from calipers.measure.compositions import source
 from calipers.measure.divisors import REMEDY, check_divided, divisor_of, is_divided, moving_pairs, public_because
+from calipers.numerics.types import FloatArray
 from calipers.run import Run
 
 DIRECTIONS = (-1.0, 0.0, 1.0)
@@ -156,7 +158,7 @@ class DividedBackend:
 
     pairs: tuple[NeighborPair, ...]
     closes: ClassVar[bool] = False
-    _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
+    _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Jaws of epsilon at delta."""
@@ -188,16 +190,21 @@ class DividedBackend:
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """The guarantee that holds for both pairs, and the hull of the attacks on either."""
+        return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantees of both pairs, and the directed attacks on them."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
             proven: list[TradeoffCurve] = []
             attacks: list[TradeoffCurve] = []
             direction = self.pairs[0].best_direction(lambda laws: saddle_for_delta(laws, _TYPICAL_LOG_DELTA).mean)
             for pair in self.pairs:
-                swept = [sweep(pair.product(proof, direction), smallest_delta, tolerance) for proof in pair.proofs]
-                proven.append(_combined([curves[Side.UPPER] for curves in swept], np.min))
+                products = [pair.product(proof, direction) for proof in pair.proofs]
+                swept = [directed_sweep(product, smallest_delta, tolerance) for product in products]
+                proven.append(_either([curves[Side.UPPER] for curves in swept]))
                 attacks.extend(curves[Side.LOWER] for curves in swept)
-            self._swept[key] = {Side.UPPER: _combined(proven, np.max), Side.LOWER: _hull(attacks)}
+            self._swept[key] = {Side.UPPER: Envelope.of(proven), Side.LOWER: Envelope.of(attacks)}
         return self._swept[key]
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
@@ -239,23 +246,19 @@ class DividedBackend:
         return Evidence.of(Kind.TEST, "calipers:collinear-attack", text)
 
 
-def _combined(curves: list[TradeoffCurve], choose: Callable[..., object]) -> TradeoffCurve:
-    """A guarantee whose profile at every node is np.max (all must hold) or np.min (any proves it) of the given ones."""
+def _either(curves: list[TradeoffCurve]) -> TradeoffCurve:
+    """The directed guarantee that several proofs give together: at every node the least of their profiles."""
     if len(curves) == 1:
         return curves[0]
+    return TradeoffCurve.from_profile(
+        *_least_profile(curves), side=Side.UPPER, reverse=_least_profile([curve.inverse() for curve in curves])
+    )
+
+
+def _least_profile(curves: list[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
     odds = np.unique(np.concatenate([curve.odds for curve in curves]))
     nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-    deltas = np.asarray(choose([curve.delta(nodes) for curve in curves], axis=0), dtype=np.float64)
-    return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)
-
-
-def _hull(curves: list[TradeoffCurve]) -> TradeoffCurve:
-    """All tests of all attacks: a guarantee lies below each, and being convex below their hull."""
-    if len(curves) == 1:
-        return curves[0]
-    tests = [np.concatenate(column) for column in zip(*(curve.points for curve in curves), strict=True)]
-    alpha, miss, alpha_c, power = tests
-    return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=Side.LOWER).symmetrised()
+    return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)
 
 
 def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
