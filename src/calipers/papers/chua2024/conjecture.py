@@ -12,7 +12,7 @@ from __future__ import annotations
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.switching import SwitchingAttack
 from calipers.papers.chua2024.settings import Setting, deterministic_delta_bracket
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
 from calipers.theorems.shuffle_conjecture import two_batches
 
 _TWO = ((2.0, 0.5), (1.0, 0.5), (5.0, 0.1), (20.0, 0.05), (2.0, 0.0))
@@ -21,7 +21,8 @@ _MORE = ((2.0, 100, 0.7), (5.0, 100, 0.05), (1.0, 30, 2.0), (4.0, 20, 0.3))
 
 def conjecture(progress: Progress) -> Outcome:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
-    rows, values = [], []
+    rows: list[Row] = []
+    values: list[list[Cell]] = []
     total = len(_TWO) + len(_MORE)
     for done, (sigma, epsilon) in enumerate(_TWO):
         found = two_batches(epsilon, sigma)
