@@ -74,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class HiddenTerm:
-    """The worst term at k = e^epsilon: `right` and `left` are the shifts (of A, of B) of its positive and negative part."""
+    """The worst term at k = e^epsilon; `right` and `left` are the shifts (of A, of B) of its two parts."""
 
     right: tuple[float, float]
     left: tuple[float, float]
