@@ -31,7 +31,7 @@ def conjecture(progress: Progress) -> Outcome:
         rows += [
             Row(f"{name}δ_S({epsilon:g}), adaptive", None, found.delta, fixed, note="attack to deterministic batches"),
             Row(f"{name}δ({epsilon:g}) of the conjectured pair", None, pair, found.conjectured),
-            Row(f"{name}δ_S less the pair's", printed("<= 0"), found.delta - found.conjectured, fixed - pair),
+            Row(f"{name}δ_S({epsilon:g}) less the pair's", printed("<= 0"), found.delta - found.conjectured, fixed - pair),
         ]
         values.append([sigma, 2, epsilon, pair, found.conjectured, found.delta, fixed])
         progress(done + 1, total)
