@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from calipers.adapters.opacus_probe import OpacusConfiguration
-from calipers.auditing.probe import probe
-from calipers.auditing.probe_steps import step_numbers
 from calipers.opacus_releases import opacus_numbers, release_of
+from calipers.probing.probe import probe
+from calipers.probing.steps import step_numbers
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
 pytestmark = pytest.mark.opacus

@@ -312,7 +312,7 @@ def test_the_pair_of_figure_7_leaks_what_the_best_test_shows(epsilon, samples):
 
 
 def test_figure_7_quotes_epsilon_one_half():
-    """All three numbers quoted for epsilon = 1 are those of epsilon = 1/2 to their last digit."""
+    """All three numbers quoted for epsilon = 1 fit epsilon = 1/2 to their last digit."""
     rows = quoted_deltas(published.FIGURE_7) | by_name(delta_rows(published.FIGURE_7_AT_ONE_HALF, 1.0, 1000))
     assert rows["δ_S(1) by Equation (3)"].verdict is Verdict.DIFFERS
     assert rows["δ_S(1)"].verdict is Verdict.UNDECIDED

@@ -25,7 +25,7 @@ SEEDS = 2**63 - 1
 
 
 class OpacusConfiguration:
-    """Opacus set up for one dataset size and batch size (see `calipers.auditing.probe_protocol`).
+    """Opacus set up for one dataset size and batch size (see `calipers.probing.protocol`).
 
     The keywords after `dimension` are those of `PrivacyEngine.make_private`; `shuffle` and `drop_last` are
     those of the loader that is handed to it.

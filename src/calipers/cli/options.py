@@ -12,7 +12,17 @@ import click
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, KEYS, NORMALIZATIONS, SAMPLERS, VIEWS, Run, load_runs
+from calipers.run import (
+    ADJACENCIES,
+    KEYS,
+    LAST_BATCHES,
+    NORMALIZATIONS,
+    RESHUFFLES,
+    SAMPLERS,
+    VIEWS,
+    Run,
+    load_runs,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,6 +63,17 @@ _RUN_OPTIONS = (
         type=click.Choice(VIEWS),
         help="worst-case: the adversary may choose all other records. isolated: it sees only the differing "
         "record's noisy contribution. [default: worst-case]",
+    ),
+    click.option(
+        "--last-batch",
+        type=click.Choice(LAST_BATCHES),
+        help="What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "
+        "short last one (PyTorch's default). [default: drop]",
+    ),
+    click.option(
+        "--reshuffle",
+        type=click.Choice(RESHUFFLES),
+        help="Whether the shuffled order is drawn anew every epoch or once for all. [default: every-epoch]",
     ),
 )
 

@@ -102,12 +102,14 @@ class ShuffledEpoch(AllocatedEpoch):
     def delta(self, epsilon: float) -> float:
         """At least the divergence of one epoch at epsilon >= 0, in both directions."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
-        before = max(0.0, epsilon - 1e-11 * (1.0 + epsilon))
-        found = self.known(epsilon)
-        log_tail = max(min(-40.0, 2.0 * math.log(max(found, 1e-300))), _LOWEST_LOG_TAIL)
-        values = [self.node(before, reverse, _FINE, log_tail) for reverse in self.ways]
-        return min(found, max(value if node <= epsilon else 1.0 for node, value in values))
+        known = self.known(epsilon)
+        log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
+        return min(known, max(self._delta_one_way(epsilon, reverse, log_tail) for reverse in self.ways))
+
+    def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
+        """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
+        node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
+        return value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""

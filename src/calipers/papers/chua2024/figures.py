@@ -146,8 +146,8 @@ def figure_3_rows() -> list[Row]:
 def figure_3(progress: Progress) -> Outcome:
     """delta against epsilon for sigma = 0.4, T = 10,000."""
     remark = (
-        "δ_S(12) >= 7.5e-5 is not true: by Theorem 4.1, δ_S(12) <= δ_D(12) = 7.4744e-5. Equation (3) gives 7.4734e-5, "
-        "which was rounded up. What the paper concludes from it, δ_S(12) > δ_P(4), holds."
+        "The quoted δ_S(12) >= 7.5e-5 is a matter of rounding: Equation (3) gives 7.4734e-5, and by Theorem 4.1 "
+        "δ_S(12) <= δ_D(12) = 7.4744e-5. What the paper concludes from it, δ_S(12) > δ_P(4), holds."
     )
     epsilon = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0])
     return _delta_figure(published.FIGURE_3, epsilon, 1e-13, figure_3_rows(), (remark,), progress)
@@ -215,7 +215,7 @@ def figure_7_rows() -> list[Row]:
 def figure_7(progress: Progress) -> Outcome:
     """delta against epsilon for sigma = 1, T = 1000."""
     remarks = (
-        "The three numbers quoted for ε = 1 are those of ε = 1/2: Equation (3) gives 0.00433 there, Rényi accounting "
+        "The three numbers quoted for ε = 1 fit ε = 1/2: Equation (3) gives 0.00433 there, Rényi accounting "
         "8.448e-5, and δ_P(1/2) = 2.06e-10. At ε = 1 they are 0.000999, 2.09e-7 and 2.54e-13.",
         "So δ_S(1) >= 0.004 is unproven: the best test against the pair of Equations (1) and (2) shows 0.00101.",
         "Where the paper's numerical accountant stops decreasing (ε > 1), δ_P goes on falling: 1.3e-26 at ε = 4.",

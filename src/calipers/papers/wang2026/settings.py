@@ -103,7 +103,10 @@ class Setting:
         return Product(pair.factors(proof, direction))
 
     def divisors(self, present: bool) -> Divisors:
-        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1."""
+        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1.
+
+        A floor is taken to move by one; where it stays, division is post-processing and there is nothing to ask.
+        """
         if self.normalization == "realized":
             window = binomial_window(self.others + present, self.rate, _LOG_OUTSIDE)
             complete = len(window.values) == self.others + present + 1
