@@ -28,11 +28,11 @@ def conjecture(progress: Progress) -> Outcome:
         found = two_batches(epsilon, sigma)
         fixed = deterministic_delta_bracket(Setting(sigma, 2), epsilon)[1]
         pair = ShuffleAttack(sigma, 2).delta(epsilon)
-        name = f"σ = {sigma:g}, T = 2: "
+        name, excess = f"σ = {sigma:g}, T = 2: ", found.delta - found.conjectured
         rows += [
             Row(f"{name}δ_S({epsilon:g}), adaptive", None, found.delta, fixed, note="attack to deterministic batches"),
             Row(f"{name}δ({epsilon:g}) of the conjectured pair", None, pair, found.conjectured),
-            Row(f"{name}δ_S less the pair's", printed("<= 0"), found.delta - found.conjectured, fixed - pair),
+            Row(f"{name}δ_S({epsilon:g}) less the pair's", printed("<= 0"), excess, fixed - pair),
         ]
         values.append([sigma, 2, epsilon, pair, found.conjectured, found.delta, fixed])
         progress(done + 1, total)
