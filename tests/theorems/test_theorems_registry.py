@@ -24,6 +24,7 @@ INSIDE: dict[str, dict[str, float]] = {
     "chua-prop-3.1": {"epsilon": 1.0, "noise_multiplier": 1.0},
     "chua-prop-3.1-epsilon": {"delta": 1e-5, "noise_multiplier": 1.0},
     "chua-thm-4.1": {"epsilon": 1.0, "noise_multiplier": 1.0, "rounds": 10},
+    "chua-conj-3.2-counterexample": {"epsilon": 0.5, "noise_multiplier": 2.0},
     "chua-eq-3-event": {"epsilon": 1.0, "noise_multiplier": 0.8, "rounds": 1000, "threshold": 3.43},
     "chua-eq-3": {"epsilon": 1.0, "noise_multiplier": 0.8, "rounds": 1000},
     "chua-eq-3-reversed": {"epsilon": 0.1, "noise_multiplier": 5.0, "rounds": 10},

@@ -108,7 +108,7 @@ def seen_early(term: HiddenTerm, first: float, known: float) -> float:
     z = right.preimage(s)
     whole = ndtr(term.right[0] - z)
     beyond = whole - math.exp(term.epsilon) * ndtr(term.right[1] - z) + 1e-13 * whole
-    stairs = pi[0] * known + float(np.sum(np.diff(pi, append=1.0) * np.minimum(beyond, known)))
+    stairs = float(pi[0]) * known + float(np.sum(np.diff(pi, append=1.0) * np.minimum(beyond, known)))
     return first * min(known, stairs * _SLACK)
 
 

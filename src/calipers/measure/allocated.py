@@ -126,9 +126,7 @@ def _epoch(run: Run) -> ShuffledEpoch | None:
     replaced = run.adjacency == "substitute"
     if rest:
         return ShuffledEpoch(run.noise_multiplier, run.steps_per_epoch, participation(run), replaced)
-    return DisplacedEpoch(
-        run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size
-    )
+    return DisplacedEpoch(run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size)
 
 
 def _above(phases: tuple[Run, ...]) -> Backend:

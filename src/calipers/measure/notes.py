@@ -44,7 +44,8 @@ def _sampler_notes(sampler: str, run: Run) -> list[str]:
     if sampler == "balls-and-bins":
         return [
             "Every record is drawn into one batch of the epoch independently of all others, so nothing the others do "
-            "gives it away and the bracket closes. A loader that shuffles and cuts equal batches is not this sampler."
+            "gives it away: one pair is both proven and attained. A loader that shuffles and cuts equal batches is not "
+            "this sampler."
         ]
     if run.view == "isolated":
         return [

@@ -30,7 +30,7 @@ from calipers.curves import TradeoffCurve
 from calipers.laws.direction import Jaws
 from calipers.laws.product import Product
 from calipers.laws.sweep import sweep
-from calipers.measure.divided import NeighborPair
+from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
