@@ -49,7 +49,7 @@ Interval = tuple[float, float]
 Tail = Callable[[float, FloatArray], FloatArray]
 
 add_statement(
-    "calipers:length-test",
+    "calipers:length-without-signal",
     "calipers.papers.wang2026.settings, length_epsilon",
     "The length of the coordinates without signal tells divisors apart: log((power - delta)/level) bounds epsilon.",
 )
@@ -152,7 +152,7 @@ def batch_epsilon(setting: Setting, delta: float) -> float:
     return high
 
 
-@implements("calipers:length-test")
+@implements("calipers:length-without-signal")
 @cache
 def length_epsilon(setting: Setting, delta: float) -> float:
     """At most epsilon(delta) of one round on collinear gradients: the best threshold on the length, either order.
