@@ -53,6 +53,9 @@ def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, Float
     first, last = float(nodes[:, 0].min()), float(nodes[:, -1].max())
     # The row that matters most: likely, and with a ratio that varies (that of an empty batch may be constant).
     inner = nodes[int(np.argmax(cells.weights * (nodes[:, -1] - nodes[:, 0])))]
+    # Rare rows may reach further: beyond the ratios of that row, those of the row with the widest range.
+    outer = nodes[int(np.argmax(nodes[:, -1] - nodes[:, 0]))]
+    inner = np.concatenate((outer[outer < inner[0]], inner, outer[outer > inner[-1]]))
     common = np.concatenate(([first], inner[(inner > first) & (inner < last)], [last]))
     log_masses = np.log(cells.weights)[:, None] + split_cells(nodes, log_q, cells.log_p)
     log_total = onto(common, nodes.ravel(), log_masses.ravel())

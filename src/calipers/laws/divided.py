@@ -41,7 +41,7 @@ class _OneSided(Protocol):
 
 def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
     """The law at the first depth that suffices, with cells of one of two widths."""
-    width = _FINE if resolution < _FINE_FROM else _USUAL[side]
+    width = _FINE if resolution < _FINE_FROM else getattr(source, "usual", _USUAL[side])
     return _kept(
         source,
         side,

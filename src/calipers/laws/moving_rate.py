@@ -5,7 +5,7 @@ record changes how often all the others are drawn, and that shows in the sum.
 
 **Proof.** Reveal the batch of the N common records. On D it is drawn with rate q, on D' with q', independently of the
 differing record, which joins with probability q'. Given the batch, D' shows (1 - q') N(0, I) + q' N(g, I) against
-N(0, I) in units of sigma: the Poisson pair of rate q'. The batch itself has the likelihood ratio (q'/q)^k ((1 - q')/(1 -
+N(0, I) in units of sigma: the Poisson pair of rate q'. The batch itself has the ratio (q'/q)^k ((1 - q')/(1 -
 q))^(N-k) with k its size. So a round is dominated, for all gradients and whatever was seen before, by the product of
 
     Bin(N, q') against Bin(N, q)       and       (1 - q') N(0, 1) + q' N(1/sigma, 1) against N(0, 1).
@@ -36,7 +36,7 @@ from calipers.numerics.types import FloatArray
 add_statement(
     "calipers:moving-rate",
     "A sampling rate that moves with the dataset",
-    "Batch of the common records revealed: a binomial pair of rates B/N and B/(N+1) times a Poisson pair of the latter.",
+    "Common batch revealed: a binomial pair of rates B/N and B/(N+1) times a Poisson pair of rate B/(N+1).",
 )
 
 _FACTOR_NODES, _NODES = 400, 2_000

@@ -23,7 +23,10 @@ records instead. Reveal which of two comparisons is made: the full batch of D le
 
     Q:  c q^N N(0, I),      P:  c (1 - q) q^N N(0, I) + q^(N+1) N(m, s^2 I),      |m| <= 2N/((N+1) sigma),
 
-and keeps 1 - c of it for the sizes above, where r = N becomes N/(1 - c). Here c = 1/(N+1).
+and keeps 1 - c of it for the sizes above, where r = N becomes N/(1 - c). Here c = 1/(N+1). Likewise a batch that holds
+the new record alone is divided by 1, as an empty batch is, so it is compared with that: k = 0 shows (1 - q) N(0, 1) + q
+N(1/sigma, 1) against N(0, 1), and at k = 1 nothing is left to be compared, r = 0. (A loop that skips empty batches
+shows how many there were: this comparison does not cover it, the plain one does.)
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_
 from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.lattice import weighted_counts
 from calipers.laws.law import ATOM_ROUNDING, Law
-from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, BinomialWindow, binomial_window
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -54,18 +57,26 @@ add_statement(
 
 add_statement(
     "calipers:full-batch",
-    "Size and sum, but for the full batch",
-    "As batch size and sum revealed, but a batch of all records is compared with the full batch of the neighbor.",
+    "Size and sum, but for full and empty batches",
+    "As batch size and sum revealed, but full batches are compared by their noise, and the record alone with no record.",
 )
 
 _MOST_ODDS = 160
 _FINEST_NOISE = 0.03
+_RARE = -50.0
+"""Log of a probability that is left to the plain comparison."""
+
+
+def _log_shifted_cells(x: FloatArray, mean: float) -> FloatArray:
+    """log of the mass of N(mean, 1) below x[0], in every cell, and above x[-1]."""
+    inner = log_interval_mass(x[:-1] - mean, np.diff(x))
+    return np.concatenate((special.log_ndtr(x[:1] - mean), inner, special.log_ndtr(mean - x[-1:])))
 
 
 @implements("calipers:size-and-sum", "calipers:full-batch")
 @dataclass(frozen=True)
 class SizeAndSumPair:
-    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` the full batch is compared by its noise."""
+    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches are compared by noise."""
 
     sigma: float
     rate: float
@@ -74,6 +85,7 @@ class SizeAndSumPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.012
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
@@ -87,20 +99,26 @@ class SizeAndSumPair:
         """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
         if side is not Side.UPPER:
             raise InputError("The pair with a revealed batch size proves an upper jaw; it is no attack.")
-        odds, weights, outside = self._odds(log_tail)
+        window = binomial_window(self.others, self.rate, log_tail)
+        empty = self.dimension is not None and window.values[0] == 0.0
+        odds, weights, outside = self._odds(window, empty)
         mu = 2.0 / self.sigma
         reach = math.sqrt(-2.0 * log_tail)
         length = 2.0 * reach + mu
         step = cell_width(max(resolution, self.finest), length)
         x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
         log_q = log_normal_cells(x)
-        shifted = log_interval_mass(x[:-1] - mu, np.diff(x))
-        shifted = np.concatenate((special.log_ndtr(x[:1] - mu), shifted, special.log_ndtr(mu - x[-1:])))
         stay = math.log1p(-self.rate)
+        shifted = _log_shifted_cells(x, mu)
         with np.errstate(divide="ignore"):
             log_odds = np.log(odds)[:, None]
         nodes = stay + np.logaddexp(0.0, log_odds + mu * x - 0.5 * mu * mu)
         log_p = stay + np.logaddexp(log_q, log_odds + shifted)
+        if empty:  # the record alone against no record: no size tells them apart
+            alone, join = 0.5 * mu, math.log(self.rate)
+            nodes = np.vstack((np.logaddexp(stay, join + alone * x - 0.5 * alone * alone), nodes))
+            log_p = np.vstack((np.logaddexp(stay + log_q, join + _log_shifted_cells(x, alone)), log_p))
+            weights = np.append(window.weights[0], weights)
         ratio, log_masses, beyond = mixed_upper(MixedCells(weights, nodes, log_p), log_q)
         law = Law(
             ratio,
@@ -117,12 +135,13 @@ class SizeAndSumPair:
     @property
     def _share(self) -> float:
         """c, what the full batch of D lends to the comparison of full batches."""
-        return 0.0 if self.dimension is None else 1.0 / (self.others + 1.0)
+        rare = self.others * math.log(self.rate) < _RARE
+        return 0.0 if self.dimension is None or rare else 1.0 / (self.others + 1.0)
 
     def _with_full_batch(self, law: Law, resolution: float, log_tail: float) -> Law:
         """The law with the batch of all N + 1 records: at infinity, or compared with that of all N."""
         log_full = self.others * math.log(self.rate)
-        if self.dimension is None:
+        if self.dimension is None or log_full < _RARE:
             at_infinity = math.exp(log_full + math.log(self.rate)) * (1.0 + 1e-9)
             return replace(law, p_inf=min(1.0, law.p_inf + at_infinity))
         pair = BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
@@ -147,16 +166,18 @@ class SizeAndSumPair:
             shift_error=max(law.shift_error, noise.shift_error) + 2e-15,
         )
 
-    def _odds(self, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
-        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or
-        Q.
+    def _odds(self, window: BinomialWindow, empty: bool) -> tuple[FloatArray, FloatArray, float]:
+        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or Q.
+
+        Where `empty` batches are compared apart, k = 0 is left to the caller, and nothing remains for k = 1.
         """
-        window = binomial_window(self.others, self.rate, log_tail)
         odds = window.values / (self.others + 1.0 - window.values)
-        weights = window.weights
         full = window.values == self.others
         odds = np.where(full, odds / (1.0 - self._share), odds)
-        weights = np.where(full, (1.0 - self._share) * weights, weights)
+        odds = np.where((window.values <= 1.0) & empty, 0.0, odds)
+        weights = np.where(full, (1.0 - self._share) * window.weights, window.weights)
+        if empty:
+            odds, weights = odds[1:], weights[1:]
         if len(odds) > _MOST_ODDS:
             # Splitting over a gap g adds g^2/6 to the variance: gaps are best proportional to b_k^(-1/3).
             crowd = np.cumsum(np.cbrt(weights))

@@ -71,6 +71,8 @@ def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthT
     """Tests of `degrees` noise coordinates over K or K + 1, of power from `smallest` up, in both orders."""
     shape = min(0.5 * degrees, LARGEST_SHAPE)  # whoever has more coordinates may ignore some
     offset = 2.0 * math.log1p(1.0 / divisor)
+    middle = 0.5 * offset  # both errors small, where they can be
+    yield _test(log_gamma_lower_at(shape, middle), log_gamma_lower_at(shape, middle - offset), False)
     for power in _levels(smallest):
         short = float(gamma_lower_quantile_at(shape, math.log(power)))
         yield _test(log_gamma_lower_at(shape, short), log_gamma_lower_at(shape, short - offset), False)

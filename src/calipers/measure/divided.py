@@ -32,7 +32,7 @@ _PERFECT = 1e-300
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
-    "calipers:full-batch": "Batch size and noisy sum are revealed, but full batches are compared by their noise.",
+    "calipers:full-batch": "Batch size and noisy sum are revealed, but full and empty batches compared by their noise.",
     "calipers:batch-revealed": "The batch is revealed, the membership hidden: a subsampled pair for every size.",
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
     "calipers:one-moment": "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form.",

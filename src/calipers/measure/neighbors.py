@@ -28,7 +28,7 @@ _MOST_TERMS = 2e6
 _WORTH_WHILE = 1.05
 _MOST_SIZES = 40
 _SEEN, _FEW = 1e-15, 6
-_VISIBLE = 8.0
+_VISIBLE, _EMPTY = 8.0, 1e-3
 
 Attack = tuple[float, float]
 """(v, w): all other gradients are v e, the record's is w e."""
@@ -60,8 +60,9 @@ class NeighborPair:
         few = all(len(window.values) <= _MOST_SIZES for window in windows) and (full or self.size <= _FEW)
         # Revealing the batch tells the scale of the noise: useless where that tells the size in a few rounds.
         few = few and all(deviations(run.dimension or 1, max(1, self.size)) < _VISIBLE for run in realized)
+        empty = any((1.0 - run.rate) ** self.size > _EMPTY for run in realized)
         names = ("calipers:size-and-sum", "calipers:full-batch", "calipers:batch-revealed")
-        return tuple(name for name, useful in zip(names, (True, full, few), strict=True) if useful)
+        return tuple(name for name, useful in zip(names, (True, full or empty, few), strict=True) if useful)
 
     @functools.cached_property
     def attacks(self) -> tuple[Attack, ...]:
