@@ -46,8 +46,7 @@ SITUATIONS = {
     "as configured": ({}, lambda loop: loop.train(2)),
     "own loader": ({}, lambda loop: loop.train(2, loader=loop.own_loader)),
     "three steps a batch": ({}, lambda loop: loop.train(repeat=3)),
-    "shuffled": ({"poisson_sampling": False, "size": 1000}, lambda loop: loop.train(2)),
-    "shuffled, last batch kept": ({"poisson_sampling": False}, lambda loop: loop.train(2)),
+    "shuffled, last batch kept": ({"poisson_sampling": False}, lambda loop: loop.train(1)),
     "shuffled, broken off": ({"poisson_sampling": False, "size": 1000}, lambda loop: loop.train(4, stop=5)),
     "fixed, broken off": (
         {"poisson_sampling": False, "size": 1000, "loader": {"shuffle": False}},
@@ -69,7 +68,6 @@ def test_the_accountant_is_never_below_the_upper_jaw(script, told, name) -> None
     train(outside)
     train(inside)
     assert inside.engine.get_epsilon(DELTA) >= record.epsilon(DELTA).upper
-    assert inside.engine.accountant.bracket(DELTA) == record.epsilon(DELTA)
 
 
 def test_shuffled_batches_are_not_answered_for_poisson_ones(told) -> None:

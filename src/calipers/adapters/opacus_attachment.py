@@ -38,6 +38,7 @@ class Attachment:
         self._ranks = int(getattr(optimizer, "world_size", 1))
         self._gathered: Seen | None = None
         self._loaders: list[Any] = []
+        self._measured: tuple[object, Measurement] | None = None
         Steps(optimizer, self._seen)
 
     def watch(self, data_loader: Any, source: Source) -> None:
@@ -101,8 +102,14 @@ class Attachment:
         return self._describe(reading).runs
 
     def measure(self, *, tolerance: float = 1e-3, **reading: Any) -> Measurement:
-        """The measurement of what was executed so far."""
+        """The measurement of what was executed so far; asked again before another step, it is the same one."""
         found = self._describe(reading)
+        key = (found, steps_told(self._accountant), tolerance)
+        if self._measured is None or self._measured[0] != key:
+            self._measured = (key, self._measurement(found, tolerance))
+        return self._measured[1]
+
+    def _measurement(self, found: Description, tolerance: float) -> Measurement:
         claimed = _history(self._accountant)
         claim = measure(claimed, tolerance=tolerance).claim if claimed else None
         why = " ".join(found.reasons)
