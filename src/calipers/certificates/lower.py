@@ -94,6 +94,7 @@ def _epoch(
     spread = math.sqrt(float(np.sum(weights[usual] * (terms[usual] - middle) ** 2)))
     # Far terms decide a heavy tail: scores reach as far as the whole sum has to go for a ratio of e^at, and then some.
     farthest = 3.0 * phase.rounds * (1.0 + math.exp(abs(at))) + 10.0 * spread
+    farthest = min(farthest, float(np.max(np.abs(terms - middle))))
     unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE) if phase.rounds > 1 else spread / _PER_SPREAD
     values = np.clip((terms - middle) / unit, -_MOST_SCORE, _MOST_SCORE)
     coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
