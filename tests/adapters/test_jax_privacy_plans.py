@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,19 @@ pytestmark = [
 Relation = dp_accounting.NeighboringRelation
 
 
-OLD = hasattr(getattr(library.experimental, "execution_plan", None), "BandMFExecutionPlanConfig") and not hasattr(
-    library.experimental.execution_plan.BandMFExecutionPlanConfig, "make"
-)
-
-
 def configuration_class() -> Any:
-    for place in (library, library.experimental):
-        plans = getattr(place, "execution_plan", None)
+    for place in ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan"):
+        try:
+            plans = importlib.import_module(place)
+        except ModuleNotFoundError:
+            continue
         for name in ("BandMFConfig", "BandMFExecutionPlanConfig"):
             if hasattr(plans, name):
                 return getattr(plans, name)
     raise AssertionError("no configuration of plans")
+
+
+OLD = not hasattr(configuration_class(), "make")
 
 
 def configured(relation: Any = Relation.ADD_OR_REMOVE_ONE, **settings: Any) -> Any:

@@ -103,7 +103,6 @@ def test_with_batches_and_a_plain_sum_there_is_a_run() -> None:
         (fixed_key, "noise", "every step of every run adds the same vector"),
         (clips_mean, "clipping", "clips the averaged gradient of the batch"),
         (silent, "noise", "none: steps on zero gradients return zeros"),
-        (silent, "clipping", "does not clip"),
     ],
 )
 def test_mistakes_are_named(step: Any, subject: str, says: str) -> None:

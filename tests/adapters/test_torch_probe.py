@@ -237,8 +237,8 @@ def test_opacus_is_probed_through_its_own_objects(mode: str) -> None:
 
     def loop(size: int, batch: int) -> Any:
         torch.manual_seed(1)
-        model = torch.nn.Linear(30, 4)
-        data = torch.utils.data.TensorDataset(torch.randn(size, 30), torch.randint(0, 4, (size,)))
+        model = torch.nn.Linear(30, 40)
+        data = torch.utils.data.TensorDataset(torch.randn(size, 30), torch.randint(0, 40, (size,)))
         loss = torch.nn.CrossEntropyLoss()
         extra = {} if mode == "hooks" else {"grad_sample_mode": "ghost", "criterion": loss}
         engine = opacus.PrivacyEngine()

@@ -1,4 +1,4 @@
-"""The worst term lies above every term that an adversary can choose, in convex order; its sums are computed from above."""
+"""The worst term lies above every term that an adversary can choose, in convex order; sums are computed from above."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STRIKES = (-3.0, -1.0, -0.3, -0.05, 0.0, 0.05, 0.3, 1.0, 3.0)
 def call_of_shifts(a: np.ndarray, b: np.ndarray, k: float, strike: float) -> float:
     """E[(A - k B - c)+] for shifts in the plane: along a - b the event is a half line, across it a quadrature.
 
-    Written as A - k B = Y(y) (e^(p x - p^2/2) - k e^(q x - q^2/2)) with p - q = |a - b|, the coordinate x along a - b and
-    Y = e^(s y - s^2/2) for what a and b share across it.
+    Written as A - k B = Y(y) (e^(p x - p^2/2) - k e^(q x - q^2/2)) with p - q = |a - b|, the coordinate x along a - b
+    and Y = e^(s y - s^2/2) for what a and b share across it.
     """
     gap = a - b
     rho = float(np.hypot(*gap))
@@ -66,9 +66,7 @@ def test_no_choice_of_shifts_exceeds_the_worst_term(kind: str, largest: float, e
         a, b = (second, first) if kind == "reverse" else (first, second)
         ghost, gap = (a if kind == "reverse" else b), np.hypot(*(first - second))
         allowed = gap <= largest + 1e-12 and (
-            np.hypot(*ghost) <= 1.0 + 1e-12
-            if kind != "replaced"
-            else max(np.hypot(*first), np.hypot(*second)) <= 2.0
+            np.hypot(*ghost) <= 1.0 + 1e-12 if kind != "replaced" else max(np.hypot(*first), np.hypot(*second)) <= 2.0
         )
         if not allowed:
             continue
@@ -80,7 +78,7 @@ def test_no_choice_of_shifts_exceeds_the_worst_term(kind: str, largest: float, e
     assert closest > 0.999
 
 
-class negated:  # noqa: N801  # reads like a function: minus the term
+class negated:  # reads like a function: minus the term
     """-X*, with the same interface as far as `call_of_term` needs it."""
 
     def __init__(self, term: HiddenTerm) -> None:

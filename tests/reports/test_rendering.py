@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.bracket import Bracket, Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, InputError
 from calipers.reports.answers import Answers, Claimed, Questions
@@ -88,10 +89,13 @@ def test_questions_lie_in_their_domains(bad):
 
 
 def test_a_curve_that_reaches_zero_early_is_written_up_to_one():
-    """f(alpha) = max(0, 1 - 2 alpha): beta is 0 from alpha = 1/2 on."""
+    """f(alpha) = max(0, 1 - 2 alpha), or 1/2 - alpha/2 in the other order: beta is 0 from alpha = 1/2 on."""
     curve = TradeoffCurve(np.array([0.0, 0.5]), np.array([1.0, 0.0]), None, None, Side.UPPER)
-    measurement = SimpleNamespace(curve=lambda side: curve)
-    assert tradeoff_points(measurement, [Side.UPPER]) == [Points(Side.UPPER, (0.0, 0.5, 1.0), (1.0, 0.0, 0.0))]
+    measurement = SimpleNamespace(envelope=lambda side: Envelope((curve,)))
+    (points,) = tradeoff_points(measurement, [Side.UPPER])
+    assert points.x == pytest.approx((0.0, 1 / 3, 0.5, 1.0), abs=1e-14)
+    assert points.y == pytest.approx((0.5, 1 / 3, 0.0, 0.0), abs=1e-14)
+    assert (points.x[-1], points.y[-1]) == (1.0, 0.0)
 
 
 def test_evidence_is_told_once_and_names_what_it_licenses():

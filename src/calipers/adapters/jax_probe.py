@@ -49,7 +49,7 @@ class JaxLoop:
         steps_per_epoch: int = 1,
     ) -> None:
         jax = self._jax = library_module("jax")
-        shapes = {"first": jax.numpy.zeros(100), "second": jax.numpy.zeros((10, 20))} if params is None else params
+        shapes = {"first": jax.numpy.zeros(400), "second": jax.numpy.zeros((20, 30))} if params is None else params
         self._params = jax.tree.map(jax.numpy.zeros_like, shapes)
         leaves, self._tree = jax.tree.flatten(self._params)
         self._shapes = [tuple(leaf.shape) for leaf in leaves]

@@ -32,12 +32,18 @@ from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, normal_tail_quantile
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+    normal_tail_quantile,
+)
 
 add_statement(
     "calipers:shuffled",
     "docs/mathematics: shuffled batches",
-    "If every epoch leaves at least one record over, a shuffled epoch is dominated by a sum of independent worst terms.",
+    "If every epoch leaves at least one record over, an epoch is dominated by a sum of independent worst terms.",
 )
 
 _LARGEST_SHIFT = 8.0
@@ -118,8 +124,7 @@ class ShuffledEpoch(AllocatedEpoch):
         if self.participation <= delta:
             return 0.0
         # A share r of one release at delta is one release at delta / r.
-        known = gaussian_epsilon(self.shift, delta / self.participation * (1.0 - 1e-12))
-        known *= 1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR
+        known = gaussian_epsilon_bounds(self.shift, delta / self.participation, 8.0 * 2.0**-53)[1]
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.

@@ -21,13 +21,13 @@ record hidden in one of M rounds with a shift of 2, `AllocationPair(sigma / 2, M
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -35,6 +35,7 @@ from calipers.laws.direction import Jaws
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
 from calipers.measure.backends import ProductBackend
 
@@ -88,15 +89,14 @@ class AttackBackend:
         return self.rival.made_for(epsilon, epochs)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hull of the attack's curve."""
+        return {Side.LOWER: self.envelopes(smallest_delta, tolerance)[Side.LOWER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """The attack's curve, from its tests in both directions."""
         del tolerance
-        tests = self.product.tests(smallest_delta)
-        # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-        alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in tests]), -690.0))
-        power = np.exp(np.concatenate([t.log_power for t in tests]))
-        useful = (alpha < power) & (power <= 1.0)
-        curve = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()
-        return {Side.LOWER: curve}
+        forward, backward = self.product.tests(smallest_delta)
+        return {Side.LOWER: Envelope((directed_attack(forward, backward),))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""
@@ -169,7 +169,7 @@ class ReplacedBackend(ProductBackend):
 def switching_words(attack: SwitchingAttack, epochs: int) -> str:
     """Everybody's gradients under the policy, when the record changes sides, and the score of what is seen."""
     policy, r = attack.policy, attack.participation
-    looks = _listed(np.cumsum(policy.blocks)[:-1].tolist())
+    looks = _listed(list(itertools.accumulate(policy.blocks))[:-1])
     jump, missed = "exp(2 x_t/sigma - 2/sigma^2)", "exp(x_t/sigma - 1/(2 sigma^2))"
     if attack.substituted:
         opposing, agreeing = "is u (-u once it is replaced)", "is -u (u once it is replaced)"

@@ -27,7 +27,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, REAL
 from calipers.errors import ConditionError
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
+from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import AT_LEAST_TWO, EPSILON, NOISE_MULTIPLIER, ROUNDS
 from calipers.theorems.registry import Direction, theorem
@@ -115,10 +115,10 @@ def poisson_better_below(noise_multiplier: float, rounds: int) -> float:
     """An epsilon_0 > 0 below which Poisson batches leak less than deterministic ones.
 
     The solution of delta_D(eps) = U with U of `poisson_total_variation_upper`: below it,
-    delta_D(eps) > U >= delta_P(0) >= delta_P(eps). Rounded down by one part in 1e12.
+    delta_D(eps) > U >= delta_P(0) >= delta_P(eps). Rounded down.
     """
     bound = poisson_total_variation_upper(noise_multiplier, rounds)
-    return gaussian_epsilon(1.0 / noise_multiplier, bound) * (1.0 - 1e-12)
+    return gaussian_epsilon_bounds(1.0 / noise_multiplier, bound, 2.0**-52)[0]
 
 
 @implements("chua2024:thm4.2b")
