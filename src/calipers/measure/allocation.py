@@ -39,7 +39,6 @@ from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
 from calipers.measure.backends import ProductBackend
 
-
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
 
