@@ -35,7 +35,7 @@ def poisson_delta(
         for j in range(nodes + 1):
             z = acb(arb(theta), gap * j)
             moment = sum(terms, acb(0)).mid()
-            last = (moment ** steps * ((1 - z) * arb(eps)).exp() / (z * (z - 1))).real
+            last = (moment**steps * ((1 - z) * arb(eps)).exp() / (z * (z - 1))).real
             total += last / 2 if j == 0 else last
             # Balls around complex numbers grow with every turn although the rounding does not: keep the middles.
             terms = [(term * turn).mid() for term, turn in zip(terms, turns, strict=True)]
