@@ -42,6 +42,8 @@ from calipers.laws.tails import Focus
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
 _ROUNDS = 6
+MOST_STEPS = 10**11
+"""More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH = 0.95e-4, 60_000.0
 """The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it."""
 
@@ -54,6 +56,12 @@ class Product:
         if not factors:
             raise InputError("A product needs at least one factor.")
         self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        steps = sum(count for _, count in self.factors)
+        if steps > MOST_STEPS:
+            raise InputError(
+                f"Expected at most {MOST_STEPS:.0e} composed steps, got {steps:.3e}: every step's rounding is charged, "
+                "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
+            )
         self.symmetric = all(source.symmetric for source, _ in self.factors)
         shelf = Shelf(self.factors)
         self.bounded = all(_is_bounded(source) for source, _ in self.factors)
