@@ -193,14 +193,10 @@ class ProductBackend:
 
 @dataclass(frozen=True)
 class SplitBackend:
-    """The upper jaw of one backend, the lower jaw of another.
-
-    `single_epoch` says that a conjecture would make the lower jaw exact.
-    """
+    """The upper jaw of one backend, the lower jaw of another."""
 
     above: Backend
     below: Backend
-    single_epoch: bool = False
     closes: ClassVar[bool] = False
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
@@ -252,4 +248,4 @@ def _curve_mu(curves: dict[Side, TradeoffCurve], delta0: float) -> tuple[float, 
 
 
 def _joined(above: Jaws, below: Jaws) -> Jaws:
-    return Jaws(below.lower, above.upper, below.threshold, below.reversed)
+    return Jaws(below.lower, above.upper, below.threshold, below.reversed, above.proof, below.attack)

@@ -20,8 +20,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
-from calipers.measure.allocation import conjectured
-from calipers.measure.backends import Backend, SplitBackend
+from calipers.measure.backends import Backend
 from calipers.run import Run
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -56,7 +55,10 @@ class Claim:
 
 @dataclass
 class Measurement:
-    """Certified brackets of one run (or of several phases on the same data)."""
+    """Certified brackets of one run (or of several phases on the same data).
+
+    With `dataset_sizes` they are about the worst dataset size of that range.
+    """
 
     runs: tuple[Run, ...]
     backend: Backend = field(repr=False)
@@ -64,6 +66,7 @@ class Measurement:
     tolerance: float = 1e-3
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
+    dataset_sizes: tuple[int, int] | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -101,10 +104,7 @@ class Measurement:
         return found
 
     def _bracket(self, lower: float, upper: float, jaws: Jaws | None = None) -> Bracket:
-        exact_if = None
-        if jaws is not None and isinstance(self.backend, SplitBackend) and self.backend.single_epoch:
-            exact_if = conjectured(jaws)
-        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws), exact_if)
+        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws))
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
