@@ -311,7 +311,7 @@ class Run:
         """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
 
         `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
-        epochs or steps, loss_reduction, public_rate. Refused where the rate moves with the dataset's size.
+        epochs or steps, loss_reduction, drop_last, public_rate. Refused where the rate moves with the dataset's size.
         """
         keys = run_keys(version, dataset_size=dataset_size, **settings)
         return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})

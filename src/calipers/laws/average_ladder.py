@@ -69,7 +69,7 @@ def _places(strip: Strip) -> FloatArray:
     return np.arange(strip.low, strip.low + strip.rows.shape[1], dtype=np.float64)
 
 
-def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
+def joined(first: Strip | None, second: Strip | None) -> Strip | None:
     """The sum of two strips of one lattice."""
     if first is None or second is None:
         return second if first is None else first
@@ -110,7 +110,7 @@ def coarsened(strip: Strip) -> Strip:
 def _shrunk(strip: Strip) -> Strip | None:
     """The strip without empty places at its ends."""
     low, rows = strip
-    filled = rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0
+    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
     first = int(filled.argmax())
     if not filled[first]:
         return None
@@ -191,8 +191,8 @@ def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
     if finer is None:
         rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
         return Strip(2 * rung.low, np.stack(rows))
-    once = _joined(rung, finer)
-    twice = _joined(rung, Strip(finer.low, 2.0 * finer.rows))
+    once = joined(rung, finer)
+    twice = joined(rung, Strip(finer.low, 2.0 * finer.rows))
     assert once is not None
     assert twice is not None
     rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
@@ -226,18 +226,18 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
         finer_second = None if finer_second is None else finer_first if square else coarsened(finer_second)
         rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
         found: Strip | None = None
-        all_first = _joined(finer_first, rung_first)
+        all_first = joined(finer_first, rung_first)
         if square and rung_first is not None:
             found = _square(rung_first, finer_first, accurate)
         elif not square:
             if rung_second is not None and all_first is not None:
                 found = _cross(all_first, rung_second, share, accurate)
             if rung_first is not None and finer_second is not None:
-                found = _joined(found, _cross(rung_first, finer_second, share, accurate))
+                found = joined(found, _cross(rung_first, finer_second, share, accurate))
         if found is not None:
             products[e] = found
             longest = max(longest, (found.rows.shape[1] + 1) // 2)
-        finer_first, finer_second = all_first, _joined(finer_second, rung_second)
+        finer_first, finer_second = all_first, joined(finer_second, rung_second)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
     operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
     share_lost = operations * UNIT_ROUNDOFF
@@ -258,7 +258,7 @@ def regrouped(
     e = min(products)
     top = max(products)
     while e <= top or above is not None:
-        current = _joined(above, products.get(e))
+        current = joined(above, products.get(e))
         above = None
         if current is not None:
             above, kept = _parted(current, plan, e)
@@ -368,7 +368,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
             if total is None:
                 total = power
             else:
-                plan = _between(plans, total.terms + power.terms)
+                plan = plan_between(plans, total.terms + power.terms)
                 total = added(total, power, plan, count / (total.terms + power.terms))
                 lost += total.lost
                 lost_moment += total.lost_moment + total.lost
@@ -385,7 +385,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
     return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment)
 
 
-def _between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
+def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
     """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its center."""
     plan = plans[terms.bit_length() - 1]
     center = plan.center * (terms / (1 << (terms.bit_length() - 1)))

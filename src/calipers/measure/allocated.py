@@ -1,14 +1,14 @@
 """The route of runs that shuffle in the worst-case view: a proof above, an attack below.
 
 See `calipers.measure.allocation` for what is known about samplers that deal every record out once per epoch. Phases
-compose on both sides. Above, two proofs compete: a phase that shuffles counts as fixed batches (given the order batches
-are fixed), or with the law of its epochs (`calipers.laws.shuffled` where records are left over, `calipers.laws.displaced`
-where none is); the others count with their own pairs, and an adaptive composition is dominated by the product. Below, an
-attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run, and its
-score is the sum of theirs.
+compose on both sides. Above, two proofs compete: a phase that shuffles counts as fixed batches (given the order
+batches are fixed), or with the law of its epochs (`calipers.laws.shuffled` where records are left over,
+`calipers.laws.displaced` where none is); the others count with their own pairs, and an adaptive composition is
+dominated by the product. Below, an attack chooses everybody's gradients anew in every phase, so attacks on the phases
+are one attack on the run, and its score is the sum of theirs.
 
-**One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees one
-epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
+**One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
+one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
 
 **A short last batch** is not looked at by the attack: a record that sits in it counts as left out.
 """
@@ -27,6 +27,7 @@ from calipers.laws.proof_product import ProofProduct
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.switching import SwitchingAttack
 from calipers.measure.allocation import AttackBackend
 from calipers.measure.backends import Backend, ProductBackend, SplitBackend
 from calipers.measure.compositions import gaussian_backend, gaussian_releases, known_release, source
@@ -37,12 +38,12 @@ from calipers.run import Run
 FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
 _NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1)"
 _LEFT_OVER = (
-    "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, and "
-    "where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
+    "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, "
+    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
 )
 _NOTHING_LEFT_OVER = (
-    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: an "
-    "epoch is dominated by fewer equal rounds, and by fixed batches for the small share of weight they do not cover."
+    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: "
+    "an epoch is dominated by fewer equal rounds, and by fixed batches for the small share of weight they do not cover."
 )
 
 Factors = list[tuple[LawSource, int]]
@@ -63,8 +64,18 @@ def open_backend(phases: tuple[Run, ...]) -> Backend:
         _scene(phases),
         ("original", "replaced") if phases[0].adjacency == "substitute" else ("present", "zeroed out"),
         single if isinstance(single, ShuffleAttack) else None,
+        _rival(phases) if len(factors) == 1 else None,
     )
     return SplitBackend(_above(phases), below)
+
+
+def _rival(phases: tuple[Run, ...]) -> SwitchingAttack | None:
+    """The attack that changes sides in epochs that are all alike, drawn anew, and not isolated."""
+    run = phases[0]
+    if run.reshuffle == "once" or run.view == "isolated":
+        return None
+    noise, rounds, share = _dealt(run)
+    return SwitchingAttack(noise, rounds, share, substituted=run.adjacency == "substitute")
 
 
 def _counted(phases: tuple[Run, ...], factor: Callable[[Run], tuple[LawSource, int]]) -> Factors:
@@ -80,17 +91,22 @@ def _attacked(run: Run) -> tuple[LawSource, int]:
     """What the attack sees of one participation, and how often."""
     if not is_open(run):
         return source(run), participations(run)
-    noise, count = run.noise_multiplier, participations(run)
-    if run.reshuffle == "once":
-        # More noise than there is can only weaken the attack.
-        noise, count = max(noise / math.sqrt(count), 2.0 * SIGMA.low), 1
-    full = run if run.last_batch == "drop" else run.replace(last_batch="drop", steps=None, epochs=1)
-    rounds, share = full.steps_per_epoch, participation(full)
+    (noise, rounds, share), count = _dealt(run), 1 if run.reshuffle == "once" else participations(run)
     if run.view == "isolated":
         return AllocationPair(noise, rounds, share), count
     if run.adjacency == "substitute":
         return AllocationPair(0.5 * noise, rounds, share), count
     return ShuffleAttack(noise, rounds, share), count
+
+
+def _dealt(run: Run) -> tuple[float, int, float]:
+    """Noise, full batches and the share of records in them, of an epoch as an attack sees it."""
+    noise = run.noise_multiplier
+    if run.reshuffle == "once":
+        # More noise than there is can only weaken the attack.
+        noise = max(noise / math.sqrt(participations(run)), 2.0 * SIGMA.low)
+    full = run if run.last_batch == "drop" else run.replace(last_batch="drop", epochs=1)
+    return noise, full.steps_per_epoch, participation(full)
 
 
 def _proven(run: Run) -> tuple[LawSource, int]:
@@ -110,9 +126,7 @@ def _epoch(run: Run) -> ShuffledEpoch | None:
     replaced = run.adjacency == "substitute"
     if rest:
         return ShuffledEpoch(run.noise_multiplier, run.steps_per_epoch, participation(run), replaced)
-    return DisplacedEpoch(
-        run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size
-    )
+    return DisplacedEpoch(run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size)
 
 
 def _above(phases: tuple[Run, ...]) -> Backend:

@@ -14,18 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.one_sided import Shown, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.product import Product
-from calipers.laws.sweep import sweep
+from calipers.laws.sweep import directed_sweep
 from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.measure.neighbors import Attack, NeighborPair
+from calipers.measure.proven import best_guarantee
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
@@ -46,7 +46,7 @@ class DividedBackend:
 
     pairs: tuple[NeighborPair, ...]
     closes: ClassVar[bool] = False
-    _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
+    _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def told_apart(self) -> NeighborPair | None:
@@ -113,19 +113,23 @@ class DividedBackend:
         return Jaws(shown.value, upper, shown.threshold, shown.reversed, proof, where)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """The guarantee that holds for all pairs, and the tests of the best attack."""
+        """The guarantee that holds for all pairs, and the hull of the tests of the best attack."""
+        return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantees of all pairs, and the tests of the best attack on one of them."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
             self._swept[key] = self._distinguished() if self.told_apart else self._sweep(smallest_delta, tolerance)
         return self._swept[key]
 
-    def _distinguished(self) -> dict[Side, TradeoffCurve]:
+    def _distinguished(self) -> dict[Side, Envelope]:
         """No guarantee, and one test whose errors no float can hold, rounded up."""
         nothing = TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True)
         test = TradeoffCurve.from_tests([_PERFECT], [1.0], power_c=[_PERFECT], side=Side.LOWER)
-        return {Side.UPPER: nothing, Side.LOWER: test.symmetrised()}
+        return {Side.UPPER: Envelope((nothing,)), Side.LOWER: Envelope((test,))}
 
-    def _sweep(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+    def _sweep(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         first = self._attacked_pair
         tried = {
             attack: epsilon_below(first.product(first.proofs[0], attack), _TYPICAL_DELTA, None).value
@@ -136,12 +140,12 @@ class DividedBackend:
         shown: TradeoffCurve | None = None
         for pair in self.pairs:
             used = attack if attack in pair.attacks else pair.attacks[0]
-            swept = [sweep(pair.product(proof, used), smallest_delta, tolerance) for proof in pair.proofs]
-            proven.append(_combined([curves[Side.UPPER] for curves in swept], np.min))
+            swept = [directed_sweep(pair.product(proof, used), smallest_delta, tolerance) for proof in pair.proofs]
+            proven.append(best_guarantee([curves[Side.UPPER] for curves in swept]))
             if pair is first:
                 shown = swept[0][Side.LOWER]
         assert shown is not None
-        return {Side.UPPER: _combined(proven, np.max), Side.LOWER: shown}
+        return {Side.UPPER: Envelope.of(proven), Side.LOWER: Envelope((shown,))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the two curves."""
@@ -204,13 +208,3 @@ class DividedBackend:
 def _attacked(pair: NeighborPair, attack: Attack | None) -> str:
     how = _LENGTH if attack is None else f"v = {attack[0]:g}, w = {attack[1]:g}"
     return f"{pair.size} and {pair.size + 1} records, {how}"
-
-
-def _combined(curves: list[TradeoffCurve], choose: Callable[..., object]) -> TradeoffCurve:
-    """A guarantee whose profile at every node is np.max (all must hold) or np.min (any proves it) of the given ones."""
-    if len(curves) == 1:
-        return curves[0]
-    odds = np.unique(np.concatenate([curve.odds for curve in curves]))
-    nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-    deltas = np.asarray(choose([curve.delta(nodes) for curve in curves], axis=0), dtype=np.float64)
-    return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)

@@ -40,7 +40,7 @@ def measure(
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
     claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
-    return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes)
+    return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
 
 def _refuse_unproven(run: Run) -> None:

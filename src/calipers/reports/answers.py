@@ -105,10 +105,8 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         separation=measurement.separation(),
         notes=(),
     )
-    wide = [row for row in answers.epsilon if measurement.closes and row.bracket.relative_width > measurement.tolerance]
-    unmet = [f"epsilon at delta = {row.at:g} is wider than the tolerance asked for; both jaws hold." for row in wide]
     sizes = _worst_size(measurement, questions)
-    return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes, *unmet])
+    return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes])
 
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
