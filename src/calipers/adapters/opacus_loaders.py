@@ -188,8 +188,8 @@ def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool)
                 raise
             raise UnsupportedError(
                 f"With batches of {_worded(candidate)}: {error} Opacus forgets the batch size of the script's loader; "
-                f"{size} records in {count} batches may have been batches of {', '.join(map(_worded, candidates))} or in "
-                "between: say batch_size=... if it was another."
+                f"{size} records in {count} batches may have been {', '.join(map(_worded, candidates))} or in between: "
+                "say batch_size=... if it was another."
             ) from error
     return found[candidates[0]]
 
