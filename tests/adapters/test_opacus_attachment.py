@@ -79,7 +79,7 @@ def test_without_a_batch_size_every_possible_one_must_agree(small) -> None:
     assert run_of(loop.optimizer, loop.loader, steps=5).sample_rate == 1 / 11
     for size in (110, 107):
         full = small(size=size)
-        with pytest.raises(UnsupportedError, match=r"differs between neighbors.*Say batch_size"):
+        with pytest.raises(UnsupportedError, match=r"differs between neighbors.*say batch_size"):
             run_of(full.optimizer, full.loader, steps=5)
     assert run_of(full.optimizer, full.loader, steps=5, batch_size=10).sample_rate == 1 / 11
     with pytest.raises(InputError, match="batch_size=20 makes 6 batches"):

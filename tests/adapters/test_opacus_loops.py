@@ -134,6 +134,17 @@ def test_records_repeated_or_dropped_on_the_way_blind(script, change) -> None:
     assert proven(record) == (0.0, math.inf)
 
 
+def test_batches_of_another_loader_of_the_same_size_are_not_taken_for_the_last_one(script) -> None:
+    """A first look at the watched loader, then an epoch of another one: ten steps, as it seems, on one batch."""
+    loop = script(1000, loader={"shuffle": False}, poisson_sampling=False)
+    record = watched(loop)
+    next(iter(loop.loader))
+    other = torch.utils.data.DataLoader(loop.data, batch_size=100, shuffle=True)
+    loop.train(loader=other)
+    assert proven(record) == (0.0, math.inf)
+    assert "more steps than others" in record.why_not()[0]
+
+
 def test_an_update_without_noise_blinds(script) -> None:
     """The inner optimizer moves the parameters by what the gradients are."""
     loop = script()

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calipers.adapters import jax_privacy, opacus, opacus_accountant
+from calipers.adapters import jax_privacy, opacus, opacus_accountant, opacus_library
 from calipers.adapters.jax_privacy_probe import JaxPrivacyConfiguration
 from calipers.adapters.jax_privacy_target import DEFAULT_RUN, JaxPrivacyTarget
 from calipers.adapters.opacus_probe import OpacusConfiguration
 from calipers.adapters.opacus_target import OpacusTarget
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError, MissingExtraError, UnsupportedError
 
 RNG = np.random.default_rng(0)
 
@@ -42,6 +42,25 @@ def test_a_missing_library_is_named_with_the_line_to_type(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'calipers\[{extra}\]'"):
         use()
+
+
+def test_a_library_that_fails_inside_is_not_called_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its version is named, and what it could not import; installing it again would change nothing."""
+    (tmp_path / "opacus").mkdir()
+    (tmp_path / "opacus" / "__init__.py").write_text("from torch import something_that_moved\n")
+    (tmp_path / "torch.py").write_text("")
+    metadata = tmp_path / "opacus-1.4.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: opacus\nVersion: 1.4.0\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("opacus", "torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(UnsupportedError, match=r"opacus 1\.4\.0 is installed, but .*something_that_moved"):
+            opacus_library.opacus_module()
+    finally:
+        for name in ("opacus", "torch"):
+            sys.modules.pop(name, None)
 
 
 def test_importing_the_adapters_loads_no_foreign_library() -> None:

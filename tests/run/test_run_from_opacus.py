@@ -79,6 +79,20 @@ def test_the_arithmetic_of_releases_from_1_0_on(
     assert (found.steps_per_epoch, found.divisor) == (steps, divisor)
 
 
+def test_a_loader_that_drops_its_last_batch_has_another_rate() -> None:
+    """floor(N/B) batches: 10 of 1050 records, and from 1399 to 1400 records 13 become 14. Fewer than B make none."""
+    assert opacus_numbers(NEWEST, dataset_size=1050, batch_size=100, drop_last=True).sampled_rate == 1 / 10
+    run = Run.from_opacus(
+        NEWEST, dataset_size=1050, batch_size=100, drop_last=True, epochs=2, noise_multiplier=1.0, loss_reduction="sum"
+    )
+    assert (run.sample_rate, run.total_steps) == (1 / 10, 20)
+    settings = {"batch_size": 100, "drop_last": True, "epochs": 1, "noise_multiplier": 1.0}
+    with pytest.raises(UnsupportedError, match=r"N = 1399: rate 1/13.*N = 1400: rate 1/14"):
+        Run.from_opacus(NEWEST, dataset_size=1399, **settings)
+    with pytest.raises(InputError, match="is empty"):
+        Run.from_opacus(NEWEST, dataset_size=99, **settings)
+
+
 @given(st.integers(2, 10**6), st.integers(1, 10**4))
 def test_rounding_loses_at_most_one(dataset_size: int, batch_size: int) -> None:
     """Against exact rationals: L' is L or L - 1, and the divisor is floor(N/L') or one less."""

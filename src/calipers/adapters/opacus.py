@@ -133,7 +133,7 @@ def _new_record(
     earlier: tuple[Run, ...],
 ) -> Attachment:
     described = sum(run.total_steps for run in earlier) + (0 if state is None else int(state.get("steps", 0)))
-    if steps_told(accountant) != described:
+    if steps_told(accountant) > described:
         raise UnsupportedError(unexplained(steps_told(accountant), described))
     if any(run.dataset_size != source.dataset_size for run in earlier):
         raise InputError(f"Expected earlier runs with dataset_size={source.dataset_size}, that of the loader.")

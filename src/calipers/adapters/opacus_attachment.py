@@ -158,7 +158,7 @@ class Attachment:
         seen = self._now()
         told = steps_told(self._accountant)
         if told > self.steps:
-            seen.reasons[unexplained(told, self.steps)] = True
+            return Description((), False, (*seen.reasons, unexplained(told, self.steps)))
         if self._ranks > 1 and seen is self._seen:
             return Description(
                 (), False, ("Every process saw its own draws alone; call record.gather() on each of them.",)

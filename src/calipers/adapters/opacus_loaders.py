@@ -179,17 +179,23 @@ def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool)
     if reduction == "mean" and divisor != int(size * (1 / source.batches)):
         # Not the number that make_private computes: somebody chose it.
         return _keys(size, candidates[0], steps, "sum", True) | {"normalization": "constant"}
-    try:
-        found = [_keys(size, candidate, steps, reduction, public_rate) for candidate in candidates]
-        return found[0]
-    except UnsupportedError as error:
-        if batch_size is not None or len(candidates) == 1:
-            raise
-        listed = ", ".join(f"{given}{' with drop_last=True' if dropped else ''}" for given, dropped in candidates)
-        raise UnsupportedError(
-            f"{error} Opacus forgets the batch size of the script's loader; with {size} records it may have been "
-            f"{listed} or one in between. Say batch_size=... if it is another than the one above."
-        ) from error
+    found = {}
+    for candidate in candidates:
+        try:
+            found[candidate] = _keys(size, candidate, steps, reduction, public_rate)
+        except UnsupportedError as error:
+            if len(candidates) == 1 or batch_size is not None:
+                raise
+            raise UnsupportedError(
+                f"With batches of {_worded(candidate)}: {error} Opacus forgets the batch size of the script's loader; "
+                f"{size} records in {count} batches may have been {', '.join(map(_worded, candidates))} or in between: "
+                "say batch_size=... if it was another."
+            ) from error
+    return found[candidates[0]]
+
+
+def _worded(loader: tuple[int, bool]) -> str:
+    return f"{loader[0]} (drop_last=True)" if loader[1] else str(loader[0])
 
 
 def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, public_rate: bool) -> dict[str, object]:

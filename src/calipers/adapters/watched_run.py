@@ -36,6 +36,10 @@ ONCE_A_PASS = (
     "The upper jaw counts every record once in every pass with a step, whatever the order. No attack is claimed: the "
     "order of the batches was random and nobody saw it."
 )
+IRREGULAR = (
+    "Some batches were used in more steps than others. That cannot be told from steps on batches of a loader that is "
+    "not watched, so nothing is proven. Take the same number of steps on every batch, or attach the other loader."
+)
 _NEGLIGIBLE = 1e-18
 
 
@@ -65,7 +69,10 @@ class Description:
 def describe(seen: Seen, optimizer: Any, reading: Reading) -> Description:
     """The best of the four statements that holds."""
     reasons = tuple(seen.reasons)
-    if any(seen.reasons.values()):
+    repeats = _repeats(seen)
+    if repeats is None:
+        reasons = (*reasons, IRREGULAR)
+    if repeats is None or any(seen.reasons.values()):
         return Description((), False, reasons)
     try:
         if not reasons:
@@ -77,10 +84,23 @@ def describe(seen: Seen, optimizer: Any, reading: Reading) -> Description:
             return Description((), False, reasons)
     sources = seen.draws.sources
     if all(source.order == "deterministic" for source in sources):
-        return Description(_as_observed(seen, reading), True, reasons)
+        # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
+        return Description(_as_observed(seen, reading), repeats == 1, reasons)
     if all(source.once for source in sources) and not seen.crossing:
         return Description(_once_a_pass(seen, reading), False, reasons, ONCE_A_PASS)
     return Description(_as_observed(seen, reading), False, reasons, AS_OBSERVED)
+
+
+def _repeats(seen: Seen) -> int | None:
+    """How many steps every batch was used in, but for one that a loop broke off at; None if they differ otherwise."""
+    steps: Counter[int] = Counter()
+    for group in seen.draws.groups.values():
+        for noises, count in group.noises.items():
+            steps[len(noises)] += count if noises else 0
+    most = max((number for number, count in steps.items() if count), default=1)
+    fewer = steps.total() - steps[most]
+    regular = most == 1 or (steps[most] > 1 and fewer <= 1)
+    return most if regular else None
 
 
 def _described(seen: Seen, optimizer: Any, reading: Reading) -> tuple[Run, ...]:

@@ -1,0 +1,132 @@
+"""Loops of the shape of Opacus's own example scripts, with the two lines: each right, or refused with its reason.
+
+The scripts themselves (mnist.py, cifar10.py, imdb.py, char-lstm-classification.py) differ in how they draw, clip and
+divide; their sizes are kept where they decide something, their data and models are small.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import importlib.util
+import pstats
+import time
+from pathlib import Path
+
+import pytest
+
+from calipers.adapters.opacus import attach
+from calipers.errors import UnsupportedError
+
+opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.opacus, pytest.mark.filterwarnings("ignore:Secure RNG", "ignore:Full backward hook")]
+
+
+def test_mnist(script) -> None:
+    """60,000 records in batches of 64, divided by the mean; every epoch 938 batches, here a few of them."""
+    loop = script(60_000, 64, loader={"shuffle": False}, loss_reduction="mean")
+    record = attach(loop.engine, loop.optimizer, loop.loader)
+    loop.train(stop=5)
+    (run,) = record.runs()
+    assert (run.sampler, round(1 / run.sample_rate), run.total_steps) == ("poisson", 938, 5)
+    assert (run.normalization, record.why_not()) == ("floor", ())
+
+
+def test_cifar10(script) -> None:
+    """50,000 records in batches of 2000, 25 of them: the rate moves with one record more, and that is said at once."""
+    norms = [1.0 / 2**0.5] * 2
+    loop = script(50_000, 2000, clipping="per_layer", max_grad_norm=norms, loader={"num_workers": 2})
+    with pytest.raises(UnsupportedError, match=r"rate 1/25.*rate 1/26.*public_rate=True"):
+        attach(loop.engine, loop.optimizer, loop.loader, batch_size=2000)
+    record = attach(loop.engine, loop.optimizer, loop.loader, batch_size=2000, public_rate=True)
+    for records, labels in loop.loader:
+        loop.criterion(loop.model(records), labels).backward()
+        loop.optimizer.step()
+        loop.optimizer.zero_grad()
+        if record.steps == 3:
+            break
+    (run,) = record.runs()
+    assert (run.sample_rate, run.total_steps) == (1 / 25, 3)
+    # Opacus adds up per-layer norms in single precision; the noise is that of its sum.
+    assert run.noise_multiplier == pytest.approx(1.0, abs=1e-7)
+
+
+def test_imdb(script) -> None:
+    """Shuffled batches of a loader that keeps its last one: not the Poisson sampling that Opacus accounts for."""
+    loop = script(250, 64, poisson_sampling=False, loss_reduction="mean")
+    record = attach(loop.engine, loop.optimizer, loop.loader)
+    loop.train(2)
+    (run,) = record.runs()
+    assert (run.sampler, run.last_batch, run.reshuffle, run.total_steps) == ("shuffle", "keep", "every-epoch", 8)
+    assert (run.normalization, record.why_not()) == ("constant", ())
+
+
+def test_char_lstm(script) -> None:
+    """A worker that draws ahead, zero_grad after the step; 16,000 names of which one in five is held out."""
+    loop = script(16_059, 800, loader={"shuffle": False, "num_workers": 1}, loss_reduction="mean")
+    with pytest.raises(UnsupportedError, match=r"With batches of 730 \(drop_last=True\).*say batch_size="):
+        attach(loop.engine, loop.optimizer, loop.loader)
+    record = attach(loop.engine, loop.optimizer, loop.loader, batch_size=800)
+    for records, labels in loop.loader:
+        loop.criterion(loop.model(records), labels).backward()
+        loop.optimizer.step()
+        loop.optimizer.zero_grad()
+    (run,) = record.runs()
+    assert (round(1 / run.sample_rate), run.total_steps, record.why_not()) == (21, 21, ())
+
+
+def test_the_findings_are_there() -> None:
+    """What the documentation says of the library, shown by the script that it names."""
+    path = Path(__file__).parents[2] / "examples" / "opacus_findings.py"
+    specification = importlib.util.spec_from_file_location("opacus_findings", path)
+    found = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(found)
+    assert found.norms_of_ghost_clipping() == (0.5, 1.0)
+    assert found.norms_of_per_layer_clipping() == pytest.approx((0.5, 1.0))
+    noises = found.noise_of_adaptive_ghost_clipping()
+    assert noises[0] != noises[1]
+    for size, noise in noises:
+        assert noise == pytest.approx((1 - (2 * size / 20) ** -2) ** -0.5)
+    assert found.flags_left_by_a_break() == 1
+    (first, second), length = found.batches_of_two_processes()
+    assert first == second
+    assert length < 10
+    assert found.rates_of_loaders_that_drop() == [(1399, 13), (1400, 14)]
+
+
+LISTENING = {"deliver", "_accumulate", "_release", "_update"}
+"""Functions of the watchers that call nothing of the script's: all the time in them is the price of watching."""
+
+
+def test_watching_costs_little() -> None:
+    """Under 2 % of a step of a small network, in processor time; the profiler makes it look dearer, not cheaper."""
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, 8, 2, padding=3), torch.nn.ReLU(), torch.nn.MaxPool2d(2, 1),
+        torch.nn.Conv2d(16, 32, 4, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(2, 1), torch.nn.Flatten(),
+        torch.nn.Linear(512, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10),
+    )  # fmt: skip
+    data = torch.utils.data.TensorDataset(torch.randn(640, 1, 28, 28), torch.randint(0, 10, (640,)))
+    engine = opacus.PrivacyEngine()
+    model, optimizer, loader = engine.make_private(
+        module=network, optimizer=torch.optim.SGD(network.parameters(), lr=0.01), noise_multiplier=1.0,
+        max_grad_norm=1.0, data_loader=torch.utils.data.DataLoader(data, batch_size=64),
+    )  # fmt: skip
+    attach(engine, optimizer, loader, public_rate=True)
+
+    def epoch() -> None:
+        for records, labels in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(records), labels).backward()
+            optimizer.step()
+
+    epoch()
+    profile = cProfile.Profile(time.process_time)
+    profile.runcall(epoch)
+    own = heard = 0.0
+    for (path, _, name), (_, _, alone, cumulative, _) in pstats.Stats(profile).stats.items():
+        if Path(path).name.startswith("watched_"):
+            heard += name in LISTENING
+            # The others pass calls on: their own time is ours, what they call is counted above or is the script's.
+            own += cumulative if name in LISTENING else alone if name in ("__next__", "overheard") else 0.0
+    assert heard == len(LISTENING)
+    assert own < 0.02 * pstats.Stats(profile).total_tt
