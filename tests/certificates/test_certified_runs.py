@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -264,6 +265,26 @@ def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT / "src", check=True, capture_output=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 60.0
+
+
+def test_the_charges_page_names_functions_that_exist() -> None:
+    """Every `file.py:function` of docs/charges.md is there."""
+    named = re.findall(r"`([a-z_/]+\.py):(\w+)`", (ROOT / "docs" / "charges.md").read_text("utf-8"))
+    assert len(named) > 30
+    for file, function in named:
+        folder = ROOT / "src" if file.startswith("calipers_verify") else ROOT / "src" / "calipers"
+        tree = ast.parse(
+            (folder / file if "/" in file or folder.name == "calipers" else CHECKER / file).read_text("utf-8")
+        )
+        assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (file, function)
+
+
+def test_the_schema_names_the_keys_that_the_checker_reads(small: Any) -> None:
+    """Top-level keys, and those of both kinds of claims."""
+    schema = json.loads((ROOT / "docs" / "reference" / "certificate.schema.json").read_text("utf-8"))
+    assert set(schema["required"]) == set(small.record) == set(schema["properties"])
+    for claim, kind in zip(small.record["claims"], ("upper", "lower"), strict=True):
+        assert set(schema["$defs"][kind]["required"]) == set(claim)
 
 
 def test_certificates_are_plain_json(small: Any) -> None:

@@ -305,3 +305,24 @@ def test_a_file_that_asks_for_endless_work_is_refused(small: Certificate, altere
 
     with pytest.raises(Refused, match=r"too many places|operations"):
         verify(altered(small, endless))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"centers": [0, 2**199, -(2**199)]},
+        {"high": 2**200, "low": -(2**200), "reach": 20_000, "tail": 20_000},
+        {"unit": "1/" + "9" * 60},
+        {"unit": "1" + "0" * 30},
+        {"lowest": [200, 0, 200]},
+    ],
+    ids=["centers far apart", "endless rungs", "tiny unit", "huge unit", "rungs up and down"],
+)
+def test_wild_plans_are_refused_in_time(change: dict[str, Any], hidden: Certificate, altered: Altered) -> None:
+    """A plan can waste, not harm: a wild one is refused, without a list or a loop that grows with its numbers."""
+
+    def wild(record: dict[str, Any]) -> None:
+        proof_of(record)["factors"][0]["plans"][0].update(change)
+
+    with pytest.raises(Refused):
+        verify(altered(hidden, wild))
