@@ -47,4 +47,4 @@ def certified(measurement: Measurement, delta: float, path: str | os.PathLike[st
     name, digest = Path(path).name, certificate.record["digest"][:16]
     head = f"Certificate {name} (digest {digest}), to be checked with python -m calipers_verify."
     note = " ".join((head, *certificate.verdict.sentences()))
-    return dataclasses.replace(measurement, notes=(*measurement.notes, note))
+    return dataclasses.replace(measurement, conditions=(*measurement.conditions, note))

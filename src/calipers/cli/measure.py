@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 @run_options()
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
+@click.option(
+    "--dataset-size-range",
+    type=int,
+    nargs=2,
+    metavar="LOW HIGH",
+    help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
+)
 @json_option
 @report_option
 @click.option(
@@ -40,6 +47,7 @@ def measure_command(
     runs: tuple[Run, ...],
     questions: Questions,
     tolerance: float,
+    dataset_size_range: tuple[int, int] | None,
     as_json: bool,
     report_path: Path | None,
     certificate: str | None,
@@ -69,7 +77,7 @@ def measure_command(
     from calipers.reports.answers import answer
 
     check_folder(certificate)
-    measurement = measured(runs, tolerance)
+    measurement = measured(runs, tolerance, dataset_size_range)
     if certificate is not None:
         from calipers.certificates import certified
 
