@@ -228,7 +228,7 @@ def test_whatever_is_changed_and_sealed_anew_is_refused_or_true(kind: str, reque
     # Long lists of numbers would crowd out everything else.
     scarce = [path for path in paths if not isinstance(path[-1], int)]
     rng, passed = random.Random(7), 0
-    for trial in range(40):
+    for trial in range(30):
         damaged = copy.deepcopy(record)
         path = scarce[trial % len(scarce)] if trial % 2 else rng.choice(paths)
         before = get(record, path)
@@ -242,7 +242,7 @@ def test_whatever_is_changed_and_sealed_anew_is_refused_or_true(kind: str, reque
             continue
         passed += 1
         assert not_refuted(verdict), path
-    assert passed < 20
+    assert passed < 15
 
 
 HOSTILE = {
@@ -278,8 +278,9 @@ def test_wrong_kinds_of_values_are_refused_everywhere(kind: str, request: pytest
     inner = {path[:depth] for path in ends for depth in range(1, len(path))}
     chosen = [path for path in (*ends, *sorted(inner, key=str)) if path[0] != "digest"]
     rng = random.Random(3)
-    for path in [*rng.sample(chosen, 60), *[path for path in inner if len(path) < 4]]:
-        for value in (None, True, [], {}, "text", -(10**99), [[]] * 3, "1/0"):
+    wrong: list[Any] = [None, True, [], {}, "text", -(10**99), [[]] * 3, "1/0"]
+    for path in [*rng.sample(chosen, 40), *sorted((path for path in inner if len(path) < 4), key=str)]:
+        for value in rng.sample(wrong, 3):
             if value == get(record, path):
                 continue
             damaged = copy.deepcopy(record)
@@ -302,6 +303,7 @@ def test_a_file_that_asks_for_endless_work_is_refused(small: Certificate, altere
             proof = proof_of(record, direction)
             proof["dust"] = 0
             proof["factors"][0]["coarsen"] = [0] * 53
+            proof["factors"][0]["law"]["places"][-1] += 50_000  # a longer law, so that a few doublings are enough
 
     with pytest.raises(Refused, match=r"too many places|operations"):
         verify(altered(small, endless))
