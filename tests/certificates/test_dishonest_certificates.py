@@ -106,6 +106,11 @@ def scale_down(record: dict[str, Any]) -> None:
     law["masses"] = [mass * 999 // 1000 for mass in law["masses"]]
 
 
+def drop_the_first_mass(record: dict[str, Any]) -> None:
+    """No place sees it, but between 0 and the first place the law falls below 1 - k."""
+    law_of(record)["masses"][0] = 0
+
+
 def swap_directions(record: dict[str, Any]) -> None:
     proof = record["claims"][0]["proof"]
     proof["present-absent"], proof["absent-present"] = proof["absent-present"], proof["present-absent"]
@@ -174,6 +179,7 @@ LIES = [
     drop_node,
     shift_all,
     scale_down,
+    drop_the_first_mass,
     swap_directions,
     only_one_direction,
     claim_a_bit_less,
