@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from _generate.text import paper_heading, plain
 from calipers.papers.coverage import CoverageVerdict, Covered, by_paper, how_to_run
 
 INTRODUCTION = """# Coverage of the papers
@@ -33,23 +34,13 @@ def pages() -> dict[str, str]:
 
 
 def _paper(rows: list[Covered]) -> Iterator[str]:
-    source = rows[0].source
-    authors = source.authors.split(", ")
-    who = source.authors if len(authors) <= 3 else f"{authors[0]} et al."
     counts = Counter(row.verdict for row in rows)
     counted = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in CoverageVerdict if counts[verdict])
-    yield f"## {who} ({source.year})\n\n{source.authors} ({source.year}). *{source.title}.* {source.where}.\n"
+    yield f"#{paper_heading(rows[0].source)}"
     yield f"{counted}.\n"
     yield "| place | what stands there | verdict | by | remark |\n|---|---|---|---|---|"
     for row in rows:
         by = ", ".join(f"`{how_to_run(name).removeprefix('calipers.')}`" for name in row.by)
-        cells = (row.place, _plain(row.says), row.verdict.value, by, _plain(row.why))
+        cells = (row.place, plain(row.says), row.verdict.value, by, plain(row.why))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
     yield ""
-
-
-def _plain(text: str) -> str:
-    """Text whose stars, underscores and brackets are not markup."""
-    for sign in "_*<[":
-        text = text.replace(sign, f"\\{sign}")
-    return text

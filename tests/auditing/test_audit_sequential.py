@@ -110,9 +110,9 @@ def test_a_true_claim_falls_in_at_most_one_of_twenty_sequential_audits() -> None
     """400 repeats: the count does not contradict 5 % (exact binomial test), while looks without a plan do."""
     assert tail(repeated(400, 400, seed=5), 400, 0.05) > 0.01
     rng = np.random.default_rng(6)
-    greedy = tuple(Look(look.trials, 1.0) for look in planned_looks(400, 400, 50))
+    greedy = tuple(Look(look.trials, 1.0) for look in planned_looks(3000, 3000, 50))
     wrong = sum(
-        falsified(rng.normal(size=400), rng.normal(1.0, size=400), TRUE, greedy) is not None for _ in range(400)
+        falsified(rng.normal(size=3000), rng.normal(1.0, size=3000), TRUE, greedy) is not None for _ in range(400)
     )
     assert tail(wrong, 400, 0.05) < 1e-3
 

@@ -1,4 +1,4 @@
-"""The worst term lies above every term that an adversary can choose, in convex order; its sums are computed from above."""
+"""The worst term lies above every term that an adversary can choose, in convex order; sums are computed from above."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STRIKES = (-3.0, -1.0, -0.3, -0.05, 0.0, 0.05, 0.3, 1.0, 3.0)
 def call_of_shifts(a: np.ndarray, b: np.ndarray, k: float, strike: float) -> float:
     """E[(A - k B - c)+] for shifts in the plane: along a - b the event is a half line, across it a quadrature.
 
-    Written as A - k B = Y(y) (e^(p x - p^2/2) - k e^(q x - q^2/2)) with p - q = |a - b|, the coordinate x along a - b and
-    Y = e^(s y - s^2/2) for what a and b share across it.
+    Written as A - k B = Y(y) (e^(p x - p^2/2) - k e^(q x - q^2/2)) with p - q = |a - b|, the coordinate x along a - b
+    and Y = e^(s y - s^2/2) for what a and b share across it.
     """
     gap = a - b
     rho = float(np.hypot(*gap))

@@ -179,7 +179,7 @@ def test_moments_of_a_batch_stay_below_their_bound() -> None:
 
 
 def test_an_adversary_who_is_told_the_base_stays_below_the_theorem() -> None:
-    """The step that the proof takes, simulated: base revealed, first gradients +-u, later ones opposite to the record's.
+    """The step that the proof takes, simulated: base revealed, first gradients +-u, later ones opposite to the record.
 
     Sum over batches of p_t w_t X_t with the weights that the first batch leaves, 40,000 epochs, against the bound.
     """

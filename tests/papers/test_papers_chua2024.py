@@ -32,7 +32,7 @@ from calipers.papers.chua2024.settings import (
 )
 from calipers.papers.items import Verdict
 
-QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3.2")
+QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3-2")
 SLOW = ("figure-1", "figure-3", "figure-4", "figure-5", "figure-6", "figure-7")
 EPSILON_FIGURES = (published.FIGURE_1, published.FIGURE_4, published.FIGURE_5)
 DELTA_FIGURES = (published.FIGURE_3, published.FIGURE_6, published.FIGURE_7)
@@ -414,7 +414,7 @@ def test_rows_name_their_epsilon_and_balls_and_bins_leak_like_poisson_batches():
 
 def test_the_conjecture_is_refuted_at_two_batches(result_of):
     """Every difference between the attack and the pair is positive, where Conjecture 3.2 has it at most 0."""
-    rows = by_name(result_of("conjecture-3.2").rows)
+    rows = by_name(result_of("conjecture-3-2").rows)
     differences = [row for name, row in rows.items() if name.endswith("less the pair's")]
     assert len(differences) == 5
     assert all(row.verdict is Verdict.DIFFERS for row in differences)

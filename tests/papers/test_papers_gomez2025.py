@@ -227,7 +227,8 @@ def test_the_minimum_over_orders_is_the_weaker_curve(rows_of):
 
 
 def test_no_item_is_left_out_of_these_checks():
-    tested = {*QUICK, *SLOW_FIGURES, "figure-4", "table-1", "table-4", "table-5", "rdp-minimum", "rule-of-thumb"}
+    tested = {*QUICK, *SLOW_FIGURES, "figure-4", "table-1", "table-2-solved", "table-4", "table-5"}
+    tested |= {"rdp-minimum", "rule-of-thumb"}
     assert {
         item.name.removeprefix("gomez2025-") for item in registry.list_items() if item.source == "gomez2025"
     } == tested

@@ -1,9 +1,9 @@
 """Proofs about several epochs or phases, composed from above only.
 
-A product of laws that dominate each epoch dominates the adaptive composition, whatever attacks it. `ProofProduct` is the
-upper half of `calipers.laws.product.Product`, as `calipers.laws.shuffle_product.AttackProduct` is its lower half: where
-proof and attack are different statements there is no width to be closed by refining, so each is computed once, about
-as finely as its factors are known.
+A product of laws that dominate each epoch dominates the adaptive composition, whatever attacks it. `ProofProduct` is
+the upper half of `calipers.laws.product.Product`, as `calipers.laws.shuffle_product.AttackProduct` is its lower half:
+where proof and attack are different statements there is no width to be closed by refining, so each is computed once,
+about as finely as its factors are known.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from calipers.numerics.normal import (
 add_statement(
     "calipers:shuffled",
     "docs/mathematics: shuffled batches",
-    "If every epoch leaves at least one record over, a shuffled epoch is dominated by a sum of independent worst terms.",
+    "If every epoch leaves at least one record over, an epoch is dominated by a sum of independent worst terms.",
 )
 
 _LARGEST_SHIFT = 8.0

@@ -39,6 +39,9 @@ from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
 from calipers.measure.backends import ProductBackend
 
+_MOST_EPSILON = 100.0
+"""Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
+
 
 @dataclass(frozen=True)
 class AttackBackend:
@@ -84,7 +87,7 @@ class AttackBackend:
     def _switching(self, epsilon: float) -> SwitchingAttack | None:
         """The policy made for epsilon, where such policies are known to show more."""
         epochs = self.product.steps
-        if self.rival is None or not self.rival.promising(epochs):
+        if self.rival is None or not self.rival.promising(epochs) or epsilon > _MOST_EPSILON * epochs:
             return None
         return self.rival.made_for(epsilon, epochs)
 

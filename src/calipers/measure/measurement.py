@@ -55,7 +55,10 @@ class Claim:
 
 @dataclass
 class Measurement:
-    """Certified brackets of one run (or of several phases on the same data)."""
+    """Certified brackets of one run (or of several phases on the same data).
+
+    With `dataset_sizes` they are about the worst dataset size of that range.
+    """
 
     runs: tuple[Run, ...]
     backend: Backend = field(repr=False)
@@ -63,6 +66,7 @@ class Measurement:
     tolerance: float = 1e-3
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
+    dataset_sizes: tuple[int, int] | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property

@@ -66,8 +66,8 @@ class ProofBackend:
     def renyi(self, order: float) -> Jaws:
         """Not offered: a law that connects a few nodes has mass at infinity."""
         raise UnsupportedError(
-            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or the "
-            "trade-off curve."
+            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or "
+            "the trade-off curve."
         )
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
@@ -75,7 +75,8 @@ class ProofBackend:
         del jaws
         text = (
             f"{self.reason} The bound is computed on a ladder of lattices at a few dozen e^epsilon, between which the "
-            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
+            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged "
+            "upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 

@@ -84,7 +84,7 @@ ITEMS = (
         claims.large_pull,
     ),
     _item(
-        "conjecture-3.2",
+        "conjecture-3-2",
         "Conjecture 3.2",
         "Is one dataset the worst case of shuffled batches?",
         "A counterexample with two batches and adaptive queries; larger numbers of batches beside it.",

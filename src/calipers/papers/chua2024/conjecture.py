@@ -12,7 +12,7 @@ from __future__ import annotations
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.switching import SwitchingAttack
 from calipers.papers.chua2024.settings import Setting, deterministic_delta_bracket
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
 from calipers.theorems.shuffle_conjecture import two_batches
 
 _TWO = ((2.0, 0.5), (1.0, 0.5), (5.0, 0.1), (20.0, 0.05), (2.0, 0.0))
@@ -21,17 +21,18 @@ _MORE = ((2.0, 100, 0.7), (5.0, 100, 0.05), (1.0, 30, 2.0), (4.0, 20, 0.3))
 
 def conjecture(progress: Progress) -> Outcome:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
-    rows, values = [], []
+    rows: list[Row] = []
+    values: list[list[Cell]] = []
     total = len(_TWO) + len(_MORE)
     for done, (sigma, epsilon) in enumerate(_TWO):
         found = two_batches(epsilon, sigma)
         fixed = deterministic_delta_bracket(Setting(sigma, 2), epsilon)[1]
         pair = ShuffleAttack(sigma, 2).delta(epsilon)
-        name = f"σ = {sigma:g}, T = 2: "
+        name, excess = f"σ = {sigma:g}, T = 2: ", found.delta - found.conjectured
         rows += [
             Row(f"{name}δ_S({epsilon:g}), adaptive", None, found.delta, fixed, note="attack to deterministic batches"),
             Row(f"{name}δ({epsilon:g}) of the conjectured pair", None, pair, found.conjectured),
-            Row(f"{name}δ_S less the pair's", printed("<= 0"), found.delta - found.conjectured, fixed - pair),
+            Row(f"{name}δ_S({epsilon:g}) less the pair's", printed("<= 0"), excess, fixed - pair),
         ]
         values.append([sigma, 2, epsilon, pair, found.conjectured, found.delta, fixed])
         progress(done + 1, total)

@@ -38,7 +38,7 @@ _SIZE = (6.4, 5.0)
 
 SHUFFLED = (
     "The bracket of ε_S or δ_S runs from the best test found of the pair of Equations (1) and (2) to deterministic "
-    "batches (Theorem 4.1). That pair is not the worst case (item conjecture-3.2)."
+    "batches (Theorem 4.1). That pair is not the worst case (item conjecture-3-2)."
 )
 
 

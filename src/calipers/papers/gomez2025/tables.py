@@ -25,7 +25,7 @@ from calipers.papers.gomez2025.settings import (
     mu_over_all_alpha,
     rdp_epsilon,
 )
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
 
 _UP_TO = f"up to δ0 = {DELTA0:g}"
 
@@ -97,7 +97,7 @@ def table_2_solved(progress: Progress) -> Outcome:
     cases += [("rows 2 and 5", published.IMAGENET_RECORDS, other, *budgets[3], many)]
     cases += [("row 6", published.PLACES_RECORDS, other, *budgets[3], steps) for steps in (updates[3], many)]
     rows: list[Row] = []
-    values = []
+    values: list[list[Cell]] = []
     for done, (where, records, delta, epsilon, text, steps) in enumerate(cases):
         noise = solved_noise(float(epsilon), delta, steps, batch / records)
         found = fit(dpsgd_curves(Setting(noise, steps, batch / records), 1e-3))
