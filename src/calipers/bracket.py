@@ -77,18 +77,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Bracket:
-    """lower <= truth <= upper, each end with its evidence.
-
-    `conjectured`, where present, is a value some open conjecture would make exact; it is never a
-    bound.
-    """
+    """lower <= truth <= upper, each end with its evidence."""
 
     lower: float
     upper: float
     # Sentences, which would bury the two numbers in what an interactive session echoes.
     lower_evidence: Evidence = field(repr=False)
     upper_evidence: Evidence = field(repr=False)
-    conjectured: tuple[float, Evidence] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if math.isnan(self.lower) or math.isnan(self.upper):

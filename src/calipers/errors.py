@@ -29,3 +29,7 @@ class CertificationError(CalipersError, ArithmeticError):
 
 class MissingExtraError(CalipersError, ImportError):
     """An optional dependency is not installed; the message names the extra to install."""
+
+
+class CalipersWarning(UserWarning):
+    """Something seen while code of others runs that changes what can be proven about it."""

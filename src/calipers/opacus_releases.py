@@ -15,8 +15,9 @@ does not say:
   by q N = B, a constant; the divisor moves with N only if the user fixes `sample_rate`.
 - 1.0 and later take nothing from the user but a loader of L = ceil(N/B) batches. They sample at 1/L,
   take L' = int(1/(1/L)) steps per epoch, account at 1/L', and divide by int(N * (1/L')), all in double
-  precision. So the sample rate, the number of steps *and* the divisor move when N crosses a multiple of
-  B: from N = 1000 to 1001 with B = 100 the rate falls from 1/10 to 1/11 and the divisor from 100 to 91.
+  precision. A loader with drop_last=True has L = floor(N/B) batches instead; Opacus forgets that it had.
+  So the sample rate, the number of steps *and* the divisor move when N crosses a multiple of B: from N = 1000 to 1001
+  with B = 100 the rate falls from 1/10 to 1/11 and the divisor from 100 to 91.
 - Rounding: L' = L - 1 for L = 93, 99, 105, ... (N = 50,000, B = 128 samples at 1/391 and accounts at
   1/390), and int(N * (1/L')) loses one for N = 98, B = 2 and is zero for N = 49, B = 1.
 
@@ -98,12 +99,17 @@ class OpacusNumbers:
 
 
 def opacus_numbers(
-    version: str, *, dataset_size: int, batch_size: int | None = None, sample_rate: float | None = None
+    version: str,
+    *,
+    dataset_size: int,
+    batch_size: int | None = None,
+    sample_rate: float | None = None,
+    drop_last: bool = False,
 ) -> OpacusNumbers:
     """The numbers of a release for Poisson sampling, in its own floating-point arithmetic.
 
-    Releases from 1.0 on need `batch_size`: they derive the rate from the loader. 0.12-0.15 take
-    either `batch_size` or `sample_rate`.
+    Releases from 1.0 on need `batch_size`: they derive the rate from the loader, whose `drop_last` counts. 0.12-0.15
+    take either `batch_size` or `sample_rate`.
     """
     release = release_of(version)
     size = _SIZE.check_int("dataset_size", dataset_size)
@@ -117,7 +123,7 @@ def opacus_numbers(
     if release.normalization == "floor":
         if batch_size is None:
             raise InputError(f"Opacus {version} derives its sample rate from the loader; give batch_size instead.")
-        return _from_loader(size, _SIZE.check_int("batch_size", batch_size))
+        return _from_loader(size, _SIZE.check_int("batch_size", batch_size), drop_last)
     if batch_size is None:
         rate = _RATE.check("sample_rate", sample_rate)
         expected = rate * size
@@ -128,9 +134,14 @@ def opacus_numbers(
     return OpacusNumbers(size, rate, rate, int(1 / rate), expected if release.normalization == "expected" else None)
 
 
-def _from_loader(dataset_size: int, batch_size: int) -> OpacusNumbers:
+def _from_loader(dataset_size: int, batch_size: int, drop_last: bool) -> OpacusNumbers:
     """The arithmetic of releases 1.0-1.6, rounding included."""
-    sampled = 1 / math.ceil(dataset_size / batch_size)
+    if drop_last and dataset_size < batch_size:
+        raise InputError(
+            f"A loader of {dataset_size} records in batches of {batch_size} with drop_last=True is empty; lower "
+            "batch_size."
+        )
+    sampled = 1 / (dataset_size // batch_size if drop_last else math.ceil(dataset_size / batch_size))
     steps = int(1 / sampled)
     accounted = 1 / steps
     return OpacusNumbers(dataset_size, sampled, accounted, steps, int(dataset_size * accounted))
@@ -168,6 +179,7 @@ def run_keys(
     epochs: int | None = None,
     steps: int | None = None,
     loss_reduction: str = "mean",
+    drop_last: bool = False,
     public_rate: bool = False,
 ) -> dict[str, object]:
     """The keys of the `Run` that a release executes: rate, steps, sampler and normalization.
@@ -179,8 +191,10 @@ def run_keys(
     choice("loss_reduction", loss_reduction, LOSS_REDUCTIONS)
     if (epochs is None) == (steps is None):
         raise InputError("Nothing says, or two things say, how long the run is; give one of epochs and steps.")
-    settings: dict[str, float | None] = {"batch_size": batch_size, "sample_rate": sample_rate}
-    here = opacus_numbers(version, dataset_size=dataset_size, batch_size=batch_size, sample_rate=sample_rate)
+    settings: dict[str, float | None] = {"batch_size": batch_size, "sample_rate": sample_rate, "drop_last": drop_last}
+    here = opacus_numbers(
+        version, dataset_size=dataset_size, batch_size=batch_size, sample_rate=sample_rate, drop_last=drop_last
+    )
     around = neighbors(version, here.dataset_size, **settings)
     if not public_rate and len({_schedule(entry, steps) for entry in around}) > 1:
         raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **settings)))
@@ -236,6 +250,6 @@ def _moving(version: str, around: tuple[OpacusNumbers, ...], quiet: int | None) 
     advice = f" With {quiet} records nothing moves." if quiet is not None else ""
     return (
         f"Opacus {version} derives the sample rate from the dataset's size, and here it differs between neighbors "
-        f"({shown}), so no Run describes them.{advice} Say public_rate=True to measure what would hold if rate and "
-        "steps were public constants."
+        f"({shown}), so no Run describes them.{advice} Say public_rate=True if the number of records is public anyway: "
+        "the neighbor then has one record more or less and is still drawn with this rate and these steps."
     )

@@ -6,9 +6,15 @@ It computes nothing about privacy; it makes sure that there is exactly one thing
 **Rate and epochs.** With a batch size, the sampling rate is q = batch_size / dataset_size and an
 epoch is floor(dataset_size / batch_size) steps: full batches, the remainder dropped. With a sample
 rate alone an epoch is floor(1/q) steps, where 1/q counts as the whole number M when it is within a
-relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48). Loops that keep the
-last short batch take one step more per epoch; say `steps` for those. A remainder is recorded in
+relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48). A remainder is recorded in
 `Run.notes`, because it is a choice somebody made.
+
+**The last batch.** A loader of shuffled or fixed batches either drops the records that do not fill a batch
+(`last_batch = "drop"`, drop_last=True in PyTorch) or keeps them as a short last one ("keep", PyTorch's default, a step
+more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `steps`.
+
+**The order.** Shuffled batches come in a new order every epoch (`reshuffle = "every-epoch"`), or in one order that is
+drawn once and kept for the whole run ("once"), which hides a record far less.
 
 **Whole epochs.** "shuffle", "deterministic" and "balls-and-bins" deal every record out once per
 epoch, so their guarantees are about whole epochs, and a run that stops inside one is refused.
@@ -38,7 +44,12 @@ SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 VIEWS = ("worst-case", "isolated")
+DERIVED_RATES = ("public", "moving")
+LAST_BATCHES = ("drop", "keep")
+RESHUFFLES = ("every-epoch", "once")
 
+# Samplers that cut an order into batches, and those whose order may be drawn once for all.
+CUT, ORDERED = ("shuffle", "deterministic"), ("shuffle",)
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
 # Exactly one of each pair is given; naming one of them anew drops the other.
@@ -64,8 +75,11 @@ class Run:
     normalization: what the noisy sum is divided by: "none", "constant" (a public number), "expected"
     (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
     `dataset_size` and `dimension`, the number of trained parameters.
+    last_batch: "drop" or "keep" what does not fill a batch; reshuffle: "every-epoch" or "once" (see the module).
     adjacency: "add-remove", "zero-out" or "substitute". view: "worst-case", or "isolated" for an
     adversary who sees only the record's own noisy contribution.
+    derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
+    by the loop from the dataset it is given, so that one record changes it.
     """
 
     noise_multiplier: float
@@ -79,6 +93,9 @@ class Run:
     dimension: int | None = None
     adjacency: str = "add-remove"
     view: str = "worst-case"
+    last_batch: str = "drop"
+    reshuffle: str = "every-epoch"
+    derived_rate: str = "public"
 
     def __post_init__(self) -> None:
         self._check_fields()
@@ -103,6 +120,20 @@ class Run:
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
+        if self.last_batch == "keep" and self.sampler not in CUT:
+            raise InputError(
+                f"last_batch='keep' is about loaders that cut an order into batches, got sampler={self.sampler!r}; "
+                "leave it out, and give steps if an epoch takes ceil(N/B) of them."
+            )
+        if self.reshuffle == "once" and self.sampler not in ORDERED:
+            raise InputError(
+                f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out."
+            )
+        if self.derived_rate == "moving" and (self.batch_size is None or self.sampler != "poisson"):
+            raise InputError(
+                "derived_rate='moving' is about a Poisson rate computed as batch_size / dataset_size: give both with "
+                "sampler='poisson', or leave it out (a sample_rate that is given is a public number)."
+            )
 
     def _check_batches(self) -> None:
         _exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
@@ -148,8 +179,21 @@ class Run:
             nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"
             raise InputError(
                 f"sampler={self.sampler!r} needs whole epochs of {per_epoch} steps, got {self.total_steps} steps; "
-                f"use {nearest} steps."
+                f"use {nearest} steps.{self._kept_instead()}"
             )
+
+    def _kept_instead(self) -> str:
+        """Whether the steps fit a loader that keeps its last batch, as the end of a refusal."""
+        sizes = self.dataset_size is not None and self.batch_size is not None
+        if not sizes or self.last_batch == "keep" or self.sampler == "balls-and-bins":
+            return ""
+        kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
+        fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
+        return (
+            f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
+            if fits
+            else ""
+        )
 
     @property
     def rate(self) -> float:
@@ -162,9 +206,10 @@ class Run:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Full batches in one epoch: floor(dataset_size / batch_size), or floor(1/q); at least 1."""
+        """Batches in one epoch: floor(dataset_size / batch_size), or floor(1/q); one more if a short one is kept."""
         if self.batch_size is not None and self.dataset_size is not None:
-            return self.dataset_size // self.batch_size
+            batches, rest = divmod(self.dataset_size, self.batch_size)
+            return batches + 1 if rest and self.last_batch == "keep" else batches
         whole = _whole(1 / self.rate)
         return whole if whole is not None else math.floor(1 / self.rate)
 
@@ -208,18 +253,34 @@ class Run:
             )
         if self.sampler == "balls-and-bins":
             return (f"An epoch is read as {batches} batches, into one of which each record is drawn.",)
-        return (f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it.",)
+        if self.last_batch == "keep":
+            return (f"An epoch is read as {batches} full batches and a last one of {rest}.",)
+        return (
+            f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it. A loader "
+            "that keeps them as a short last batch (PyTorch's default) is last_batch = 'keep'.",
+        )
 
     def replace(self, **changes: object) -> Run:
         """A new run with some keys changed.
 
-        Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other.
+        Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other; another sampler drops what is
+        said about the last batch and the order if it has neither. A sample rate that is given is public.
         """
-        return Run.from_dict(_overridden(self.to_dict(), changes))
+        record = self.to_dict()
+        if changes.get("sampler", self.sampler) not in CUT:
+            record.pop("last_batch", None)
+        if changes.get("sampler", self.sampler) not in ORDERED:
+            record.pop("reshuffle", None)
+        if changes.get("sample_rate") is not None or changes.get("sampler", self.sampler) != "poisson":
+            record.pop("derived_rate", None)
+        return Run.from_dict(_overridden(record, changes))
 
     def to_dict(self) -> dict[str, object]:
-        """The keys that were given or have a default; `from_dict` gives back an equal run."""
+        """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""
         record = dataclasses.asdict(self)
+        record["last_batch"] = self.last_batch if self.sampler in CUT else None
+        record["reshuffle"] = self.reshuffle if self.sampler in ORDERED else None
+        record["derived_rate"] = self.derived_rate if self.derived_rate == "moving" else None
         return {name: record[name] for name in KEYS if record[name] is not None}
 
     def to_toml(self) -> str:
@@ -250,7 +311,7 @@ class Run:
         """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
 
         `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
-        epochs or steps, loss_reduction, public_rate. Refused where the rate moves with the dataset's size.
+        epochs or steps, loss_reduction, drop_last, public_rate. Refused where the rate moves with the dataset's size.
         """
         keys = run_keys(version, dataset_size=dataset_size, **settings)
         return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})
@@ -276,8 +337,19 @@ KEYS = (
     "dimension",
     "adjacency",
     "view",
+    "last_batch",
+    "reshuffle",
+    "derived_rate",
 )
-_CHOICES = {"sampler": SAMPLERS, "normalization": NORMALIZATIONS, "adjacency": ADJACENCIES, "view": VIEWS}
+_CHOICES = {
+    "sampler": SAMPLERS,
+    "normalization": NORMALIZATIONS,
+    "adjacency": ADJACENCIES,
+    "view": VIEWS,
+    "last_batch": LAST_BATCHES,
+    "reshuffle": RESHUFFLES,
+    "derived_rate": DERIVED_RATES,
+}
 
 
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:

@@ -7,24 +7,30 @@
     engine.get_epsilon(delta=1e-5)                 # the upper jaw
     engine.accountant.bracket(delta=1e-5)          # both
 
-An accountant is told a noise multiplier and a sample rate for each step, and nothing else: neither what the
-noisy sum is divided by nor how batches were really drawn. From that alone the answer is the one for Poisson
-sampling of the undivided sum, as with Opacus's own accountants. But the hook through which it is told is
-handed the optimizer, and there the divisor can be seen. So, once it has seen an optimizer that divides by a
-number computed from the data, this accountant refuses to answer for the undivided sum, and names the remedies:
-`loss_reduction="sum"`, or `describe(optimizer, loader)`, after which the run itself is measured.
+Opacus tells an accountant a noise multiplier and a sample rate for each step, and nothing else: neither how batches
+are drawn, nor to what norm gradients are clipped, nor what the noisy sum is divided by. From that alone no answer is
+honest. So this accountant meets the optimizer and the loader when `make_private` asks it for its hook, and watches
+them as `calipers.adapters.opacus.attach` does: `get_epsilon` is the upper jaw of that record, infinite where nothing is
+proven. What `attach` refuses is a warning from `make_private`, and `get_epsilon` raises with the reason;
+`describe(optimizer, loader, ...)`, before training, is the place to say what was missing.
+
+A history that was written by hand, with no training behind it, is a question: Poisson sampling of the undivided sum.
+That is how Opacus searches for a noise multiplier. Checkpoints of the engine carry the record with them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from calipers.adapters.opacus import Attachment, attach
+from calipers.adapters.opacus import Attachment, attached
 from calipers.adapters.opacus_library import opacus_module
+from calipers.adapters.watched_run import Reading
 from calipers.bracket import Bracket
-from calipers.errors import UnsupportedError
+from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -48,53 +54,77 @@ def accountant_class() -> type[Any]:
 
         def __init__(self) -> None:
             self.history: list[tuple[float, float, int]] = []
-            self._divides = False
             self._record: Attachment | None = None
+            self._refusal = ""
+            self._saved: Mapping[str, Any] | None = None
 
-        def describe(self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None) -> None:
-            """Measure from now on the run of this optimizer and loader; call it before the first step."""
-            if self.history:
+        def describe(
+            self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
+        ) -> None:
+            """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`."""
+            if self.history and self._record is None and self._saved is None:
                 raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
-            self._record = attach(optimizer, data_loader, batch_size=batch_size)
+            self._record = attached(
+                self, optimizer, data_loader, reading=Reading(**reading), batch_size=batch_size, engine=engine,
+                state=self._saved,
+            )  # fmt: skip
+            self._refusal, self._saved = "", None
 
         def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
             """One more step; equal steps in a row are counted together."""
             last = self.history[-1] if self.history else None
-            if last is not None and last[:2] == (noise_multiplier, sample_rate):
+            if last is not None and tuple(last[:2]) == (noise_multiplier, sample_rate):
                 self.history[-1] = (noise_multiplier, sample_rate, last[2] + 1)
             else:
                 self.history.append((noise_multiplier, sample_rate, 1))
 
         def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
-            """Opacus's own hook, with a look at the divisor."""
-            told = super().get_optimizer_hook_fn(sample_rate)
-
-            def hook(optimizer: Any) -> None:
-                self._divides = self._divides or optimizer.loss_reduction == "mean"
-                told(optimizer)
-
+            """Opacus's own hook. `make_private`, which asks for it, has the optimizer and the loader at hand."""
+            asking = sys._getframe(1).f_locals
+            try:
+                if "optimizer" not in asking or "data_loader" not in asking:
+                    raise UnsupportedError("How batches are drawn is not known.")
+                self.describe(asking["optimizer"], asking["data_loader"], engine=asking.get("self"))
+            except CalipersError as error:
+                self._refusal = (
+                    f"{error} Then call engine.accountant.describe(optimizer, data_loader, ...) before training."
+                )
+                warnings.warn(f"No epsilon will be given. {self._refusal}", CalipersWarning, stacklevel=3)
+            hook: Callable[[Any], None] = super().get_optimizer_hook_fn(sample_rate)
             return hook
 
         def bracket(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
             """epsilon(delta): lower <= truth <= upper.
 
-            `reading` is passed on to `Attachment.runs` (adjacency, public_rate) once the run is described.
+            `reading` is passed on to `Attachment.runs` (adjacency, public_rate) where training was watched.
             """
             if self._record is not None:
                 return self._record.measure(tolerance=tolerance, **reading).epsilon(delta)
-            if self._divides:
-                raise UnsupportedError(
-                    "Opacus divided the noisy sum by a number that it computed from the dataset (loss_reduction="
-                    "'mean'), and the guarantee of the undivided sum does not hold for that. Train with "
-                    "loss_reduction='sum', or call engine.accountant.describe(optimizer, data_loader, batch_size=...) "
-                    "before training."
-                )
+            if self._refusal:
+                raise UnsupportedError(self._refusal)
             phases = [Run(noise_multiplier=noise, sample_rate=rate, steps=steps) for noise, rate, steps in self.history]
             return measure(phases, tolerance=tolerance).epsilon(delta)
 
         def get_epsilon(self, delta: float, **kwargs: Any) -> float:
             """The upper jaw at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
-            return self.bracket(delta, **kwargs).upper if self.history else 0.0
+            taken = self._record.steps if self._record is not None else 0
+            return self.bracket(delta, **kwargs).upper if self.history or taken else 0.0
+
+        def state_dict(self, destination: Any = None) -> Any:
+            """Opacus's own state, and the record's."""
+            state = super().state_dict(destination)
+            if self._record is not None:
+                state["calipers"] = self._record.state_dict()
+            return state
+
+        def load_state_dict(self, state_dict: Any) -> None:
+            """Opacus's own state, and the record's where a checkpoint holds one."""
+            super().load_state_dict(state_dict)
+            saved = state_dict.get("calipers")
+            if saved is not None and self._record is not None:
+                self._record.load_state_dict(saved)
+            else:
+                self._saved = saved
 
         def __len__(self) -> int:
             return sum(steps for _, _, steps in self.history)

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.metadata
+import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError, MissingExtraError, UnsupportedError
 
-__all__ = ["one_thread", "opacus_module", "quiet_engine", "torch_module"]
+__all__ = ["generator_digest", "installed_opacus", "one_thread", "opacus_module", "quiet_engine", "torch_module"]
 
 
 def _imported(name: str) -> Any:
+    library = name.partition(".")[0]
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f"This needs the library {name.partition('.')[0]}: pip install 'calipers[opacus]'. To keep a PyTorch for "
-            "GPUs out, install the one for CPUs first."
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtraError(
+                f"This needs the library {library}: pip install 'calipers[opacus]'. To keep a PyTorch for GPUs out, "
+                "install the one for CPUs first."
+            ) from error
+        # It is there and does not work, alone or beside what else is installed: installing it again changes nothing.
+        raise UnsupportedError(
+            f"{library} {importlib.metadata.version(library)} is installed, but importing {name} fails: {error}. "
+            "Calipers reads Opacus 1.5 to 1.6; compare the releases that are installed."
         ) from error
+
+
+def installed_opacus() -> str:
+    """The installed release in words, for messages."""
+    return f"Opacus {opacus_module().__version__}"
 
 
 def opacus_module(name: str = "opacus") -> Any:
@@ -41,6 +56,21 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
+
+
+def generator_digest(generator: Any, device: Any) -> str | None:
+    """A short name for the state that the next random numbers come from; None where no state can be read.
+
+    `generator` None is PyTorch's own for the device. Equal names mean equal random numbers.
+    """
+    torch = torch_module()
+    if generator is not None:
+        state = generator.get_state()
+    elif device.type in ("cpu", "cuda"):
+        state = torch.get_rng_state() if device.type == "cpu" else torch.cuda.get_rng_state(device)
+    else:
+        return None
+    return hashlib.blake2b(state.cpu().numpy().tobytes(), digest_size=8).hexdigest()
 
 
 @contextmanager

@@ -12,7 +12,18 @@ import click
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, KEYS, NORMALIZATIONS, SAMPLERS, VIEWS, Run, load_runs
+from calipers.run import (
+    ADJACENCIES,
+    DERIVED_RATES,
+    KEYS,
+    LAST_BATCHES,
+    NORMALIZATIONS,
+    RESHUFFLES,
+    SAMPLERS,
+    VIEWS,
+    Run,
+    load_runs,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,6 +64,23 @@ _RUN_OPTIONS = (
         type=click.Choice(VIEWS),
         help="worst-case: the adversary may choose all other records. isolated: it sees only the differing "
         "record's noisy contribution. [default: worst-case]",
+    ),
+    click.option(
+        "--last-batch",
+        type=click.Choice(LAST_BATCHES),
+        help="What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "
+        "short last one (PyTorch's default). [default: drop]",
+    ),
+    click.option(
+        "--reshuffle",
+        type=click.Choice(RESHUFFLES),
+        help="Whether the shuffled order is drawn anew every epoch or once for all. [default: every-epoch]",
+    ),
+    click.option(
+        "--derived-rate",
+        type=click.Choice(DERIVED_RATES),
+        help="Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
+        "given, so that one record changes it. [default: public]",
     ),
 )
 
@@ -145,11 +173,11 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
-def measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
+def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
     """Measure the phases of one run."""
     from calipers.measure import measure
 
-    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance)
+    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
 
 
 def show(content: RenderableType) -> None:

@@ -13,7 +13,7 @@ import click
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, Run
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, Run
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -33,6 +33,14 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
 @click.option("--records", type=int, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
 @click.option("--sampler", type=click.Choice(SAMPLERS), default="poisson", show_default=True)
+@click.option(
+    "--last-batch",
+    type=click.Choice(LAST_BATCHES),
+    default="drop",
+    show_default=True,
+    help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
+)
+@click.option("--reshuffle", type=click.Choice(RESHUFFLES), default="every-epoch", help="shuffle: a new order or one.")
 @click.option("--batch-size", type=int, required=True, metavar="B", help="Records per batch (expected, if random).")
 @click.option("--epochs", type=int, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
 @click.option("--steps", type=int, metavar="T", help="Noisy gradients released in total; or give --epochs.")
@@ -105,6 +113,8 @@ def train_command(
         batch_size=chosen["batch_size"],
         epochs=chosen["epochs"],
         steps=chosen["steps"],
+        last_batch=chosen["last_batch"],
+        reshuffle=chosen["reshuffle"],
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for

@@ -17,7 +17,7 @@ from calipers.reports.answers import Answers, Claimed
 from calipers.reports.comparison import SMALLEST_SHOWN
 from calipers.reports.document import setting
 from calipers.reports.evidence import KINDS
-from calipers.reports.format import ceil_digits, jaws, nearest_digits
+from calipers.reports.format import ceil_digits, jaws
 from calipers.reports.records import measurement_record
 from calipers.reports.sections import run_file
 from calipers.reports.standing import Standing, standing
@@ -64,16 +64,12 @@ def rows(answers: Answers) -> list[Record]:
 
 def _row(kind: str, label: str, at: float | None, bracket: Bracket) -> Record:
     lower, upper = jaws(bracket, DIGITS_SHOWN)
-    row: Record = {
+    return {
         "kind": kind,
         "quantity": label if at is None else f"{label}{setting(at)}",
         "lower": _end(lower, bracket.lower),
         "upper": _end(upper, bracket.upper),
     }
-    if bracket.conjectured is not None:
-        value, evidence = bracket.conjectured
-        row["conjectured"] = {**_end(nearest_digits(value, DIGITS_SHOWN), value), "source": evidence.source}
-    return row
 
 
 def _claimed(kind: str, label: str, row: Claimed, answers: Answers) -> Record:
@@ -109,7 +105,7 @@ def tradeoff(measurement: Measurement) -> Record:
     even = np.linspace(0.0, 1.0, EVEN_POINTS)
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
     alpha: FloatArray = np.unique(np.concatenate([even, small]))
-    sides = {side.value: [float(beta) for beta in measurement.curve(side)(alpha)] for side in Side}
+    sides = {side.value: [float(beta) for beta in measurement.envelope(side)(alpha)] for side in Side}
     return {"alpha": [float(a) for a in alpha], **sides}
 
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,46 +55,67 @@ UNDERFLOW = 1e-280
 """More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
 
 
-@dataclass(frozen=True)
-class Strip:
-    """Masses at the places low, low + 1, ... of one lattice; one row for each law."""
+class Strip(NamedTuple):
+    """Masses at the places low, low + 1, ... of one lattice; one row for each law.
+
+    A plain tuple: a sum of a thousand terms makes some ten thousand of them.
+    """
 
     low: int
     rows: FloatArray
 
-    @property
-    def high(self) -> int:
-        """The last place."""
-        return self.low + int(self.rows.shape[1]) - 1
+
+def _places(strip: Strip) -> FloatArray:
+    return np.arange(strip.low, strip.low + strip.rows.shape[1], dtype=np.float64)
 
 
-def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
+def joined(first: Strip | None, second: Strip | None) -> Strip | None:
     """The sum of two strips of one lattice."""
     if first is None or second is None:
         return second if first is None else first
-    low, high = min(first.low, second.low), max(first.high, second.high)
-    rows = np.zeros((first.rows.shape[0], high - low + 1))
-    for strip in (first, second):
-        rows[:, strip.low - low : strip.high - low + 1] += strip.rows
+    (first_low, first_rows), (second_low, second_rows) = first, second
+    first_end, second_end = first_low + first_rows.shape[1], second_low + second_rows.shape[1]
+    if second_low <= first_low and first_end <= second_end:
+        first_low, first_end, first_rows, second_low, second_end, second_rows = (
+            *(second_low, second_end, second_rows),
+            *(first_low, first_end, first_rows),
+        )
+    if first_low <= second_low and second_end <= first_end:  # one inside the other, as rungs mostly are
+        rows = first_rows.copy()
+        rows[:, second_low - first_low : second_end - first_low] += second_rows
+        return Strip(first_low, rows)
+    low = min(first_low, second_low)
+    rows = np.zeros((first_rows.shape[0], max(first_end, second_end) - low))
+    rows[:, first_low - low : first_end - low] = first_rows
+    rows[:, second_low - low : second_end - low] += second_rows
     return Strip(low, rows)
 
 
 def coarsened(strip: Strip) -> Strip:
     """The strip on the next lattice up: odd places go to both neighbors, half each."""
-    low, high = strip.low // 2, -((-strip.high) // 2)
-    count = high - low + 1
-    padded = np.zeros((strip.rows.shape[0], 2 * count + 1))
-    start = strip.low - (2 * low - 1)
-    padded[:, start : start + strip.rows.shape[1]] = strip.rows
-    return Strip(low, padded[:, 1::2] + 0.5 * (padded[:, 0:-1:2] + padded[:, 2::2]))
+    start, rows = strip
+    size = rows.shape[1]
+    low = start // 2
+    count = (start + size) // 2 - low + 1
+    result = np.zeros((rows.shape[0], count))
+    odd = start % 2  # the first entry stands at an odd place
+    result[:, odd : odd + (size - odd + 1) // 2] = rows[:, odd::2]
+    halves = 0.5 * rows[:, 1 - odd :: 2]
+    number = halves.shape[1]
+    result[:, :number] += halves
+    result[:, 1 : number + 1] += halves
+    return Strip(low, result)
 
 
 def _shrunk(strip: Strip) -> Strip | None:
     """The strip without empty places at its ends."""
-    filled = np.flatnonzero(strip.rows.any(axis=0))
-    if len(filled) == 0:
+    low, rows = strip
+    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
+    first = int(filled.argmax())
+    if not filled[first]:
         return None
-    return Strip(strip.low + int(filled[0]), strip.rows[:, filled[0] : filled[-1] + 1])
+    last = len(filled) - int(filled[::-1].argmax())
+    return Strip(low + first, rows[:, first:last])
 
 
 def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatArray:
@@ -146,7 +168,7 @@ class Ladder:
 
     def flat(self) -> tuple[FloatArray, FloatArray]:
         """Values in increasing order, and the rows of their masses."""
-        values = [np.arange(s.low, s.high + 1) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
+        values = [_places(s) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
         masses = np.concatenate([strip.rows for strip in self.rungs.values()], axis=1)
         merged = np.concatenate(values)
         present = np.flatnonzero(masses.any(axis=0))
@@ -169,8 +191,8 @@ def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
     if finer is None:
         rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
         return Strip(2 * rung.low, np.stack(rows))
-    once = _joined(rung, finer)
-    twice = _joined(rung, Strip(finer.low, 2.0 * finer.rows))
+    once = joined(rung, finer)
+    twice = joined(rung, Strip(finer.low, 2.0 * finer.rows))
     assert once is not None
     assert twice is not None
     rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
@@ -204,18 +226,18 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
         finer_second = None if finer_second is None else finer_first if square else coarsened(finer_second)
         rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
         found: Strip | None = None
-        all_first = _joined(finer_first, rung_first)
+        all_first = joined(finer_first, rung_first)
         if square and rung_first is not None:
             found = _square(rung_first, finer_first, accurate)
         elif not square:
             if rung_second is not None and all_first is not None:
                 found = _cross(all_first, rung_second, share, accurate)
             if rung_first is not None and finer_second is not None:
-                found = _joined(found, _cross(rung_first, finer_second, share, accurate))
+                found = joined(found, _cross(rung_first, finer_second, share, accurate))
         if found is not None:
             products[e] = found
             longest = max(longest, (found.rows.shape[1] + 1) // 2)
-        finer_first, finer_second = all_first, _joined(finer_second, rung_second)
+        finer_first, finer_second = all_first, joined(finer_second, rung_second)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
     operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
     share_lost = operations * UNIT_ROUNDOFF
@@ -236,7 +258,7 @@ def regrouped(
     e = min(products)
     top = max(products)
     while e <= top or above is not None:
-        current = _joined(above, products.get(e))
+        current = joined(above, products.get(e))
         above = None
         if current is not None:
             above, kept = _parted(current, plan, e)
@@ -300,7 +322,7 @@ def _trimmed(
 
 def _sorted(rungs: dict[int, Strip], step: float) -> tuple[IntArray, FloatArray, FloatArray]:
     """Order by value, values and masses of all places, rung after rung."""
-    values = np.concatenate([np.arange(s.low, s.high + 1) * math.ldexp(step, e) for e, s in rungs.items()])
+    values = np.concatenate([_places(s) * math.ldexp(step, e) for e, s in rungs.items()])
     masses = np.concatenate([strip.rows for strip in rungs.values()], axis=1)
     return np.argsort(values, kind="stable"), values, masses
 
@@ -346,7 +368,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
             if total is None:
                 total = power
             else:
-                plan = _between(plans, total.terms + power.terms)
+                plan = plan_between(plans, total.terms + power.terms)
                 total = added(total, power, plan, count / (total.terms + power.terms))
                 lost += total.lost
                 lost_moment += total.lost_moment + total.lost
@@ -363,7 +385,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
     return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment)
 
 
-def _between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
+def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
     """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its center."""
     plan = plans[terms.bit_length() - 1]
     center = plan.center * (terms / (1 << (terms.bit_length() - 1)))

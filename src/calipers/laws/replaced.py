@@ -31,7 +31,7 @@ connects the upper values at some k (the profile is convex in k), a LOWER law is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
@@ -39,17 +39,22 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.average import AllocatedEpoch, cell_error, lattice_points, normal_cells, refined
-from calipers.laws.average_ladder import Ladder, LadderPlan, multiplied, placed
-from calipers.laws.average_plan import ladder_plans
+from calipers.laws.average import AllocatedEpoch
 from calipers.laws.average_tests import EventFamily, tail_families
-from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.laws.hidden_sum import HiddenSum, divergence
+from calipers.laws.hidden_term import opposite
+from calipers.laws.law import Law
+from calipers.laws.profile_law import law_of_profile
 from calipers.laws.shuffle_tests import law_of_tests
-from calipers.numerics.fourier import UNIT_ROUNDOFF
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, normal_tail_quantile
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+    normal_tail_quantile,
+)
 
 add_statement(
     "calipers:replaced-pair",
@@ -57,8 +62,6 @@ add_statement(
     "Opposite gradients of full norm in every round are the worst case of substitution under balls-and-bins sampling.",
 )
 
-_CELL = 0.05
-_FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
 """Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
@@ -68,66 +71,8 @@ _UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _SHALLOWER = 6.0
-_DEEPEST = -620.0
-_LARGEST_ERROR = 0.1
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
-
-
-def _plans(sigma: float, rounds: int, epsilon: float, resolution: float, log_tail: float) -> list[list[LadderPlan]]:
-    """How to keep the sum of e^(x/sigma) - k e^(-x/sigma), k = e^epsilon: one way, or two for few rounds."""
-    width, high = 1.0 / sigma, _end(sigma, rounds, log_tail)
-    mesh, weights = normal_cells(refined(np.array([-high, high])))
-    density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
-    scores = (np.exp(width * mesh) - math.exp(epsilon) * np.exp(-width * mesh)).ravel()
-    # A plan is about typical sums; both ends are as heavy as lognormals, and would drown them in rounding.
-    usual_end = float(normal_tail_quantile(1e-3 / rounds))
-    farthest = math.exp(epsilon + width * usual_end)
-    usual = ladder_plans(np.clip(scores, -farthest, farthest), density, rounds, resolution, width, log_tail)
-    if rounds > (_FEW_ROUNDS if sigma >= 0.5 else _FEW_ROUNDS_LITTLE_NOISE):
-        return [usual]
-    # A few rounds can all lie near the point where A = k B = e^(epsilon/2), far from where the sum usually is.
-    step = resolution * min(width, 1.0) * math.exp(0.5 * epsilon)
-    return [usual, [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]]
-
-
-def _log_loss(rounds: int, log_tail: float) -> float:
-    return log_tail - math.log(rounds) - 4.0
-
-
-def _end(sigma: float, rounds: int, log_tail: float) -> float:
-    """Where observations are cut: E[A; x > end] = Phi(1/sigma - end) <= e^log_loss."""
-    return math.sqrt(-2.0 * _log_loss(rounds, log_tail)) + 1.0 / sigma
-
-
-def _deeper(sigma: float, rounds: int, epsilon: float, log_tail: float) -> float:
-    """How little mass may be cut so that k times its largest term, k e^(end/sigma), costs about e^log_tail."""
-    deeper = log_tail
-    for _ in range(6):  # the end moves like the root of the depth
-        deeper = log_tail - 2.0 * epsilon - _end(sigma, rounds, deeper) / sigma
-    return max(deeper, _DEEPEST)
-
-
-def _summed(
-    sigma: float, rounds: int, epsilon: float, plans: list[LadderPlan], log_tail: float, shifts: tuple[float, ...]
-) -> Ladder:
-    """The law of the sum over all rounds, under noise and with one round shifted by each of `shifts`."""
-    width, k, end = 1.0 / sigma, math.exp(epsilon), _end(sigma, rounds, log_tail)
-    low, high = math.exp(-width * end) - k * math.exp(width * end), math.exp(width * end) - k * math.exp(-width * end)
-    kinks = lattice_points(plans[0], low, high)
-    # y = e^(x/sigma) solves y - k/y = s: the root without cancellation on either side of s = 0.
-    root = np.hypot(kinks, 2.0 * math.sqrt(k))
-    inner = np.log(np.where(kinks >= 0, 0.5 * (kinks + root), 2.0 * k / (root + np.abs(kinks)))) / width
-    ends = np.concatenate(([-end], inner[(inner > -end) & (inner < end)], [end]))
-    points, weights = normal_cells(refined(ends))
-    rows = [
-        (np.exp(-0.5 * (points - shift) ** 2) * weights).ravel() / math.sqrt(2.0 * math.pi) for shift in (0.0, *shifts)
-    ]
-    terms = (np.exp(width * points) - k * np.exp(-width * points)).ravel()
-    one = placed(terms, np.stack(rows), plans[0], cell_error(end + width, 0.5 * _CELL), float(rounds))
-    beyond = 2.0 * math.exp(_log_loss(rounds, log_tail))
-    one = replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
-    return multiplied(one, rounds, plans)
 
 
 @lru_cache(maxsize=512)
@@ -135,25 +80,7 @@ def _upper_node(
     sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
 ) -> tuple[float, float]:
     """(node, delta): the divergence at the node, which is epsilon up to rounding, is at most delta. epsilon >= 0."""
-    width, k, unit = 1.0 / sigma, math.exp(epsilon), math.exp(-0.5 / sigma**2)
-    # Leaving the record out shows noise under both: the call is struck at M (1 - r)(k - 1)/r instead of 0.
-    strike = rounds * (1.0 - participation) * math.expm1(epsilon) / (participation * unit)
-    log_tail = _deeper(sigma, rounds, epsilon, log_tail)
-    best = 1.0
-    for plans in _plans(sigma, rounds, epsilon, resolution, log_tail):
-        total = _summed(sigma, rounds, epsilon, plans, log_tail, ())
-        values, (noise,) = total.flat()
-        if total.error > _LARGEST_ERROR:
-            continue  # masses without digits bound nothing
-        above = values > strike
-        gain = unit * float(np.sum(noise[above] * (values[above] - strike))) / rounds
-        gain += 8.0 * UNIT_ROUNDOFF * unit * strike * float(np.sum(noise[above])) / rounds  # the strike is rounded too
-        # E|A - k B| <= 1 + k stands where `calipers.laws.average` has E[Y] = 1: at most |S| is lost on what was cut.
-        charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error)
-        best = min(best, participation * (charged + (1.0 + k) * total.lost_moment))
-    # If A and B are known up to a factor 1 +- e, then A - k e^(2e) B <= (1 + e)(A' - k B').
-    error = (width * _end(sigma, rounds, log_tail) + width * width + 8.0 + epsilon) * 4.0 * UNIT_ROUNDOFF
-    return epsilon + 2.02 * error, min(1.0, best * (1.0 + 2.0 * error))
+    return divergence(opposite(sigma, epsilon), rounds, participation, resolution, log_tail)
 
 
 @lru_cache(maxsize=256)
@@ -162,8 +89,9 @@ def _tests(
 ) -> EventFamily:
     """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
     found = []
-    for plans in _plans(sigma, rounds, epsilon, resolution, log_tail):
-        total = _summed(sigma, rounds, epsilon, plans, log_tail, (1.0 / sigma, -1.0 / sigma))
+    hidden = HiddenSum(opposite(sigma, epsilon), rounds, log_tail)
+    for plans in hidden.plans(resolution):
+        total = hidden.ladder(plans, (1.0 / sigma, -1.0 / sigma))
         values, (noise, present, absent) = total.flat()
         kept = math.exp(-total.error)  # erasure, see `calipers.laws.average`
         p = kept * (participation * present + (1.0 - participation) * noise)
@@ -209,7 +137,7 @@ class ReplacedPair(AllocatedEpoch):
         delta = OPEN_UNIT.check("delta", delta)
         log_delta, log_tail = math.log(delta), max(math.log(delta) - 25.0, _LOWEST_LOG_TAIL)
         # Replacing a record whose round is known is the Gaussian mechanism, which leaks more.
-        known = gaussian_epsilon(2.0 / self.sigma, delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+        known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
         guess, slope = self._located(log_delta, known, log_tail)
         upper = known
         for _ in range(6):
@@ -285,20 +213,4 @@ def _law(pair: ReplacedPair, side: Side, resolution: float, log_tail: float) -> 
         profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))
         if profile[-1][1] <= 2.0 * math.exp(log_tail):
             break
-    epsilons, deltas = np.array(profile).T
-    curve = TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=True)
-    p, q, p_inf, q_zero = curve.atoms
-    proper = (p > 0) & (q > 0)
-    log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]
-    ratio = np.maximum.accumulate(log_p - log_q)
-    rounding = 1e-15 * (4.0 + float(np.max(np.abs(log_p))) + float(np.max(np.abs(log_q))))
-    return Law(
-        ratio,
-        log_q + ratio,
-        log_q,
-        Side.UPPER,
-        p_inf=p_inf,
-        q_zero=q_zero,
-        mass_error=ATOM_ROUNDING + rounding,
-        shift_error=rounding,
-    )
+    return law_of_profile(profile)

@@ -10,8 +10,9 @@ faces the same pairs (van Dijk and Ertan; Ertan and van Dijk).
 **Shuffling, worst case.** With batches of fixed size the other records reveal where the differing one
 is, and no dominating pair is proven. The upper jaw is that of fixed batches (shuffling never hurts, Chua
 et al., Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex, whatever the
-neighbors are); the lower jaw is an explicit attack. If Conjecture 3.2 of Chua et al. holds, one epoch with the record
-zeroed out leaks exactly what the attack's pair shows; that value is reported beside the bracket, never as a bound.
+neighbors are); the lower jaw is the better of two explicit attacks: one dataset throughout (`calipers.laws.shuffle`),
+which Conjecture 3.2 of Chua et al. held to be the worst case, and the record that changes sides
+(`calipers.laws.switching`), which shows that it is not.
 
 **The attack on a replaced record.** All other gradients are -u, the record's is u before and -u after. Without it every
 batch sums to -B along u; with it one batch, at a uniformly random place, sums to -B + 2. So the pair is exactly one
@@ -20,13 +21,13 @@ record hidden in one of M rounds with a shift of 2, `AllocationPair(sigma / 2, M
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_statement, implements
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -34,13 +35,9 @@ from calipers.laws.direction import Jaws
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.sweep import directed_attack
+from calipers.laws.switching import SwitchingAttack
 from calipers.measure.backends import ProductBackend
-
-add_statement(
-    "chua2024:conj3.2",
-    "Conjecture 3.2",
-    "If true, one epoch leaks what the attack's pair shows: the lower jaw, up to the rounding of its tests.",
-)
 
 
 @dataclass(frozen=True)
@@ -49,17 +46,24 @@ class AttackBackend:
 
     `scene` says what everybody's gradients are and what to observe; `claims` are what the test says, about the dataset
     with the record and about the other one. `single` is the attack on a lone epoch, where it is sharper than its law.
+    `rival` is the attack that changes sides, where all epochs are alike; it is made for the number asked for.
     """
 
     product: AttackProduct
     scene: str
     claims: tuple[str, str]
     single: ShuffleAttack | None = None
+    rival: SwitchingAttack | None = None
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
         del tolerance
         found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
+        switching = self._switching(found)
+        if switching is not None:
+            shown, way = switching.epsilon(delta, self.product.steps)
+            if shown > found:
+                return Jaws(shown, math.inf, shown, way, attack=switching_words(switching, self.product.steps))
         return Jaws(found, math.inf, found, backward)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
@@ -70,18 +74,29 @@ class AttackBackend:
         else:
             test = self.single.best_test(epsilon)
             found, backward = test.delta, test.reversed
+        switching = self._switching(epsilon)
+        if switching is not None:
+            shown, way = switching.delta(epsilon, self.product.steps)
+            if shown > found:
+                return Jaws(shown, 1.0, epsilon, way, attack=switching_words(switching, self.product.steps))
         return Jaws(found, 1.0, epsilon, backward)
 
+    def _switching(self, epsilon: float) -> SwitchingAttack | None:
+        """The policy made for epsilon, where such policies are known to show more."""
+        epochs = self.product.steps
+        if self.rival is None or not self.rival.promising(epochs):
+            return None
+        return self.rival.made_for(epsilon, epochs)
+
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hull of the attack's curve."""
+        return {Side.LOWER: self.envelopes(smallest_delta, tolerance)[Side.LOWER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """The attack's curve, from its tests in both directions."""
         del tolerance
-        tests = self.product.tests(smallest_delta)
-        # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-        alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in tests]), -690.0))
-        power = np.exp(np.concatenate([t.log_power for t in tests]))
-        useful = (alpha < power) & (power <= 1.0)
-        curve = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()
-        return {Side.LOWER: curve}
+        forward, backward = self.product.tests(smallest_delta)
+        return {Side.LOWER: Envelope((directed_attack(forward, backward),))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""
@@ -106,15 +121,20 @@ class AttackBackend:
         The log likelihood ratio test with threshold epsilon is the best of all at epsilon, hence at least as good as
         whichever test gave the number.
         """
+        if jaws is not None and jaws.attack:
+            return Evidence.of(Kind.TEST, "calipers:switching", f"{jaws.attack} {self._claim(jaws)}")
         if jaws is None:
             test = "Compare the sum of all scores with a threshold; every threshold is one point of the curve."
         elif jaws.lower <= 0.0:
             test = "No test on the sum of all scores was found to show more than 0 here."
-        elif jaws.reversed:
-            test = f"Say '{self.claims[1]}' when the sum of all scores is below {0.0 - jaws.threshold:.10g}."
         else:
-            test = f"Say '{self.claims[0]}' when the sum of all scores exceeds {jaws.threshold:.10g}."
+            test = self._claim(jaws)
         return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")
+
+    def _claim(self, jaws: Jaws) -> str:
+        if jaws.reversed:
+            return f"Say '{self.claims[1]}' when the sum of all scores is below {0.0 - jaws.threshold:.10g}."
+        return f"Say '{self.claims[0]}' when the sum of all scores exceeds {jaws.threshold:.10g}."
 
 
 @dataclass(frozen=True)
@@ -146,7 +166,28 @@ class ReplacedBackend(ProductBackend):
         return Evidence.of(Kind.TEST, self.statement, f"{self.attack} The test: {rule} {jaws.threshold:.10g}.")
 
 
-@implements("chua2024:conj3.2")
-def conjectured(jaws: Jaws) -> tuple[float, Evidence]:
-    """The lower jaw as the value that Conjecture 3.2 would make the truth of one epoch, up to the tests' rounding."""
-    return jaws.lower, Evidence.of(Kind.CONJECTURE, "chua2024:conj3.2")
+def switching_words(attack: SwitchingAttack, epochs: int) -> str:
+    """Everybody's gradients under the policy, when the record changes sides, and the score of what is seen."""
+    policy, r = attack.policy, attack.participation
+    looks = _listed(list(itertools.accumulate(policy.blocks))[:-1])
+    jump, missed = "exp(2 x_t/sigma - 2/sigma^2)", "exp(x_t/sigma - 1/(2 sigma^2))"
+    if attack.substituted:
+        opposing, agreeing = "is u (-u once it is replaced)", "is -u (u once it is replaced)"
+        weights = f"U_t = {jump} and V_t = 1 while it opposes the others, U_t = 1 and V_t = {jump} while it agrees"
+    else:
+        opposing, agreeing = "is u (zero once it is zeroed out)", "is -u (zero)"
+        weights = f"V_t = {missed}, U_t = {jump} while it opposes the others and U_t = 1 while it agrees"
+    means = "mean_t U_t / mean_t V_t" if r == 1.0 else "(1 - r + r mean_t U_t) / (1 - r + r mean_t V_t)"
+    kept = "" if r == 1.0 else f", r = {r:.10g} the share of records an epoch keeps"
+    return (
+        f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
+        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "
+        f"the running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, "
+        f"and as at first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is "
+        "that of a running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is "
+        f"log({means}){kept}."
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.6g}" for number in numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calipers.measure.participation import left_over
 from calipers.run import Run
 
 
@@ -43,7 +44,8 @@ def _sampler_notes(sampler: str, run: Run) -> list[str]:
     if sampler == "balls-and-bins":
         return [
             "Every record is drawn into one batch of the epoch independently of all others, so nothing the others do "
-            "gives it away and the bracket closes. A loader that shuffles and cuts equal batches is not this sampler."
+            "gives it away: one pair is both proven and attained. A loader that shuffles and cuts equal batches is not "
+            "this sampler."
         ]
     if run.view == "isolated":
         return [
@@ -51,11 +53,46 @@ def _sampler_notes(sampler: str, run: Run) -> list[str]:
             "the other records of a batch of fixed size can learn where the record is: see view = 'worst-case'.",
             *fixed,
         ]
+    return [*_shuffled_notes(run), *fixed]
+
+
+def _shuffled_notes(run: Run) -> list[str]:
+    """What shuffled batches hide from an adversary who knows all other records."""
+    if run.reshuffle == "once":
+        return [
+            "One order is kept for all epochs, so a record sits in the same batch every time: the attack sees one "
+            "epoch at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new order "
+            "every epoch (reshuffle = 'every-epoch')."
+        ]
+    rest = left_over(run)
+    if rest is None:
+        return [
+            "Without dataset_size and batch_size it is not known whether an epoch leaves a record over, so the upper "
+            "jaw is that of fixed batches, which gives the record no credit for being hidden. Give both."
+        ]
+    between = (
+        "The truth lies between the attack, which anybody can run, and the proof, which holds for every dataset and "
+        "for gradients chosen adaptively."
+    )
+    if rest:
+        return [f"Every epoch leaves {rest} of the records over, and with that shuffling is proven to hide. {between}"]
+    assert run.dataset_size is not None
+    assert run.batch_size is not None
+    smaller = leaving_some_over(run.dataset_size, run.batch_size)
+    advice = (
+        "Drop the last batch (last_batch = 'drop')"
+        if run.last_batch == "keep" and run.dataset_size % run.batch_size
+        else f"Use batches of {smaller} and drop what does not fill one"
+        if smaller
+        else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
+    )
     return [
-        "The bracket is open: with batches of fixed size the other records tell something about where this one is, and "
-        "nobody has proven how much that is worth. The truth lies between the attack, which anybody can run, and the "
-        "proof, which gives the record no credit for being hidden.",
-        "Drawing every record into a random batch independently of the others (sampler = 'balls-and-bins') makes as "
-        "many steps over as much data and closes the bracket; only the batch sizes vary.",
-        *fixed,
+        "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less "
+        f"is proven than where at least one record is left over. {between} {advice}, and the proof comes down to the "
+        "attack."
     ]
+
+
+def leaving_some_over(dataset_size: int, batch_size: int) -> int | None:
+    """The largest smaller batch size that does not divide the dataset, or None."""
+    return next((size for size in range(batch_size - 1, 1, -1) if dataset_size % size), None)

@@ -18,10 +18,17 @@ ALLOCATED = ("shuffle", "balls-and-bins")
 
 
 def participation(run: Run) -> float:
-    """Probability that a record takes part in an epoch of fixed batches: kept / dataset_size."""
-    if run.dataset_size is None or run.batch_size is None:
+    """Probability that a record takes part in an epoch of fixed batches: used / dataset_size."""
+    if run.dataset_size is None or run.batch_size is None or run.last_batch == "keep":
         return 1.0
     return run.steps_per_epoch * run.batch_size / run.dataset_size
+
+
+def left_over(run: Run) -> int | None:
+    """How many records every epoch leaves over, or None where the sizes are not known."""
+    if run.dataset_size is None or run.batch_size is None:
+        return None
+    return 0 if run.last_batch == "keep" else run.dataset_size % run.batch_size
 
 
 def participations(run: Run) -> int:

@@ -28,7 +28,7 @@ from calipers.reports.document import (
     ends,
     setting,
 )
-from calipers.reports.evidence import conjectures, evidence_section
+from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import comparison_figure, low_rates_figure, tradeoff_figure
 from calipers.reports.overlays import low_rates_overlay, profile_overlay, tradeoff_overlay
 from calipers.reports.paragraph import paragraph
@@ -171,7 +171,7 @@ def _paragraphs(told: Sequence[Told]) -> Section:
 def _run(number: int, one: Told) -> Section:
     """What was executed, its curves with the Gaussian fit, what to know, and what licenses its numbers."""
     figures = [make(one.measurement, one.answers) for make in (tradeoff_figure, low_rates_figure)]
-    evidence = evidence_section(one.answers.evidence().items(), conjectures(one.answers))
+    evidence = evidence_section(one.answers.evidence().items())
     return Section(
         f"Run {one.name}",
         (

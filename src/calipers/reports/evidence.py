@@ -1,7 +1,7 @@
-"""What licenses the numbers of a report: theorem, attack, certified computation, conjecture or statistics.
+"""What licenses the numbers of a report: theorem, attack, certified computation or statistics.
 
 Every end of every bracket has one piece of evidence. The section lists each piece once, with all ends it licenses, and
-the publications in full below; a conjecture is listed as what it is and licenses no end.
+the publications in full below.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
-from calipers.reports.answers import Answers
 from calipers.reports.document import Items, Section, Table, setting
 
 KINDS = {
@@ -22,11 +21,9 @@ KINDS = {
 }
 
 
-def evidence_section(
-    evidence: Iterable[tuple[Evidence, Sequence[str]]], conjectures: Iterable[tuple[Evidence, Sequence[str]]] = ()
-) -> Section:
+def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> Section:
     """Which theorem, attack or computation licenses which numbers; then the publications in full."""
-    listed = [*evidence, *conjectures]
+    listed = list(evidence)
     rows = tuple((licensed(names), kind_text(found), found.statement, found.source) for found, names in listed)
     table = Table("Evidence", ("licenses", "kind", "statement or test", "source"), rows, wide=True)
     return Section("What licenses the numbers", (table, Items(references([found for found, _ in listed]))))
@@ -63,12 +60,3 @@ def _cited_as(source: Source) -> tuple[str, str]:
     """The two ways in which a text names a publication."""
     first = source.authors.partition(",")[0]
     return f"{source.authors} {source.year}", f"{first} et al. {source.year}"
-
-
-def conjectures(answers: Answers) -> list[tuple[Evidence, list[str]]]:
-    """Conjectures, which license no end of a bracket, with the values they would settle."""
-    used: dict[Evidence, list[str]] = {}
-    for name, bracket in answers.brackets():
-        if bracket.conjectured is not None:
-            used.setdefault(bracket.conjectured[1], []).append(f"{name} (conjectured value)")
-    return list(used.items())

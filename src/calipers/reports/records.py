@@ -34,10 +34,7 @@ def run_record(runs: Sequence[Run]) -> Record:
 
 
 def measurement_record(answers: Answers) -> Record:
-    """The object `calipers measure --json` prints.
-
-    A row has the further key "conjectured" where an open conjecture would settle its value.
-    """
+    """The object `calipers measure --json` prints."""
     return {
         "run": run_record(answers.runs),
         "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
@@ -80,11 +77,7 @@ def comparison_record(comparison: Comparison) -> Record:
 
 
 def _ends(bracket: Bracket) -> Record:
-    ends: Record = {"lower": bracket.lower, "upper": bracket.upper}
-    if bracket.conjectured is not None:
-        value, evidence = bracket.conjectured
-        ends["conjectured"] = {"value": value, "evidence": evidence.as_dict()}
-    return ends
+    return {"lower": bracket.lower, "upper": bracket.upper}
 
 
 def _claimed(row: Claimed) -> Record:

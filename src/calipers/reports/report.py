@@ -127,12 +127,8 @@ def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]
 
 
 def evidence_record(answers: Answers) -> list[Record]:
-    """Every piece of evidence with the ends it licenses; conjectures license no end, only their own value."""
-    listed = [{**evidence.as_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
-    for name, bracket in answers.brackets():
-        if bracket.conjectured is not None:
-            listed.append({**bracket.conjectured[1].as_dict(), "licenses": [f"{name} (conjectured value)"]})
-    return listed
+    """Every piece of evidence with the ends it licenses."""
+    return [{**evidence.as_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
 
 
 def _curves(measurement: Measurement, answers: Answers) -> Record:

@@ -29,7 +29,7 @@ from calipers.reports.document import (
     nearest,
     setting,
 )
-from calipers.reports.evidence import conjectures, evidence_section
+from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.format import floor_digits
 from calipers.reports.paragraph import paragraph
@@ -56,7 +56,7 @@ def measurement_sections(
         claim_section(answers),
         remedies_section(found),
         Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
-        evidence_section(answers.evidence().items(), conjectures(answers)),
+        evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
     )
 
@@ -103,9 +103,6 @@ def bracket_section(answers: Answers, tolerance: float) -> Section:
     if figure is not None:
         blocks.append(figure)
     blocks.append(brackets_table(answers))
-    conjectured = conjectured_table(answers)
-    if conjectured is not None:
-        blocks.append(conjectured)
     leading = answers.epsilon[0].bracket if answers.epsilon else answers.mu
     if not is_closed(leading, tolerance):
         blocks.append(
@@ -118,7 +115,7 @@ def bracket_section(answers: Answers, tolerance: float) -> Section:
 
 
 def brackets_table(answers: Answers) -> Table:
-    """One row per quantity; no conjectured value is among them."""
+    """One row per quantity."""
     rows: list[tuple[Cell, ...]] = [(name, *ends(bracket)) for name, bracket in quantities(answers)]
     place = next(number for number, row in enumerate(rows) if str(row[0]).startswith("μ")) + 1
     rows.insert(place, ("regret of the proven μ", "", at_most(answers.regret)))
@@ -127,17 +124,6 @@ def brackets_table(answers: Answers) -> Table:
         ("quantity", "at least (attack)", "at most (proof)"),
         tuple(rows),
     )
-
-
-def conjectured_table(answers: Answers) -> Table | None:
-    """What open conjectures would make the values, where there are any."""
-    rows = tuple(
-        (name, nearest(bracket.conjectured[0]), bracket.conjectured[1].source)
-        for name, bracket in quantities(answers)
-        if bracket.conjectured is not None
-    )
-    caption = "Conjectured values: not proven, no bounds, not to be relied on"
-    return Table(caption, ("quantity", "conjectured value", "conjecture"), rows) if rows else None
 
 
 def quantities(answers: Answers) -> list[tuple[str, Bracket]]:

@@ -24,8 +24,8 @@ from rich.text import Text
 from calipers.bracket import Bracket, Evidence
 from calipers.measure.notes import notes_of
 from calipers.reports.answers import Answers, Claimed
-from calipers.reports.evidence import conjectures, kind_text, licensed
-from calipers.reports.format import ceil_digits, jaws, nearest_digits
+from calipers.reports.evidence import kind_text, licensed
+from calipers.reports.format import ceil_digits, jaws
 from calipers.reports.standing import Standing, standing
 from calipers.reports.words import describe, describe_phases
 
@@ -61,12 +61,11 @@ def to_text(content: RenderableType, *, terminal: bool = False) -> str:
 
 def measurement_report(answers: Answers) -> RenderableType:
     """The run in words, the brackets, the evidence, the notes."""
-    used = [*answers.evidence().items(), *conjectures(answers)]
     return Group(
         Text(describe_phases(answers.runs)),
         brackets_table(answers),
         _heading("What licenses the numbers"),
-        *_evidence_lines((found, _ends(answers, ends)) for found, ends in used),
+        *_evidence_lines((found, _ends(answers, ends)) for found, ends in answers.evidence().items()),
         *_notes(answers.notes),
     )
 
@@ -94,9 +93,6 @@ def _add(table: Table, name: str, bracket: Bracket, row: Claimed | None = None, 
     lower, upper = jaws(bracket)
     claim = ceil_digits(row.claim) if row is not None else ""
     table.add_row(name, lower, upper, Text(f"{claim} refuted", style="bold red") if refuted else claim)
-    if bracket.conjectured is not None:
-        # In a column of its own words: under "lower" or "upper" it would read as a bound.
-        table.add_row(f"  conjectured, no bound: {nearest_digits(bracket.conjectured[0])}", "", "", "")
 
 
 def _evidence_lines(used: Iterable[tuple[Evidence, str]]) -> list[RenderableType]:

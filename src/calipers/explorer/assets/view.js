@@ -98,7 +98,6 @@ function showNumbers(shown, several) {
     head.append(made("th", {}, "lower (attack)"), made("th", {}, "upper (proof)"), made("th", {}, "claim"));
     for (const row of shown[0]?.answer.rows ?? []) {
       body.push(made("tr", { "data-kind": row.kind }, made("td", {}, row.quantity), number(row.lower, "attack"), number(row.upper, "proof"), number(row.claim, row.refuted ? "claim, refuted by the attack" : "claim", row.refuted)));
-      if (row.conjectured) body.push(made("tr", {}, made("td", {}, `conjectured value (${row.conjectured.source})`), number(row.conjectured, "conjecture, not a bound"), made("td"), made("td")));
     }
   } else {
     for (const run of shown) head.append(made("th", { class: `c${run.color}` }, made("span", { class: "dot" }), ` Run ${run.name}`));

@@ -1,0 +1,215 @@
+"""The record of a run that is watched: what `calipers.adapters.opacus.attach` returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from calipers.adapters.opacus_library import installed_opacus, torch_module
+from calipers.adapters.opacus_loaders import Source
+from calipers.adapters.unproven import Unproven
+from calipers.adapters.watched_record import Seen
+from calipers.adapters.watched_run import Description, Reading, describe
+from calipers.adapters.watched_steps import Steps
+from calipers.bracket import Bracket
+from calipers.domains import choice
+from calipers.errors import InputError, UnsupportedError
+from calipers.measure import Measurement, measure
+from calipers.measure.backends import Backend, SplitBackend
+from calipers.measure.measurement import Claim
+from calipers.run import ADJACENCIES, Run
+
+TWINS = (
+    "Two processes drew batches from the same random numbers: whether a record is in a batch shows in a record of the "
+    "other process, and hides nothing. Seed every process by itself: torch.manual_seed(seed + rank)."
+)
+
+
+class Attachment:
+    """The record of a run that is being watched; see `attach`."""
+
+    def __init__(
+        self, accountant: Any, optimizer: Any, records: int, reading: Reading, earlier: tuple[Run, ...]
+    ) -> None:
+        self._accountant, self._optimizer, self._earlier = accountant, optimizer, earlier
+        self.reading, self._hook = reading, optimizer.step_hook
+        self._seen = Seen(records)
+        self._ranks = int(getattr(optimizer, "world_size", 1))
+        self._gathered: Seen | None = None
+        self._loaders: list[Any] = []
+        self._measured: tuple[object, Measurement] | None = None
+        Steps(optimizer, self._seen)
+
+    def watch(self, data_loader: Any, source: Source) -> None:
+        """Listen to one more loader of the same records."""
+        known = self._seen.draws.sources
+        if known and (source.dataset_size, source.indices) != (known[0].dataset_size, known[0].indices):
+            raise UnsupportedError(
+                f"The loaders of one run draw from the same records, got {known[0].dataset_size} and "
+                f"{source.dataset_size} of them; attach each dataset's optimizer by itself."
+            )
+        self._seen.draws.watch(data_loader, source)
+        self._loaders.append(data_loader)
+        if source.kind == "other" or (source.kind == "dealt" and not source.whole):
+            self._seen.complain(
+                f"A pass over {source.name} is no permutation of the dataset, and no Run describes it.", False
+            )
+
+    def watches(self, data_loader: Any) -> bool:
+        """Whether this very loader is listened to."""
+        return any(data_loader is loader for loader in self._loaders)
+
+    @property
+    def steps(self) -> int:
+        """Noisy sums released so far, those of a loaded checkpoint included."""
+        return self._seen.steps + sum(run.total_steps for run in self._earlier)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was seen, in plain numbers: keys are words, values numbers, strings or lists of them."""
+        seen = self._now()
+        draws, groups = seen.draws, seen.draws.groups.values()
+        uses = [noises for group in groups for noises, count in group.noises.items() if count and len(noises) > 1]
+        return {
+            "library": installed_opacus(),
+            "loaders": [f"{source.kind}: {source.name}" for source in draws.sources],
+            "records": seen.records,
+            "steps": self.steps,
+            "batches drawn": draws.drawn,
+            "batches delivered": sum(group.delivered for group in groups),
+            "batches used": sum(group.used() for group in groups),
+            "most steps on one batch": max(map(len, uses), default=min(1, seen.steps)),
+            "passes begun": draws.begun,
+            "passes finished": draws.finished,
+            "noise multipliers realized": sorted(seen.noises),
+            "clipping norms realized": sorted(seen.norms),
+            "most participations of a record": seen.participation.busiest(),
+            "steps told to the accountant": steps_told(self._accountant),
+            "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
+        }
+
+    def why_not(self, **reading: Any) -> tuple[str, ...]:
+        """Why what was seen is not one of the described runs, a sentence each; nothing if it is."""
+        return self._describe(reading).reasons
+
+    def runs(self, **reading: Any) -> tuple[Run, ...]:
+        """What was executed so far: one run for each stretch of equal noise, in order.
+
+        Where the draws fit no described run, fixed batches with as many participations as were seen; nothing where
+        nothing is proven. `reading` may name another adjacency or public_rate than `attach` was given.
+        """
+        return self._describe(reading).runs
+
+    def measure(self, *, tolerance: float = 1e-3, **reading: Any) -> Measurement:
+        """The measurement of what was executed so far; asked again before another step, it is the same one."""
+        found = self._describe(reading)
+        key = (found, steps_told(self._accountant), tolerance)
+        if self._measured is None or self._measured[0] != key:
+            self._measured = (key, self._measurement(found, tolerance))
+        return self._measured[1]
+
+    def _measurement(self, found: Description, tolerance: float) -> Measurement:
+        claimed = _history(self._accountant)
+        claim = measure(claimed, tolerance=tolerance).claim if claimed else None
+        why = " ".join(found.reasons)
+        if not found.runs:
+            nothing = Unproven(why)
+            return Measurement((), nothing, claim or Claim(nothing, tolerance), tolerance, found.reasons)
+        measured = measure(found.runs, tolerance=tolerance)
+        conditions = (*found.reasons, *filter(None, [found.note]), *measured.conditions)
+        backend: Backend = (
+            measured.backend if found.attained else SplitBackend(measured.backend, Unproven(found.note or why))
+        )
+        return dataclasses.replace(measured, backend=backend, claim=claim or measured.claim, conditions=conditions)
+
+    def epsilon(self, delta: float, **reading: Any) -> Bracket:
+        """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""
+        return self.measure(**reading).epsilon(delta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
+        return self._seen.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the record of a checkpoint, after the engine's own was loaded and before the next step."""
+        self._seen.load_state_dict(state)
+
+    def gather(self) -> Attachment:
+        """Put the records of all processes together; call it on every one of them, like a barrier.
+
+        On several processes each sees its own draws alone, and nothing is proven before they were compared.
+        """
+        if self._ranks == 1:
+            return self
+        states: list[dict[str, Any] | None] = [None] * self._ranks
+        torch_module("torch.distributed").all_gather_object(states, self.state_dict())
+        self._gathered = _joined(self._seen, [state for state in states if state is not None])
+        return self
+
+    def _now(self) -> Seen:
+        return self._seen if self._gathered is None or self._gathered.steps != self._seen.steps else self._gathered
+
+    def _describe(self, reading: Mapping[str, Any]) -> Description:
+        if not self.steps:
+            raise InputError("No step was taken yet; ask after training.")
+        chosen = dataclasses.replace(self.reading, **reading)
+        choice("adjacency", chosen.adjacency, ADJACENCIES)
+        seen = self._now()
+        told = steps_told(self._accountant)
+        if told > self.steps:
+            seen.reasons[unexplained(told, self.steps)] = True
+        if self._ranks > 1 and seen is self._seen:
+            return Description(
+                (), False, ("Every process saw its own draws alone; call record.gather() on each of them.",)
+            )
+        found = describe(seen, self._optimizer, chosen)
+        if not self._earlier or not found.runs:
+            return found
+        return dataclasses.replace(
+            found,
+            runs=(*(run.replace(adjacency=chosen.adjacency) for run in self._earlier), *found.runs),
+            note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
+            "are taken as they were described.".strip(),
+        )
+
+
+def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
+    """What all processes saw of one run."""
+    whole, drawn = Seen(seen.records), set[str]()
+    whole.draws.sources = list(seen.draws.sources)
+    whole.load_state_dict(states[0])
+    for state in states:
+        whole.reasons |= state["reasons"]
+        if any(state[key] != states[0][key] for key in ("steps", "noises", "norms", "passes")):
+            whole.reasons["The processes took different numbers of steps, or with different noise or norms."] = True
+        if drawn & set(state["drawn from"]):
+            whole.reasons[TWINS] = True
+        drawn |= set(state["drawn from"])
+    for state in states[1:]:
+        whole.participation.merge(state["participation"])
+    return whole
+
+
+def steps_told(accountant: Any) -> int:
+    """Steps in an accountant's history."""
+    return sum(int(steps) for _, _, steps in accountant.history)
+
+
+def _history(accountant: Any) -> list[Run]:
+    """What the accountant was told, as it reads it: Poisson sampling of the undivided sum."""
+    return [
+        Run(noise_multiplier=noise, sample_rate=rate, steps=steps)
+        for noise, rate, steps in accountant.history
+        if noise > 0 and 0 < rate <= 1
+    ]
+
+
+def unexplained(told: int, described: int) -> str:
+    """Why a history cannot be taken over, and what to do."""
+    return (
+        f"The accountant's history counts {told} steps, and {described} of them are known here; how the others drew "
+        "their batches nobody can tell. After a checkpoint hand the record of its steps on, "
+        "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
+        "attach(..., earlier=[Run(...)])."
+    )

@@ -1,0 +1,249 @@
+"""What a loader says about its draws before anything is drawn, and the `Run` that so many steps with it amount to.
+
+Opacus replaces the loader of a script by one that draws by Poisson sampling at one over the number of batches, or
+leaves it alone (`poisson_sampling=False`). Four kinds of loaders are told apart, by the exact types of their samplers:
+
+- "poisson": Opacus's own sampler, on one process or on several;
+- "dealt": PyTorch's `BatchSampler` over a shuffled, a fixed or a random order; a record comes at most once in a pass,
+  unless the order draws with replacement or goes around more than once;
+- "calipers": `calipers.adapters.torch_sampler`, which states its law;
+- "other": anything else. Such draws may depend on the records (weights from labels, buckets from lengths), so they are
+  refused unless somebody states that they do not.
+
+Opacus forgets the batch size that the script gave its loader, and whether it dropped the last batch. Both decide
+whether the sample rate moves when the dataset grows by one record (see `calipers.opacus_releases`); left out, every
+batch size that could have made this loader must lead to the same run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from calipers.adapters.opacus_library import installed_opacus, opacus_module, torch_module
+from calipers.adapters.torch_sampler import TorchBatches
+from calipers.errors import InputError, UnsupportedError
+from calipers.opacus_releases import VERSIONS, run_keys
+from calipers.samplers.stream import AnySampler
+
+# What releases from 1.0 on compute; whether the installed one agrees is checked on the objects themselves.
+_ARITHMETIC = VERSIONS[-1]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The law of a loader's draws, as far as it can be read off.
+
+    `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
+    `batch_size` of a Poisson loader is what somebody said the loader before it had.
+    `order` is "shuffle" or "deterministic" for dealt batches, `once` whether a record comes at most once in a pass,
+    `whole` whether a pass holds every record (but those that `drop_last` leaves out).
+    """
+
+    kind: str
+    name: str
+    dataset_size: int
+    indices: int
+    batches: int
+    sample_rate: float | None = None
+    batch_size: int | None = None
+    drop_last: bool = False
+    order: str = ""
+    once: bool = False
+    whole: bool = False
+    ranks: int = 1
+    sampler: AnySampler | None = None
+
+
+def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> Source:
+    """What the loader draws; `UnsupportedError` for what nothing can be proven about.
+
+    `batch_size` is the one of the loader that Opacus replaced; `observed` states that the draws of an unknown sampler
+    do not depend on the records.
+    """
+    data, uniform = torch_module("torch.utils.data"), opacus_module("opacus.utils.uniform_sampler")
+    batches = getattr(data_loader, "batch_sampler", None)
+    if batches is None or isinstance(getattr(data_loader, "dataset", None), data.IterableDataset):
+        raise UnsupportedError(
+            f"{type(data_loader).__name__} draws no batches of indices (batch_size=None, or a dataset that is a stream)"
+            ", so nobody can see which records a step used. Use a map-style dataset and a batch size."
+        )
+    if not getattr(data_loader, "in_order", True):
+        raise UnsupportedError("in_order=False delivers batches in another order than they were drawn; leave it out.")
+    indices, name = len(data_loader.dataset), type(batches).__name__
+    if type(batches) is uniform.UniformWithReplacementSampler:
+        rate = float(batches.sample_rate)
+        size = int(batches.num_samples)
+        return Source("poisson", name, size, indices, len(batches), sample_rate=rate, batch_size=batch_size)
+    if type(batches) is uniform.DistributedUniformWithReplacementSampler:
+        size, rate, ranks = int(batches.total_size), float(batches.sample_rate), int(batches.num_replicas)
+        return Source("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
+    if type(batches) is TorchBatches:
+        law = batches.sampler.law()
+        once = law.sampler != "poisson"
+        return Source(
+            "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
+        )
+    if type(batches) is data.BatchSampler:
+        found = _dealt(data, batches, indices)
+        if found is not None:
+            return found
+        name = f"{name} over {type(batches.sampler).__name__}"
+    if not observed:
+        raise UnsupportedError(
+            f"{installed_opacus()} hands out batches by {name}, whose law is not known and may depend on the records: "
+            "Calipers reads Opacus's Poisson sampler, shuffle=True, shuffle=False, RandomSampler, SubsetRandomSampler "
+            "and TorchBatches (and enters BatchMemoryManager after attach). If its draws do not depend on what is in "
+            "the records, say observed=True: the batches are then measured as they came."
+        )
+    return Source("other", name, indices, indices, len(batches))
+
+
+def _dealt(data: Any, batches: Any, indices: int) -> Source | None:
+    """PyTorch's own orders; None for another."""
+    order, name = batches.sampler, type(batches.sampler).__name__
+    if type(order) is data.SequentialSampler:
+        size, word, once, whole = len(order.data_source), "deterministic", True, True
+    elif type(order) is data.RandomSampler:
+        size, word = len(order.data_source), "shuffle"
+        once = not order.replacement and order.num_samples <= size
+        whole = once and order.num_samples == size
+    elif type(order) is data.SubsetRandomSampler:
+        size = len(order.indices)
+        word, once = "shuffle", len(set(map(int, order.indices))) == size
+        whole = once
+    else:
+        return None
+    return Source(
+        "dealt", name, size, indices, len(batches), batch_size=int(batches.batch_size),
+        drop_last=bool(batches.drop_last), order=word, once=once, whole=whole,
+    )  # fmt: skip
+
+
+def described_keys(
+    source: Source,
+    optimizer: Any,
+    steps: int,
+    public_rate: bool,
+    reshuffle: str = "every-epoch",
+) -> dict[str, object]:
+    """The keys of the `Run` of `steps` steps, each on a batch of its own; refuses what no `Run` says."""
+    if source.kind == "calipers":
+        assert source.sampler is not None
+        return _drawn_here(source.sampler, optimizer) | {"steps": steps}
+    if source.kind == "poisson":
+        return _poisson_keys(source, optimizer, steps, public_rate)
+    if not source.whole:
+        raise UnsupportedError(
+            f"A pass over {source.name} is no permutation of the dataset (num_samples, replacement, or an order of its "
+            "own), and no Run describes that."
+        )
+    assert source.batch_size is not None
+    kept: dict[str, object] = {}
+    if source.dataset_size % source.batch_size and not source.drop_last:
+        kept["last_batch"] = "keep"
+    if reshuffle != "every-epoch":
+        kept["reshuffle"] = reshuffle
+    return kept | {
+        "dataset_size": source.dataset_size,
+        "batch_size": source.batch_size,
+        "steps": steps,
+        "sampler": source.order,
+        # The number of records is that of both neighbors where batches are dealt out: any divisor is a constant.
+        "normalization": "none" if optimizer.loss_reduction == "sum" else "constant",
+    }
+
+
+def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool) -> dict[str, object]:
+    size, batch_size, reduction = source.dataset_size, source.batch_size, str(optimizer.loss_reduction)
+    assert source.sample_rate is not None
+    count = round(1 / source.sample_rate)
+    if source.sample_rate != 1 / count:
+        if public_rate and reduction == "sum":
+            return {"dataset_size": size, "sample_rate": source.sample_rate, "steps": steps}
+        raise UnsupportedError(
+            f"The loader samples at {source.sample_rate!r}, which is not one over a number of batches, so make_private "
+            "did not choose it. With loss_reduction='sum' and public_rate=True it is taken for a constant that does "
+            "not depend on the dataset."
+        )
+    candidates = _batch_sizes(size, count)
+    if batch_size is not None:
+        candidates = [(batch_size, drop) for drop in (False, True) if _count(size, batch_size, drop) == count]
+        if not candidates:
+            raise InputError(
+                f"batch_size={batch_size} makes {_count(size, batch_size, False)} batches of {size} records, the "
+                f"loader has {count}."
+            )
+    divisor = float(optimizer.expected_batch_size or 0) * source.ranks
+    if reduction == "mean" and divisor != int(size * (1 / source.batches)):
+        # Not the number that make_private computes: somebody chose it.
+        return _keys(size, candidates[0], steps, "sum", True) | {"normalization": "constant"}
+    try:
+        found = [_keys(size, candidate, steps, reduction, public_rate) for candidate in candidates]
+        return found[0]
+    except UnsupportedError as error:
+        if batch_size is not None or len(candidates) == 1:
+            raise
+        listed = ", ".join(f"{given}{' with drop_last=True' if dropped else ''}" for given, dropped in candidates)
+        raise UnsupportedError(
+            f"{error} Opacus forgets the batch size of the script's loader; with {size} records it may have been "
+            f"{listed} or one in between. Say batch_size=... if it is another than the one above."
+        ) from error
+
+
+def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, public_rate: bool) -> dict[str, object]:
+    batch_size, drop_last = loader
+    return run_keys(
+        _ARITHMETIC,
+        dataset_size=size,
+        batch_size=batch_size,
+        drop_last=drop_last,
+        steps=steps,
+        loss_reduction=reduction,
+        public_rate=public_rate,
+    )
+
+
+def _count(size: int, batch_size: int, drop_last: bool) -> int:
+    return size // batch_size if drop_last else math.ceil(size / batch_size)
+
+
+def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
+    """(batch size, drop_last) of loaders with `count` batches: the extreme ones, at which a neighbor's count differs.
+
+    ceil(size/b) = count for b from ceil(size/count) to ceil(size/(count-1)) - 1. A record more makes another batch
+    only at b = size/count, the least; a record fewer saves one only at b = (size-1)/(count-1), the greatest.
+    floor(size/b) = count for b from floor(size/(count+1)) + 1 to floor(size/count). A record more makes another
+    batch only at b = (size+1)/(count+1), the least; a record fewer saves one only at b = size/count, the greatest.
+    """
+    kept = {math.ceil(size / count), size if count == 1 else math.ceil(size / (count - 1)) - 1}
+    dropped = {size // (count + 1) + 1, size // count}
+    found = [(given, False) for given in sorted(kept)] + [(given, True) for given in sorted(dropped)]
+    return [(given, drop) for given, drop in found if given >= 1 and _count(size, given, drop) == count]
+
+
+def _drawn_here(sampler: AnySampler, optimizer: Any) -> dict[str, object]:
+    """A loader whose batches one of our own samplers draws: its law says what there is to say."""
+    law = sampler.law()
+    summed = optimizer.loss_reduction == "sum"
+    if not summed and not law.fixed_batch_size:
+        raise UnsupportedError(
+            f"{installed_opacus()} divides by a number that it computes from the lengths of the dataset and of the "
+            "loader, which is not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate "
+            "divide."
+        )
+    if law.sampler == "poisson" or sampler.batch_size is None:
+        size: dict[str, object] = {"sample_rate": law.rate if law.sampler == "poisson" else 1.0 / law.rounds}
+    elif law.rounds == law.dataset_size // int(sampler.batch_size):
+        size = {"batch_size": int(sampler.batch_size)}
+    else:
+        raise UnsupportedError(
+            f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
+            "batch size that divides the dataset."
+        )
+    return size | {
+        "dataset_size": law.dataset_size,
+        "sampler": law.sampler,
+        "normalization": "none" if summed else "constant",
+    }

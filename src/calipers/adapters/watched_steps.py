@@ -1,0 +1,205 @@
+"""What each step of an Opacus optimizer really did: the rows it clipped, to which norm, and the noise it added.
+
+The methods through which every step goes are overheard on the one optimizer, and the step hook is left to whoever
+wants it: a hook that is attached later replaces the accountant's, not this.
+
+- `clip_and_accumulate` (one call for each piece of a batch) tells the norm in force and the rows behind the gradients.
+  With ghost clipping the optimizer knows neither: the module clips, inside `loss.backward()`, to a norm of its own.
+- `add_noise` (one call for each release) tells the deviation of the noise. Their ratio is the realized noise
+  multiplier. It is not `optimizer.noise_multiplier` where a scheduler moves one of the two norms and not the other.
+- the optimizer of PyTorch inside tells when parameters move; if they move without new noise, nothing is private.
+- the random generator tells its state: the same state again is the same noise again.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable
+from typing import Any
+
+from calipers.adapters.opacus_library import generator_digest, installed_opacus, opacus_module
+from calipers.adapters.watched_draws import Draw
+from calipers.adapters.watched_record import Seen
+from calipers.errors import InputError, UnsupportedError
+
+READ_OPTIMIZERS = (
+    "DPOptimizer",
+    "DPPerLayerOptimizer",
+    "DPOptimizerFastGradientClipping",
+    "DistributedDPOptimizer",
+    "DistributedDPOptimizerFastGradientClipping",
+    "SimpleDistributedPerLayerOptimizer",
+)
+UPDATED = (
+    "The parameters were updated without new noise: somebody called the inner optimizer, or replaced add_noise. "
+    "Nothing is proven about such a step. Call step() of the optimizer that make_private returned."
+)
+AGAIN = (
+    "The random generator of the noise was in the same state before an earlier step: the same noise was added twice "
+    "and cancels in a difference. Do not set the generator back during training."
+)
+ROWS = (
+    "A step clipped {rows} gradients for a batch of {records} records: the loop repeats, splits or drops records "
+    "between the loader and the step, and nothing bounds what one record adds to it."
+)
+SEVERAL = (
+    "One step was taken on several batches, in which a record may be more than once; no Run describes that. Split "
+    "large batches with opacus.utils.batch_memory_manager instead."
+)
+NORMS = "The clipping norm changed inside a step; the noise is compared with the largest of its norms."
+NO_NOISE = "A step was taken without noise."
+
+
+def check_optimizer(engine: Any, optimizer: Any) -> None:
+    """Refuse what is no private optimizer, or one whose steps no `Run` describes."""
+    if not isinstance(optimizer, opacus_module("opacus.optimizers").DPOptimizer):
+        raise InputError(
+            f"Expected the optimizer that PrivacyEngine.make_private returned, got {type(optimizer).__name__}; write "
+            "attach(engine, optimizer, data_loader)."
+        )
+    name = type(optimizer).__name__
+    if (
+        "AdaClip" in name
+        or "AdaptiveClipping" in type(engine).__name__
+        or hasattr(optimizer, "_adjusted_noise_multiplier")
+    ):
+        raise UnsupportedError(
+            f"Adaptive clipping in {installed_opacus()} cannot be described as a Run: its clipping norm is "
+            "learned from the data by a second noisy release in every step (with ghost clipping, its noise follows the "
+            "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine."
+        )
+    if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
+        raise UnsupportedError(
+            f"{name} ({installed_opacus()}) clips or adds noise in a way that nobody has checked; Calipers reads "
+            f"{', '.join(READ_OPTIMIZERS)}."
+        )
+    replaced = sorted({"add_noise", "clip_and_accumulate", "accumulate", "pre_step"} & set(vars(optimizer)))
+    if replaced:
+        raise UnsupportedError(f"The optimizer's {replaced[0]} was replaced, so nothing is known about its steps.")
+
+
+class Steps:
+    """Overhears one optimizer and writes each release down."""
+
+    def __init__(self, optimizer: Any, seen: Seen) -> None:
+        self._optimizer, self._seen, self._complain = optimizer, seen, seen.complain
+        self._pieces: list[tuple[Draw, int]] = []
+        self._norms: set[float] = set()
+        self._clipped: list[tuple[float, int]] = []
+        self._noisy = False
+        self._first = optimizer.params[0]
+        self._ghost = hasattr(optimizer, "accumulate")
+        if self._ghost:
+            module = _clipping_module(optimizer)
+            _before(module, "get_clipping_coef", lambda: None, after=lambda factors: self._clip(module, factors))
+            _before(optimizer, "accumulate", self._accumulate_ghost)
+        else:
+            _before(optimizer, "clip_and_accumulate", self._accumulate)
+        _before(optimizer, "add_noise", self._release)
+        _before(optimizer, "signal_skip_step", lambda: None, after=lambda _: seen.draws.signal())
+        optimizer.original_optimizer.register_step_pre_hook(self._update)
+
+    def _clip(self, module: Any, factors: Any) -> None:
+        """Ghost clipping: the module computed one factor for each row. The last backward pass is the one that stays."""
+        self._clipped = [(float(module.max_grad_norm), len(factors))]
+
+    def _accumulate_ghost(self) -> None:
+        if self._clipped:
+            norm, rows = self._clipped.pop()
+            self._take(norm, [rows])
+        else:
+            self._complain(UPDATED, True)
+
+    def _accumulate(self) -> None:
+        norms = getattr(self._optimizer, "max_grad_norms", None)
+        norm = float(self._optimizer.max_grad_norm) if norms is None else math.hypot(*map(float, norms))
+        gradients = self._first.grad_sample
+        self._take(norm, [len(part) for part in (gradients if isinstance(gradients, list) else [gradients])])
+
+    def _take(self, norm: float, rows: list[int]) -> None:
+        self._norms.add(norm)
+        self._pieces.extend(self._seen.draws.taken(rows))
+
+    def _release(self) -> None:
+        """Noise is about to be added: everything clipped since the last time goes into this release."""
+        self._noisy = True
+        pieces, norms = self._pieces, self._norms
+        self._pieces, self._norms = [], set()
+        self._look_at_generator()
+        if not norms:
+            self._complain(UPDATED, True)
+            return
+        norm = max(norms)
+        if len(norms) > 1:
+            self._complain(NORMS, False)
+        noise = float(self._optimizer.noise_multiplier)
+        if norm != float(self._optimizer.max_grad_norm):
+            noise *= float(self._optimizer.max_grad_norm) / norm
+        if not noise > 0:
+            self._complain(NO_NOISE, True)
+        self._seen.release(self._multiplicities(pieces), noise, norm)
+
+    def _multiplicities(self, pieces: list[tuple[Draw, int]]) -> list[tuple[Draw, int]]:
+        """How often each draw is in the sum: once in pieces, or as often as all of it was."""
+        rows: dict[Draw, list[int]] = {}
+        for draw, count in pieces:
+            rows.setdefault(draw, []).append(count)
+        found = []
+        for draw, counts in rows.items():
+            records = draw.indices.size
+            if sum(counts) != records and set(counts) != {records}:
+                self._complain(ROWS.format(rows=sum(counts), records=records), True)
+            found.append((draw, 1 if sum(counts) == records else len(counts)))
+        if len(found) > 1 or any(times > 1 for _, times in found):
+            self._complain(SEVERAL, False)
+            for draw, _ in found:
+                draw.group.merged = True
+        return found
+
+    def _update(self, *_: Any) -> None:
+        if not self._noisy:
+            self._complain(UPDATED, True)
+        self._noisy = False
+
+    def _look_at_generator(self) -> None:
+        """Remember the state that this step's noise comes from."""
+        if self._optimizer.secure_mode or getattr(self._optimizer, "rank", 0):
+            return
+        digest = generator_digest(self._optimizer.generator, self._first.device)
+        if digest in self._seen.states:
+            self._complain(AGAIN, True)
+        if digest is not None:
+            self._seen.states[digest] = None
+
+
+def _before(thing: Any, name: str, first: Callable[[], None], after: Callable[[Any], None] | None = None) -> None:
+    """Call `first` before a method of one object, and `after` with its result."""
+    method = getattr(thing, name)
+
+    def overheard(*arguments: Any, **named: Any) -> Any:
+        first()
+        result = method(*arguments, **named)
+        if after is not None:
+            after(result)
+        return result
+
+    setattr(thing, name, overheard)
+
+
+def _clipping_module(optimizer: Any) -> Any:
+    """The module of ghost clipping whose parameters the optimizer trains.
+
+    Neither the optimizer nor the engine holds it, so it is looked for among the objects that are alive, once.
+    """
+    samples = opacus_module("opacus.grad_sample")
+    kind = getattr(samples, "GradSampleHooksFastGradientClipping", samples.GradSampleModuleFastGradientClipping)
+    wanted = {id(parameter) for parameter in optimizer.params}
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    found = [module for module in found if wanted <= {id(parameter) for parameter in module.trainable_parameters}]
+    if len(found) != 1:
+        raise UnsupportedError(
+            f"Ghost clipping clips in the module, and {len(found)} modules of {installed_opacus()} hold the parameters "
+            "of this optimizer; attach right after make_private, while its module is alive."
+        )
+    return found[0]
