@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from _generate.kept import Made, read_kept
+from _generate.text import paper_heading, plain
 from calipers.citations import SOURCES
 from calipers.cli.reproduce import difference, ours
 from calipers.errors import InputError
@@ -62,10 +63,7 @@ def _compute(names: list[str], folder: Path) -> None:
 
 
 def _paper(key: str, items: list[Item], computed: list[str], folder: Path) -> str:
-    source = SOURCES[key]
-    authors = source.authors.split(", ")
-    who = source.authors if len(authors) <= 3 else f"{authors[0]} et al."
-    parts = [f"# {who} ({source.year})\n", f"{source.authors} ({source.year}). *{source.title}.* {source.where}.\n"]
+    parts = [paper_heading(SOURCES[key])]
     for item in items:
         if item.cost == "slow":
             result, made = read_kept(item.name)
@@ -79,7 +77,7 @@ def _paper(key: str, items: list[Item], computed: list[str], folder: Path) -> st
 
 
 def _heading(item: Item) -> str:
-    return f"## {_plain(item.place)}: {_plain(item.title)}\n\n{_plain(item.reproduces)}\n"
+    return f"## {plain(item.place)}: {plain(item.title)}\n\n{plain(item.reproduces)}\n"
 
 
 def _kept_note(result: Result, made: Made) -> str:
@@ -94,10 +92,10 @@ def _item(item: Item, result: Result, place: str, note: str) -> Iterator[str]:
     yield _heading(item)
     files = [path.name for path in result.files]
     if f"{item.name}.png" in files:
-        yield f"![{item.place}: {_plain(item.title)}]({place}/{item.name}.png)\n"
+        yield f"![{item.place}: {plain(item.title)}]({place}/{item.name}.png)\n"
     links = [f"{{download}}`{name} <{place}/{name}>`" for name in files if not name.endswith(".png")]
     yield f"{_counted(result.rows)} {note}\n\nFiles: {', '.join(links)}\n"
-    yield from (f"- {_plain(remark)}" for remark in result.remarks)
+    yield from (f"- {plain(remark)}" for remark in result.remarks)
     yield ""
     compared = [row for row in result.rows if row.published is not None]
     if compared:
@@ -120,11 +118,4 @@ def _counted(rows: tuple[Row, ...]) -> str:
 def _cells(row: Row) -> str:
     assert row.published is not None
     cells = (row.quantity, row.published.text, ours(row), difference(row), row.verdict.value)
-    return "| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def _plain(text: str) -> str:
-    """Text whose stars, underscores and brackets are not markup."""
-    for sign in "_*<[":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    return "| " + " | ".join(plain(cell).replace("|", "\\|") for cell in cells) + " |"

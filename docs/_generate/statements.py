@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Iterator
 
 import calipers
+from _generate.text import short_authors
 from calipers import citations
 from calipers.citations import Source, Statement
 
@@ -61,7 +62,7 @@ def _section(source: Source, statements: list[Statement], commands: dict[str, li
         heading = "Derived in this documentation"
         cited = "Proofs: [the mathematics](../mathematics.md) and [division](../normalization.md)."
     else:
-        heading = f"{_short(source.authors)} ({source.year})"
+        heading = f"{short_authors(source)} ({source.year})"
         cited = f"{source.authors} ({source.year}). *{source.title}.* {source.where}."
     yield f"## {heading}\n\n{_plain(cited) if source.key != 'calipers' else cited}\n"
     for statement in statements:
@@ -71,11 +72,6 @@ def _section(source: Source, statements: list[Statement], commands: dict[str, li
             rest.append("Computed by " + ", ".join(f"`{place.removeprefix('calipers.')}`" for place in places) + ".")
         where = _plain(statement.where[:1].upper() + statement.where[1:])
         yield f"{where}\n: {_plain(statement.says)}\n" + (f"\n  {' '.join(rest)}\n" if rest else "")
-
-
-def _short(authors: str) -> str:
-    names = authors.split(", ")
-    return authors if len(names) <= 3 else f"{names[0]} et al."
 
 
 def _plain(text: str) -> str:

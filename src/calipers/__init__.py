@@ -11,6 +11,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
+    certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
     audit(target, ...)           a lower bound found by running an implementation
     write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult, audit
     from calipers.bracket import Bracket, Evidence, Kind, Side
     from calipers.calibrate import Calibration, calibrate
+    from calipers.certificates import Certificate, certify, verify
     from calipers.curves.tradeoff import TradeoffCurve
     from calipers.errors import (
         CalipersError,
@@ -49,6 +51,7 @@ __all__ = [
     "Bracket",
     "Calibration",
     "CalipersError",
+    "Certificate",
     "CertificationError",
     "ConditionError",
     "Evidence",
@@ -63,8 +66,10 @@ __all__ = [
     "__version__",
     "audit",
     "calibrate",
+    "certify",
     "load_runs",
     "measure",
+    "verify",
     "worst_dataset_size",
     "write_report",
 ]
@@ -73,6 +78,7 @@ _ROOMS = {
     "calipers.auditing.audit": ("AuditResult", "audit"),
     "calipers.bracket": ("Bracket", "Evidence", "Kind", "Side"),
     "calipers.calibrate": ("Calibration", "calibrate"),
+    "calipers.certificates": ("Certificate", "certify", "verify"),
     "calipers.curves.tradeoff": ("TradeoffCurve",),
     "calipers.errors": (
         "CalipersError",

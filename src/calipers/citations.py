@@ -95,7 +95,7 @@ add_source(
 )
 add_source(
     "vandijk2026",
-    "van Dijk et al.",
+    "van Dijk, Ertan",
     "Trade-off Functions for DP-SGD with Subsampling based on Random Shuffling: Tight Upper and Lower Bounds",
     2026,
     "arXiv:2605.06259v2",

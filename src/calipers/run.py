@@ -44,6 +44,7 @@ SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 VIEWS = ("worst-case", "isolated")
+DERIVED_RATES = ("public", "moving")
 LAST_BATCHES = ("drop", "keep")
 RESHUFFLES = ("every-epoch", "once")
 
@@ -77,6 +78,8 @@ class Run:
     last_batch: "drop" or "keep" what does not fill a batch; reshuffle: "every-epoch" or "once" (see the module).
     adjacency: "add-remove", "zero-out" or "substitute". view: "worst-case", or "isolated" for an
     adversary who sees only the record's own noisy contribution.
+    derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
+    by the loop from the dataset it is given, so that one record changes it.
     """
 
     noise_multiplier: float
@@ -92,6 +95,7 @@ class Run:
     view: str = "worst-case"
     last_batch: str = "drop"
     reshuffle: str = "every-epoch"
+    derived_rate: str = "public"
 
     def __post_init__(self) -> None:
         self._check_fields()
@@ -122,7 +126,14 @@ class Run:
                 "leave it out, and give steps if an epoch takes ceil(N/B) of them."
             )
         if self.reshuffle == "once" and self.sampler not in ORDERED:
-            raise InputError(f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out.")
+            raise InputError(
+                f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out."
+            )
+        if self.derived_rate == "moving" and (self.batch_size is None or self.sampler != "poisson"):
+            raise InputError(
+                "derived_rate='moving' is about a Poisson rate computed as batch_size / dataset_size: give both with "
+                "sampler='poisson', or leave it out (a sample_rate that is given is a public number)."
+            )
 
     def _check_batches(self) -> None:
         _exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
@@ -178,7 +189,11 @@ class Run:
             return ""
         kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
         fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
-        return f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch." if fits else ""
+        return (
+            f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
+            if fits
+            else ""
+        )
 
     @property
     def rate(self) -> float:
@@ -249,13 +264,15 @@ class Run:
         """A new run with some keys changed.
 
         Naming one of batch_size/sample_rate, or one of steps/epochs, drops the other; another sampler drops what is
-        said about the last batch and the order if it has neither.
+        said about the last batch and the order if it has neither. A sample rate that is given is public.
         """
         record = self.to_dict()
         if changes.get("sampler", self.sampler) not in CUT:
             record.pop("last_batch", None)
         if changes.get("sampler", self.sampler) not in ORDERED:
             record.pop("reshuffle", None)
+        if changes.get("sample_rate") is not None or changes.get("sampler", self.sampler) != "poisson":
+            record.pop("derived_rate", None)
         return Run.from_dict(_overridden(record, changes))
 
     def to_dict(self) -> dict[str, object]:
@@ -263,6 +280,7 @@ class Run:
         record = dataclasses.asdict(self)
         record["last_batch"] = self.last_batch if self.sampler in CUT else None
         record["reshuffle"] = self.reshuffle if self.sampler in ORDERED else None
+        record["derived_rate"] = self.derived_rate if self.derived_rate == "moving" else None
         return {name: record[name] for name in KEYS if record[name] is not None}
 
     def to_toml(self) -> str:
@@ -321,6 +339,7 @@ KEYS = (
     "view",
     "last_batch",
     "reshuffle",
+    "derived_rate",
 )
 _CHOICES = {
     "sampler": SAMPLERS,
@@ -329,6 +348,7 @@ _CHOICES = {
     "view": VIEWS,
     "last_batch": LAST_BATCHES,
     "reshuffle": RESHUFFLES,
+    "derived_rate": DERIVED_RATES,
 }
 
 

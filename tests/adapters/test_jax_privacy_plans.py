@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,9 @@ import pytest
 
 from calipers.adapters.jax_privacy import run_of
 from calipers.adapters.jax_privacy_probe import written_for
-from calipers.auditing.probe import probe
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
+from calipers.probing.probe import probe
 from calipers.run import Run
 
 library = pytest.importorskip("jax_privacy", reason="JAX-Privacy comes with the extra jax-privacy")
@@ -25,21 +27,46 @@ pytestmark = [
 Relation = dp_accounting.NeighboringRelation
 
 
-def configured(relation: Any = Relation.ADD_OR_REMOVE_ONE, **settings: Any) -> Any:
-    from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
+def configuration_class() -> Any:
+    for place in ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan"):
+        try:
+            plans = importlib.import_module(place)
+        except ModuleNotFoundError:
+            continue
+        for name in ("BandMFConfig", "BandMFExecutionPlanConfig"):
+            if hasattr(plans, name):
+                return getattr(plans, name)
+    raise AssertionError("no configuration of plans")
 
-    chosen = {
-        "iterations": 100,
-        "strategy": np.ones(1),
-        "epsilon": None,
-        "delta": None,
-        "noise_multiplier": 1.5,
-        "sampling_prob": 0.1,
-        "partition_type": library.batch_selection.PartitionType.INDEPENDENT,
-        "accountant": dp_accounting.pld.PLDAccountant(relation),
-        "noise_seed": 0,
-    }
-    return BandMFExecutionPlanConfig(**(chosen | settings))
+
+OLD = not hasattr(configuration_class(), "make")
+
+
+def configured(relation: Any = Relation.ADD_OR_REMOVE_ONE, **settings: Any) -> Any:
+    """A configuration in the shape of the installed version: 2.0, 2.1 and 2.2, or 2.3 and newer."""
+    kind = configuration_class()
+    fields = {field.name for field in dataclasses.fields(kind)}
+    chosen: dict[str, Any] = {"iterations": 100, "strategy": np.ones(1), "noise_multiplier": 1.5, "sampling_prob": 0.1}
+    chosen |= settings
+    if "accountant" in fields:
+        chosen = {
+            "epsilon": None,
+            "delta": None,
+            "partition_type": library.batch_selection.PartitionType.INDEPENDENT,
+            "accountant": dp_accounting.pld.PLDAccountant(relation),
+            "noise_seed": 0,
+        } | chosen
+        if isinstance(chosen["partition_type"], str):
+            chosen["partition_type"] = library.batch_selection.PartitionType[chosen["partition_type"]]
+        return kind(**chosen)
+    chosen.pop("partition_type", None)
+    budget = {name: chosen.pop(name) for name in ("epsilon", "delta") if name in chosen}
+    if relation is Relation.REPLACE_SPECIAL:
+        chosen["num_examples"] = 100
+    if "expected_participations" in fields:
+        chosen["expected_participations"] = chosen.pop("sampling_prob") * 100 / len(chosen["strategy"])
+    made = kind(**chosen)
+    return made.calibrate(**budget) if budget else made
 
 
 def test_a_plan_is_a_run() -> None:
@@ -60,8 +87,9 @@ def test_a_calibrated_plan_is_measured_below_its_target() -> None:
 
 def test_replacing_a_record_doubles_the_noise_of_the_plan() -> None:
     """Its sensitivity is twice the clipping norm, against which a Run measures noise."""
-    run = run_of(configured(Relation.REPLACE_ONE))
-    assert (run.adjacency, run.noise_multiplier) == ("substitute", 3.0)
+    if OLD:  # newer configurations know add-remove and zero-out
+        run = run_of(configured(Relation.REPLACE_ONE))
+        assert (run.adjacency, run.noise_multiplier) == ("substitute", 3.0)
     assert run_of(configured(Relation.REPLACE_SPECIAL)).adjacency == "zero-out"
 
 
@@ -82,16 +110,49 @@ def test_replacing_a_record_doubles_the_noise_of_the_plan() -> None:
 )
 def test_plans_that_no_run_describes_are_refused(settings: dict[str, Any], message: str) -> None:
     """Bands tie rounds together; truncation ties records together."""
-    if isinstance(settings.get("partition_type"), str):
-        settings["partition_type"] = library.batch_selection.PartitionType[settings["partition_type"]]
     with pytest.raises(UnsupportedError, match=message):
         run_of(configured(**settings))
 
 
 def test_only_plans_are_read() -> None:
-    """Anything else is named."""
-    with pytest.raises(InputError, match="BandMFExecutionPlanConfig"):
+    """Anything else is named, with the version that is installed."""
+    with pytest.raises(InputError, match=f"{configuration_class().__name__} of JAX-Privacy {library.__version__}, got"):
         run_of(object())
+
+
+@pytest.mark.skipif(OLD, reason="configurations of JAX-Privacy 2.0 calibrate themselves")
+def test_a_configuration_without_noise_is_refused() -> None:
+    """Since 2.1 one calls calibrate()."""
+    with pytest.raises(InputError, match="noise_multiplier is not set"):
+        run_of(configured(noise_multiplier=None))
+
+
+def test_a_trainer_is_read_by_its_configuration() -> None:
+    """`DPTrainer` of 2.3 holds the configuration under this name."""
+
+    class Trainer:
+        config = configured()
+
+    assert run_of(Trainer()) == run_of(configured())
+
+
+@pytest.mark.parametrize(
+    ("bands", "message"),
+    [(4, "A strategy of 4 bands"), (1, None)],
+    ids=["dp_logistic_regression.py", "dp_sgd_transformer.py"],
+)
+def test_the_example_scripts_are_right_or_refused(bands: int, message: str | None) -> None:
+    """The library's examples that build a plan, with their numbers: banded noise is refused, DP-SGD is measured."""
+    users = 9000
+    settings = {"iterations": 100, "strategy": np.ones(bands) / np.sqrt(bands), "normalize_by": 1000.0,
+                "sampling_prob": bands * 1000 / users, "noise_multiplier": 3.0}  # fmt: skip
+    if message is not None:
+        with pytest.raises(UnsupportedError, match=message):
+            run_of(configured(**settings), dataset_size=users)
+        return
+    run = run_of(configured(**settings), dataset_size=users)
+    assert run.sample_rate == pytest.approx(1 / 9, rel=1e-12)
+    assert (run.steps, run.normalization, run.noise_multiplier) == (100, "constant", 3.0)
 
 
 def test_the_probe_finds_nothing_wrong() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from calipers.adapters.opacus_probe import OpacusConfiguration
-from calipers.auditing.probe import probe
-from calipers.auditing.probe_steps import step_numbers
 from calipers.opacus_releases import opacus_numbers, release_of
+from calipers.probing.lens import Lens
+from calipers.probing.probe import probe
+from calipers.probing.sizes import step_numbers
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
 pytestmark = pytest.mark.opacus
@@ -21,18 +22,23 @@ def probed(size: int, batch: int, **settings: Any) -> Any:
     return probe(functools.partial(OpacusConfiguration, **settings), dataset_size=size, batch_size=batch)
 
 
+def divisor_of(size: int, batch: int) -> float:
+    lens = Lens(functools.partial(OpacusConfiguration, dimension=50), size, batch, 0)
+    return step_numbers(lens, batch, (1, 2, 3)).divisor
+
+
 @pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
 def test_the_default_divides_by_a_floor_that_moves_with_the_rate(mode: str) -> None:
     """From 1000 to 1001 records in batches of 100: rate 1/10 to 1/11, divisor 100 to 91."""
     report = probed(1000, 100, grad_sample_mode=mode)
-    assert report.finding("sampler").verdict.startswith("Poisson")
+    assert report.finding("sampler").verdict.startswith("not distinguished from Poisson")
     assert report.finding("sample rate").verdict == "samples at 1/10"
     assert not report.finding("accounting").alarm
     assert report.finding("divisor").verdict == "floor(N q), 100"
     assert "N = 1001: 11 steps, accounted rate 1/11, divisor 91" in report.finding("neighbors").evidence
     assert report.run.normalization == "floor"
     assert "public constants" in report.caveats[0]
-    for subject in ("noise", "clipping", "empty batch"):
+    for subject in ("noise", "noise correlation", "noise and batch size", "clipping", "empty batch"):
         assert not report.finding(subject).alarm
 
 
@@ -55,7 +61,7 @@ def test_one_step_has_the_divisor_of_the_arithmetic(size: int, batch: int) -> No
     """Zero at 49 records in batches of one: NaN."""
     configuration = OpacusConfiguration(size, batch, dimension=50)
     computed = opacus_numbers(opacus.__version__, dataset_size=size, batch_size=batch)
-    assert step_numbers(configuration, 0).divisor == pytest.approx(computed.divisor, rel=1e-5)
+    assert divisor_of(size, batch) == pytest.approx(computed.divisor, rel=1e-5)
     assert configuration.steps_per_epoch == computed.steps_per_epoch
     assert configuration.accounted() == (computed.accounted_rate, 1.0)
 
@@ -65,7 +71,7 @@ def test_sampled_and_accounted_rates_differ_at_50000_records_in_batches_of_128()
     configuration = OpacusConfiguration(50_000, 128, dimension=50)
     assert configuration._loader.sample_rate == 1 / 391
     assert configuration.accounted()[0] == 1 / 390
-    assert step_numbers(configuration, 0).divisor == pytest.approx(128, rel=1e-5)
+    assert divisor_of(50_000, 128) == pytest.approx(128, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from calipers.auditing.band import simultaneous_band, simultaneous_rates
-from calipers.auditing.bounds import SplitScores, ThresholdTest, attack_curve
+from calipers.auditing.bounds import SplitScores, ThresholdTest
 from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates
 from calipers.bracket import Kind, Side
 from calipers.curves.gdp import gdp_mu
@@ -53,18 +54,28 @@ def test_the_counted_part_cannot_influence_the_choice() -> None:
     assert second.fnr == 1.0
 
 
-def test_bounds_are_the_equations_at_the_rates_they_report(large: SplitScores) -> None:
-    """epsilon by Equation (2), delta by Equation (3), both also by the curve of the single test."""
+def test_bounds_lie_between_the_equations_at_bounded_and_at_observed_rates(large: SplitScores) -> None:
+    """The exact test shows more than joint bounds on the two rates do, and less than the rates that were seen."""
     bound = large.epsilon(1e-3)
-    curve = attack_curve(bound.fpr, bound.fnr)
-    assert bound.value == float(epsilon_of_rates(bound.fpr, bound.fnr, 1e-3))
-    assert bound.value == pytest.approx(max(curve.epsilon(1e-3), curve.inverse().epsilon(1e-3)), rel=1e-9)
+    seen = large.observed_rates(bound.test)
+    assert float(epsilon_of_rates(bound.fpr, bound.fnr, 1e-3)) < bound.value < float(epsilon_of_rates(*seen, 1e-3))
     found = large.delta(0.7)
-    curve = attack_curve(found.fpr, found.fnr)
-    assert found.value == float(delta_of_rates(found.fpr, found.fnr, 0.7))
-    assert found.value == pytest.approx(max(float(curve.delta(0.7)), float(curve.inverse().delta(0.7))), abs=1e-12)
-    assert large.mu().evidence.kind is Kind.STATISTICAL
-    assert large.mu().evidence.confidence == 0.95
+    seen = large.observed_rates(found.test)
+    assert float(delta_of_rates(found.fpr, found.fnr, 0.7)) < found.value < float(delta_of_rates(*seen, 0.7))
+    assert found.evidence.kind is Kind.STATISTICAL
+    assert found.evidence.confidence == 0.95
+
+
+def test_the_two_rates_share_the_error_as_chosen() -> None:
+    """Exact counts: with share s the tail at the bounded fpr is s times the error, at the bounded fnr 1 - s times."""
+    absent, present = shifted(1.0, 400, seed=9)
+    split = SplitScores(absent, present)
+    test = ThresholdTest(0.5, "above")
+    false_positives, false_negatives = test.errors(absent[100:], present[100:])
+    for share in (0.1, 0.5, 0.9):
+        fpr, fnr = split.rates(test, share)
+        assert stats.binom.cdf(false_positives, 300, fpr) == pytest.approx(0.05 * share, rel=1e-6)
+        assert stats.binom.cdf(false_negatives, 300, fnr) == pytest.approx(0.05 * (1 - share), rel=1e-6)
 
 
 def test_errors_of_a_test_are_counted_with_ties() -> None:

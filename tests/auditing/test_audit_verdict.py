@@ -124,6 +124,23 @@ def test_an_asymmetric_curve_keeps_its_directions() -> None:
     )
 
 
+def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> None:
+    """A claim that allows much forward and nothing backward: what may go backward is not excluded, so nobody can tell.
+
+    Read by the direction that allows more, the same scores would be called consistent.
+    """
+    generous = TradeoffCurve.from_atoms([0.15], [1.0], p_inf=0.85, q_zero=0.0, side=Side.UPPER)
+    rng = np.random.default_rng(0)
+    absent, present = rng.normal(size=60), rng.normal(size=60)
+    split, band = SplitScores(absent, present), simultaneous_band(absent, present)
+    for curve in (generous, generous.inverse()):
+        claim = profile_of(curve)
+        assert max(claim.forward(2.0), claim.backward(2.0)) > band.largest_delta(2.0)
+        found = judge(split, band, claim, (2.0,))
+        assert found.outcome is Outcome.CANNOT_TELL
+        assert found.excluded == pytest.approx(band.largest_delta(2.0), abs=1e-9)
+
+
 def test_a_measurement_gives_its_claim_or_its_certified_jaw() -> None:
     """One full-batch Gaussian step: both agree with the exact profile from above, the jaw within its tolerance."""
     run = Run(dataset_size=10, batch_size=10, steps=1, noise_multiplier=1.0)

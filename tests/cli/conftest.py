@@ -80,6 +80,10 @@ class GaussianMeasurement:
             delta=lambda grid: np.array([delta_of(mu, float(epsilon)) for epsilon in grid]),
         )
 
+    def envelope(self, side):
+        curve = self.curve(side)
+        return SimpleNamespace(breakpoints=lambda: (curve.alpha, curve.beta))
+
 
 @pytest.fixture
 def measured_with(monkeypatch):

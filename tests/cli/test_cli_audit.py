@@ -155,3 +155,49 @@ def test_the_help_teaches_how_to_write_a_target(calipers) -> None:
     text = calipers("audit", "--help").stdout
     for expected in ("def target(present, rng):", "randomness from rng", "target.scores", "--resume", "cannot tell"):
         assert expected in text
+
+
+def test_a_sequential_audit_from_the_command_line(calipers, refused, mine) -> None:
+    """It ends early, says so, keeps its looks in JSON, and goes on with the same ledger where nothing was told."""
+    common = ("audit", "audited_by_cli:target", "--sequential", "--trials", 1000, "--epsilon", 0)
+    shown = " ".join(calipers(*common, "--claim", "0.1,1e-5").stdout.split())
+    assert "Sequential: 1 look, the last after" in shown
+    assert "the confidence covers all looks" in shown
+    assert "Falsified: with confidence 0.95" in shown
+    ledger = (*common, "--claim", "12,0.9", "--ledger", "s.ledger")
+    assert "--most-trials 2000 with the same ledger goes on" in " ".join(calipers(*ledger).stdout.split())
+    more = json.loads(calipers(*ledger, "--resume", "--most-trials", 2000, "--json").stdout)
+    assert [look["trials"] for look in more["looks"]][-2:] == [1000, 2000]
+    assert more["trials"] == 2000
+    assert "ends when a claim falls" in refused(*common)
+    assert "--sequential" in refused("audit", "audited_by_cli:target", "--most-trials", 100)
+    assert "self-test" in refused(*common, "--self-test")
+
+
+def test_one_training_run_from_the_command_line(calipers, refused, mine) -> None:
+    """Canaries by a function or a file; claims, runs, self-test; options of other audits are refused."""
+    (mine / "canaries_by_cli.py").write_text(
+        "def train(included, rng):\n    return 2.0 * included + rng.normal(size=included.size)\n"
+    )
+    train = ("audit", "canaries_by_cli:train", "--canaries", 1000)
+    shown = " ".join(calipers(*train, "--claim", "1,1e-5").stdout.split())
+    for words in ("one run, 1000 canaries", "Falsified: with confidence 0.95", "fair, independent coins"):
+        assert words in shown
+    found = json.loads(calipers(*train, "--guesses", "50,50", "--json").stdout)
+    assert (found["epsilon"][0]["guesses"], found["verdict"]) == (100, None)
+    run = ("--sample-rate", 1, "--steps", 1, "--noise-multiplier", 2)
+    assert json.loads(calipers(*train, *run, "--json").stdout)["upper_verdict"]["outcome"] == "falsified"
+    assert "false alarms: 0" in calipers(*train, "--self-test", "--repeats", 5).stdout
+    (mine / "scores.csv").write_text("included,score\n" + "".join(f"{i % 2},{i % 2}\n" for i in range(100)))
+    assert json.loads(calipers("audit", "scores.csv", "--json").stdout)["epsilon"][0]["canaries"] == 100
+    for arguments, message in (
+        ((*train, "--trials", 10), "--trials is about audits of many runs"),
+        ((*train, "--guesses", "many"), "IN,OUT"),
+        ((*train, "--report", "r.html"), "--report"),
+        (("audit", "audited_by_cli:target", "--guesses", "5,5"), "add --canaries"),
+        (("audit", "scores.csv", "--self-test"), "name the function"),
+        (("audit", "scores.csv", "--canaries", 5), "leave out --canaries"),
+        (("audit", "missing.csv"), "missing.csv"),
+    ):
+        assert message in refused(*arguments)
+    sys.modules.pop("canaries_by_cli", None)

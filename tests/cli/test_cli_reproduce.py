@@ -119,3 +119,26 @@ def test_interruption_keeps_what_is_finished(monkeypatch, computed, tmp_path):
     assert "Stopped in endless" in result.stderr
     assert "--resume" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first.csv", "first.json"]
+
+
+def test_coverage_lists_every_row_with_what_computes_it(calipers):
+    """Place, verdict and subject on one line; commands, names and reasons below it."""
+    from calipers.papers.coverage import coverage
+
+    found = calipers("reproduce", "--coverage")
+    assert found.exit_code == 0
+    lines = found.stdout.splitlines()
+    for row in coverage():
+        assert any(line.split()[: len(row.place.split())] == row.place.split() and row.says in line for line in lines)
+    assert any("calipers theorem chua-prop-3.1" in line for line in lines)
+    assert any("calipers reproduce wang2026-figure-5" in line for line in lines)
+    conjecture = next(line for line in lines if line.strip().startswith("Conjecture 3.2"))
+    assert "false as printed" in conjecture
+    assert sum("σ = 2, ε = 1/2" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("extra", ["--list", "--all", "first"])
+def test_coverage_stands_alone(calipers, computed, extra):
+    assert calipers("reproduce", "--coverage", extra).exit_code != 0
+    assert calipers("reproduce", "--coverage", "--resume").exit_code != 0
+    assert computed == []

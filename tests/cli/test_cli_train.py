@@ -162,7 +162,9 @@ def test_a_finished_checkpoint_is_not_trained_again(folder, calipers, refused, t
     """The same command gives the same numbers at once; another noise multiplier is refused; the weights are written."""
     arguments = options(folder, "--epochs", 1, "--seed", 1, "--json", "--checkpoint", tmp_path / "run.checkpoint")
     first = json.loads(calipers(*arguments, "--noise-multiplier", 1, "--output", tmp_path / "new" / "w.pt").stdout)
-    again = json.loads(calipers(*arguments, "--noise-multiplier", 1).stdout)
+    second = calipers(*arguments, "--noise-multiplier", 1)
+    assert "run.checkpoint after step 4 of 4: nothing is left to train." in second.stderr
+    again = json.loads(second.stdout)
     assert again["training"]["resumed_at"] == again["training"]["steps"] == 4
     assert again["training"]["accuracy"] == first["training"]["accuracy"]
     assert again["measurement"] == first["measurement"]

@@ -303,6 +303,11 @@ def test_generated_pages_leave_nothing_out(tmp_path: Path, monkeypatch: pytest.M
     assert sum(line.startswith(": ") for line in written.splitlines()) == len(STATEMENTS)
     for block in blocks(statements.INTRODUCTION):
         Player("theorems").play(block)
+    from calipers.papers.coverage import coverage
+
+    written = importlib.import_module("_generate.coverage").pages()["coverage.md"]
+    assert all(f"| {row.place} |" in written for row in coverage())
+    assert written.count("\n| ") == len(coverage()) + written.count("\n| place |")
 
 
 NEIGHBORS = re.compile("neighbour", re.IGNORECASE)
@@ -327,6 +332,6 @@ def test_the_first_page_leads_everywhere() -> None:
     linked = set(re.findall(r"\]\(([\w/-]+)\.md\)", text))
     listed = {line for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S) for line in block.split()}
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in PAGES} - {"index"}
-    generated = {f"generated/{name}" for name in ("commands", "theorems", "gallery")}
+    generated = {f"generated/{name}" for name in ("commands", "theorems", "gallery", "coverage")}
     assert linked == pages | generated
     assert pages | generated <= listed

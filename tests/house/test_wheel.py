@@ -26,16 +26,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
-    """Every file of src/calipers is in the wheel; tests, docs and examples are not."""
+    """Every file of src/calipers and src/calipers_verify is in the wheel; tests, docs and examples are not."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     source = {
         path.relative_to(SOURCE.parent).as_posix()
-        for path in SOURCE.rglob("*")
+        for package in (SOURCE, SOURCE.parent / "calipers_verify")
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == source
     assert "calipers/py.typed" in names
+    assert "calipers_verify/py.typed" in names
 
 
 def test_wheel_carries_licence_version_and_command(wheel: Path) -> None:

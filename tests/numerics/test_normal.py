@@ -14,6 +14,7 @@ from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
     gaussian_epsilon,
+    gaussian_epsilon_bounds,
     gaussian_log_delta,
     gaussian_mu,
     gaussian_power,
@@ -194,3 +195,42 @@ def test_tails_and_quantiles():
 def test_values_outside_the_domains_raise(call):
     with pytest.raises(InputError):
         call()
+
+
+def true_epsilon(mu, delta):
+    """The root of delta_mu(eps) = delta on `DIGITS` digits, by bisection."""
+    if oracle_delta(mu, 0) <= delta:
+        return mp.mpf(0)
+    low, high = mp.mpf(0), mp.mpf(1)
+    while oracle_delta(mu, high) > delta:
+        high *= 2
+    for _ in range(180):
+        middle = (low + high) / 2
+        low, high = (middle, high) if oracle_delta(mu, middle) > delta else (low, middle)
+    return (low + high) / 2
+
+
+def test_epsilon_bounds_hold_where_epsilon_is_next_to_zero():
+    """Just below delta_mu(0) one rounding of delta moves epsilon by any factor: the charge has to be made to delta."""
+    rng = random.Random(12)
+    with mp.workdps(DIGITS):
+        cases = [(1.0, 0.38292492254764326), (0.002953077566212935, 0.0011781070703889695)]
+        for _ in range(60):
+            mu = 10 ** rng.uniform(-4, 1)
+            top = float(gaussian_delta(mu, 0.0))
+            cases.append((mu, min(top * (1.0 - 10 ** rng.uniform(-15.5, -1)), 1.0 - 1e-16)))
+        for mu, delta in cases:
+            lower, upper = gaussian_epsilon_bounds(mu, delta)
+            truth = true_epsilon(mp.mpf(mu), mp.mpf(delta))
+            assert lower <= truth <= upper, (mu, delta)
+            # The width is what a change of delta by four parts in 1e12 means, and no more than twice that.
+            slope = mp.exp(truth) * oracle_tail(truth / mp.mpf(mu) + mp.mpf(mu) / 2)
+            assert upper - lower <= 10 * GAUSSIAN_RELATIVE_ERROR * delta / slope + 1e-14 * truth
+
+
+def test_epsilon_bounds_cover_an_uncertain_mu():
+    """With mu known to 1e-6 the bounds hold for both ends."""
+    lower, upper = gaussian_epsilon_bounds(2.0, 1e-9, 1e-6)
+    with mp.workdps(DIGITS):
+        ends = [true_epsilon(mp.mpf(2) * (1 + sign * mp.mpf("1e-6")), mp.mpf(1e-9)) for sign in (-1, 1)]
+    assert lower <= ends[0] < ends[1] <= upper

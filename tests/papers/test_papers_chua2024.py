@@ -32,7 +32,7 @@ from calipers.papers.chua2024.settings import (
 )
 from calipers.papers.items import Verdict
 
-QUICK = ("figure-2", "substitution", "large-pull")
+QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3-2")
 SLOW = ("figure-1", "figure-3", "figure-4", "figure-5", "figure-6", "figure-7")
 EPSILON_FIGURES = (published.FIGURE_1, published.FIGURE_4, published.FIGURE_5)
 DELTA_FIGURES = (published.FIGURE_3, published.FIGURE_6, published.FIGURE_7)
@@ -312,7 +312,7 @@ def test_the_pair_of_figure_7_leaks_what_the_best_test_shows(epsilon, samples):
 
 
 def test_figure_7_quotes_epsilon_one_half():
-    """All three numbers quoted for epsilon = 1 are those of epsilon = 1/2 to their last digit."""
+    """All three numbers quoted for epsilon = 1 fit epsilon = 1/2 to their last digit."""
     rows = quoted_deltas(published.FIGURE_7) | by_name(delta_rows(published.FIGURE_7_AT_ONE_HALF, 1.0, 1000))
     assert rows["δ_S(1) by Equation (3)"].verdict is Verdict.DIFFERS
     assert rows["δ_S(1)"].verdict is Verdict.UNDECIDED
@@ -410,6 +410,18 @@ def test_rows_name_their_epsilon_and_balls_and_bins_leak_like_poisson_batches():
     assert spread.upper < rows["σ = 0.5: ε_P"].lower
     assert spread.lower > 0.95 * rows["σ = 0.5: ε_P"].upper
     assert "δ_P(4)" in by_name(delta_rows(published.FIGURE_7.quotes[1], 1.0, 1000))
+
+
+def test_the_conjecture_is_refuted_at_two_batches(result_of):
+    """Every difference between the attack and the pair is positive, where Conjecture 3.2 has it at most 0."""
+    rows = by_name(result_of("conjecture-3-2").rows)
+    differences = [row for name, row in rows.items() if name.endswith("less the pair's")]
+    assert len(differences) == 5
+    assert all(row.verdict is Verdict.DIFFERS for row in differences)
+    first = rows["σ = 2, T = 2: δ_S(0.5), adaptive"]
+    assert 0.03528 < first.lower < 0.03530
+    pair = rows["σ = 2, T = 2: δ(0.5) of the conjectured pair"]
+    assert 0.03332 < pair.lower <= pair.upper < 0.03334
 
 
 @pytest.mark.parametrize("name", QUICK)

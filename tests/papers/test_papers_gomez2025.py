@@ -17,6 +17,7 @@ from calipers.papers import registry
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.desiderata import order_violations
 from calipers.papers.gomez2025.settings import Setting, fit, fit_setting, mu_over_all_alpha, response_curves
+from calipers.papers.gomez2025.tables import solved_noise
 from calipers.papers.items import Verdict
 
 QUICK = ("table-2", "table-3", "headline", "tpr", "topdown", "figure-2", "figure-5", "figure-6")
@@ -226,7 +227,29 @@ def test_the_minimum_over_orders_is_the_weaker_curve(rows_of):
 
 
 def test_no_item_is_left_out_of_these_checks():
-    tested = {*QUICK, *SLOW_FIGURES, "figure-4", "table-1", "table-4", "table-5", "rdp-minimum", "rule-of-thumb"}
+    tested = {*QUICK, *SLOW_FIGURES, "figure-4", "table-1", "table-2-solved", "table-4", "table-5"}
+    tested |= {"rdp-minimum", "rule-of-thumb"}
     assert {
         item.name.removeprefix("gomez2025-") for item in registry.list_items() if item.source == "gomez2025"
     } == tested
+
+
+def test_solving_by_renyi_accounting_gives_back_the_printed_noise():
+    """epsilon, delta and updates of Table 5 give its sigma to half a percent; a tight accountant would not."""
+    column = published.TABLE_5[3]
+    found = solved_noise(float(column.epsilon), published.DELTA, column.steps, 16384 / 50000)
+    assert found == pytest.approx(column.noise_multiplier, rel=5e-3)
+    assert abs(8.838 / 9.4 - 1.0) > 5e-2  # what `calibrate` gives at epsilon = 8
+
+
+@pytest.mark.slow
+def test_the_rows_without_a_printed_noise(reproduced, rows_of):
+    """Row 4 has row 3's sigma and mu; at delta = 8e-7 and many updates mu is 1.44."""
+    rows = rows_of("table-2-solved")
+    for column in published.TABLE_5:
+        noise = rows[f"row 4, ε = {column.epsilon[0]}, T = {column.steps:,}: σ"]
+        assert noise.lower == pytest.approx(column.noise_multiplier, rel=1e-2)
+    for where in ("rows 2 and 5", "row 6"):
+        row = rows[f"{where}, ε = 8, T = 100,000: μ"]
+        assert (row.verdict, round(row.lower, 2)) == (Verdict.DIFFERS, 1.44)
+    assert any("neither σ nor batch size nor updates" in remark for remark in reproduced("table-2-solved").remarks)

@@ -19,7 +19,7 @@ from calipers.papers.items import Data, Item, Outcome, Picture, Row, printed
 EXPECTED = {
     *(f"table-{number}" for number in range(1, 6)),
     *(f"figure-{number}" for number in (1, 2, 4, 5, 6, 7, 8)),
-    *("headline", "tpr", "topdown", "rule-of-thumb", "rdp-minimum"),
+    *("table-2-solved", "headline", "tpr", "topdown", "rule-of-thumb", "rdp-minimum"),
 }
 
 

@@ -473,3 +473,24 @@ def test_no_item_is_left_out_of_these_checks():
     items = {item.name.removeprefix("wang2026-"): item for item in registry.list_items() if item.source == "wang2026"}
     assert set(items) == {*QUICK, *SLOW, *SLOWEST, *OPACUS}
     assert {name for name, item in items.items() if item.cost == "slow"} == {*SLOWEST, *OPACUS}
+
+
+def test_the_rules_of_the_published_code():
+    """Section 5.1: |B| and a moving floor exceed the claim; a floor that stays is the claim itself, from both sides."""
+    rows = {row.quantity: row for row in implementations._code_rows()}
+    assert len(rows) == 12
+    for name in ("DPSGD-HF's code, q = 0.7", "DPSGD-HF's code, q = 0.8", "PrivImage's code, q = 0.4"):
+        assert rows[f"{name}: ε − claimed ε"].lower > 10.0
+    for method in ("PrivImage", "DP-FETA"):
+        same = rows[f"{method}'s code, q = 0.5: ε"]
+        # One undivided round at rate 1/2, in the order with the mixture first: delta falls through 1e-5 in between.
+        with mp.workdps(40):
+            delta = [
+                (mp.ncdf(u - 10 * e) - mp.exp(e) * mp.ncdf(-u - 10 * e)) / 2
+                for u in (mp.mpf(1) / 20,)
+                for e in (mp.log1p(2 * mp.expm1(mp.mpf(end))) for end in (same.lower, same.upper))
+            ]
+            assert delta[0] >= mp.mpf(1e-5) >= delta[1]
+        assert same.upper - same.lower < 1e-9
+    assert [math.floor(size * 0.4) for size in (4, 5)] == [1, 2]
+    assert [math.floor(size * 0.5) for size in (4, 5)] == [2, 2]

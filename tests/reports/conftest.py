@@ -14,7 +14,6 @@ from calipers.run import Run
 
 PROOF = Evidence(Kind.THEOREM, "Gaussian mechanisms compose.", "Dong, Roth, Su 2022, Corollary 3.3")
 ATTACK = Evidence(Kind.TEST, "Threshold on the noisy sum.", "Calipers 2026, a test")
-OPEN = Evidence(Kind.CONJECTURE, "The pair dominates.", "Chua et al. 2024, Conjecture 3.2")
 
 FIXED = Run(dataset_size=1000, batch_size=100, epochs=5, noise_multiplier=2.0, sampler="deterministic")
 SHUFFLED = Run(dataset_size=100, batch_size=25, epochs=1, noise_multiplier=1.0, sampler="shuffle")
@@ -50,11 +49,10 @@ def reports(fixed_measurement):
 
 @pytest.fixture
 def answers():
-    """Answers with one epsilon of choice: answers(lower, upper, claim, run=..., conjectured=...)."""
+    """Answers with one epsilon of choice: answers(lower, upper, claim, run=...)."""
 
-    def make(lower, upper, claim, *, run=SHUFFLED, conjectured=None, regret=0.001, mu=None, notes=()):
-        open_value = None if conjectured is None else (conjectured, OPEN)
-        bracket = Bracket(lower, upper, ATTACK, PROOF, open_value)
+    def make(lower, upper, claim, *, run=SHUFFLED, regret=0.001, mu=None, notes=()):
+        bracket = Bracket(lower, upper, ATTACK, PROOF)
         plain = Bracket(0.25, 0.5, ATTACK, PROOF)
         return Answers(
             runs=(run,),

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.bracket import Bracket, Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, InputError
 from calipers.reports.answers import Answers, Claimed, Questions
 from calipers.reports.comparison import Comparison
 from calipers.reports.points import Points, to_csv, tradeoff_points
-from calipers.reports.records import measurement_record, run_record, to_json
+from calipers.reports.records import run_record, to_json
 from calipers.reports.table import comparison_report, measurement_report, to_text
 from calipers.reports.words import describe, describe_phases
 from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS, Run
@@ -87,36 +88,14 @@ def test_questions_lie_in_their_domains(bad):
         Questions(**bad)
 
 
-def test_a_conjectured_value_is_shown_as_one_and_never_as_a_bound():
-    proof, attack = (Evidence(kind, "x", "y") for kind in (Kind.THEOREM, Kind.TEST))
-    open_one = Evidence(Kind.CONJECTURE, "The pair dominates.", "Chua et al. 2024, Conjecture 3.2")
-    bracket, plain = Bracket(1.0, 3.0, attack, proof, (1.5, open_one)), Bracket(0.1, 0.2, attack, proof)
-    answers = Answers(
-        runs=(BASE,),
-        epsilon=(Claimed(1e-5, bracket, 2.0),),
-        delta=(),
-        tpr=(),
-        mu=plain,
-        delta0=1e-10,
-        regret=0.01,
-        advantage=plain,
-        separation=plain,
-        notes=(),
-    )
-    (row,) = measurement_record(answers)["epsilon"]
-    assert (row["lower"], row["upper"], row["conjectured"]["value"]) == (1.0, 3.0, 1.5)
-    text = to_text(measurement_report(answers))
-    line = next(line for line in text.splitlines() if "1.5" in line)
-    assert line.split() == ["conjectured,", "no", "bound:", "1.5"], "in no column of bounds"
-    assert "(conjectured value): conjecture, not a bound. The pair dominates. [Chua et al." in text
-    assert "refuted" not in text
-
-
 def test_a_curve_that_reaches_zero_early_is_written_up_to_one():
-    """f(alpha) = max(0, 1 - 2 alpha): beta is 0 from alpha = 1/2 on."""
+    """f(alpha) = max(0, 1 - 2 alpha), or 1/2 - alpha/2 in the other order: beta is 0 from alpha = 1/2 on."""
     curve = TradeoffCurve(np.array([0.0, 0.5]), np.array([1.0, 0.0]), None, None, Side.UPPER)
-    measurement = SimpleNamespace(curve=lambda side: curve)
-    assert tradeoff_points(measurement, [Side.UPPER]) == [Points(Side.UPPER, (0.0, 0.5, 1.0), (1.0, 0.0, 0.0))]
+    measurement = SimpleNamespace(envelope=lambda side: Envelope((curve,)))
+    (points,) = tradeoff_points(measurement, [Side.UPPER])
+    assert points.x == pytest.approx((0.0, 1 / 3, 0.5, 1.0), abs=1e-14)
+    assert points.y == pytest.approx((0.5, 1 / 3, 0.0, 0.0), abs=1e-14)
+    assert (points.x[-1], points.y[-1]) == (1.0, 0.0)
 
 
 def test_evidence_is_told_once_and_names_what_it_licenses():

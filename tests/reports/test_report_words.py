@@ -14,14 +14,14 @@ from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
 from calipers.reports.answers import Questions
-from calipers.reports.document import AT_LEAST, AT_MOST, Number, Table, setting, visible
+from calipers.reports.document import AT_LEAST, AT_MOST, Table, setting, visible
 from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.format import ceil_digits
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, rounded_regret
 from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
-from calipers.reports.sections import attacker_section, bracket_section, brackets_table, claim_section
+from calipers.reports.sections import attacker_section, bracket_section, claim_section
 from calipers.reports.standing import Standing, badges, claim_cell, is_closed, standing, verdict
 from calipers.run import Run
 
@@ -98,18 +98,6 @@ def test_an_infinite_end_is_said_to_be_unproven(answers):
 def _evidence(answers):
     bracket = answers(1.0, 2.0, 3.0).mu
     return bracket.lower_evidence, bracket.upper_evidence
-
-
-def test_a_conjecture_is_never_among_the_bounds(answers):
-    """Its value stands in a table of its own, as no bound in either direction."""
-    found = answers(1.0, 3.0, 2.0, conjectured=1.53125)
-    assert "1.53125" not in _all_text(brackets_table(found))
-    section = bracket_section(found, TOLERANCE)
-    (table,) = (b for b in section.blocks if isinstance(b, Table) and "1.53125" in str(b))
-    assert "not proven" in table.caption
-    (number,) = (cell for row in table.rows for cell in row if isinstance(cell, Number))
-    assert number.direction == ""
-    assert "1.53125" not in paragraph(found, TOLERANCE)
 
 
 def test_the_paragraph_names_everything_a_guarantee_is_about(answers):

@@ -8,8 +8,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from calipers.errors import InputError
+from calipers.errors import ConditionError, InputError
 from calipers.theorems.poisson_halfspace import (
+    delta_at_smaller_epsilon,
+    halfspace_mass,
     poisson_better_below,
     poisson_halfspace_best,
     poisson_halfspace_delta,
@@ -112,3 +114,27 @@ def test_one_round_is_refused():
     """The theorem needs T > 1: with one round Poisson and deterministic batches coincide."""
     with pytest.raises(InputError, match="rounds"):
         poisson_halfspace_delta(1.0, 1.0, 1)
+
+
+def test_the_mass_of_a_halfspace_in_three_dimensions():
+    """Proposition C.1 against simulation of the Gaussian itself; the halfspace on the other side is refuted."""
+    mean, normal, offset, sigma = np.array([0.3, -1.0, 0.5]), np.array([2.0, 1.0, -2.0]), 0.4, 0.7
+    runs = 200_000
+    draws = mean + sigma * np.random.default_rng(7).standard_normal((runs, 3))
+    share = float(np.mean(draws @ normal >= offset))
+    value = halfspace_mass(float(mean @ normal) / 3.0, offset / 3.0, sigma)
+    assert abs(share - value) < 3.0 / math.sqrt(runs)
+    assert abs(share - (1.0 - value)) > 0.1
+
+
+@pytest.mark.parametrize(("epsilon", "smaller"), [(0.5, 0.4), (1.0, 1.0), (2.0, 1.9), (9.0, 0.0), (0.3, 0.0)])
+def test_delta_falls_no_faster_than_the_odds_grow(epsilon, smaller):
+    """Proposition C.3 for Gaussians of every noise; the value is delta + e^epsilon - e^smaller up to rounding."""
+    for sigma in (0.2, 1.0, 5.0):
+        known = deterministic_delta(epsilon, sigma)
+        assert deterministic_delta(smaller, sigma) <= delta_at_smaller_epsilon(known, epsilon, smaller)
+    if epsilon <= 0.5:
+        exact = 0.1 + math.exp(epsilon) - math.exp(smaller)
+        assert exact <= delta_at_smaller_epsilon(0.1, epsilon, smaller) <= exact * (1.0 + 1e-13)
+    with pytest.raises(ConditionError, match="smaller_epsilon <= epsilon"):
+        delta_at_smaller_epsilon(0.1, 0.5, 0.6)

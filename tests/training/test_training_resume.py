@@ -233,7 +233,7 @@ def test_the_folder_of_the_checkpoint_is_made_before_the_first_step(tmp_path) ->
     """A place that cannot be written to is found out when nothing is lost yet; the place may be a string."""
     (tmp_path / "file").write_text("")
     plan, steps = Plan(sampler=SAMPLERS["poisson"], noise_multiplier=1.0), []
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(InputError, match="cannot be written"):
         train(plan, model_of(), RECORDS, LABELS, checkpoint=str(tmp_path / "file" / "c"), progress=steps.append)
     assert steps == []
     train(plan, model_of(), RECORDS, LABELS, device="cpu", checkpoint=str(tmp_path / "new" / "c"))
@@ -315,8 +315,9 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch) -> None
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(InputError, match=r"No space left on device.; the one before is kept"):
             save_checkpoint(path, belongs_to={"a": 1}, contents={"value": 2})
+    assert [found.name for found in tmp_path.iterdir()] == ["c"]
     assert load_checkpoint(path, belongs_to={"a": 1}, device="cpu")["value"] == 1
     save_checkpoint(path, belongs_to={"a": 1}, contents={"value": 3})
     assert load_checkpoint(path, belongs_to={"a": 1}, device="cpu")["value"] == 3

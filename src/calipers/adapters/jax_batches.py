@@ -58,7 +58,8 @@ def padded_size(sampler: AnySampler) -> int:
     """A shape that a batch exceeds with probability at most 2^-40; the batch size itself if it is fixed."""
     law = sampler.law()
     if law.fixed_batch_size:
-        return round(law.mean_batch_size)
+        assert sampler.batch_size is not None  # only a last batch that is kept is smaller
+        return int(sampler.batch_size)
     variance = law.mean_batch_size * (1 - law.mean_batch_size / law.dataset_size)
     third = _EXPONENT / 3
     excess = third + math.sqrt(third**2 + 2 * _EXPONENT * variance)

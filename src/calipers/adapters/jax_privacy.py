@@ -1,7 +1,7 @@
 """Execution plans of JAX-Privacy as runs.
 
-A `BandMFExecutionPlanConfig` states everything a `Run` needs: how batches are selected, for how many iterations, the
-clipping norm, what the clipped sum is divided by, and the noise, given or calibrated by the plan itself::
+A `BandMFConfig` (called `BandMFExecutionPlanConfig` before 2.3) states everything a `Run` needs: how batches are
+selected, for how many iterations, the clipping norm, what the clipped sum is divided by, and the noise::
 
     from calipers.adapters.jax_privacy import run_of
     bracket = measure(run_of(config, dataset_size=60_000)).epsilon(delta=1e-5)
@@ -21,8 +21,11 @@ What is read:
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import sys
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -31,38 +34,99 @@ from calipers.adapters.dp_accounting import RELATIONS
 from calipers.errors import InputError, MissingExtraError, UnsupportedError
 from calipers.run import Run
 
-__all__ = ["dp_sgd_plan", "jax_privacy_module", "run_of"]
+__all__ = ["dp_sgd_plan", "jax_privacy_module", "library_module", "run_of"]
+
+# Where plans have lived, the newest place first: top level since 2.2, experimental before.
+_PLANS = ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan")
+# What their configuration has been called, the newest name first: since 2.3, before.
+_CONFIGURATIONS = ("BandMFConfig", "BandMFExecutionPlanConfig")
+
+
+def library_module(name: str) -> Any:
+    """The module called `name` of JAX-Privacy or of what comes with it.
+
+    A library that is not there is a `MissingExtraError` with the line to type. One that is there and cannot be
+    imported, or lacks the module, is an `UnsupportedError` that names the version and what went wrong.
+    """
+    library = name.partition(".")[0]
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == library:
+            raise MissingExtraError(
+                f"This needs the library {library} (JAX-Privacy 2.0 or newer): pip install 'calipers[jax-privacy]'."
+            ) from error
+        raise _broken(name, library, error) from error
+    except Exception as error:  # whatever goes wrong inside a library while it is imported
+        raise _broken(name, library, error) from error
+
+
+def _broken(name: str, library: str, error: Exception) -> UnsupportedError:
+    said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(". ")
+    return UnsupportedError(f"{library} {_version(library)} is installed, but importing {name} fails: {said}.")
+
+
+def _version(library: str) -> str:
+    loaded = sys.modules.get(library)
+    if loaded is not None and hasattr(loaded, "__version__"):
+        return str(loaded.__version__)
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def jax_privacy_module(name: str = "jax_privacy") -> Any:
-    """The module of JAX-Privacy (or of what comes with it) called `name`, or `MissingExtraError`."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(
-            "This needs the library jax-privacy (2.0 or newer): pip install 'calipers[jax-privacy]'."
-        ) from error
+    """The module of JAX-Privacy called `name` (see `library_module`)."""
+    return library_module(name)
+
+
+def _plan_names() -> tuple[Any, type[Any]]:
+    """The module of execution plans and the class of their configuration, in the installed version."""
+    version = library_module("jax_privacy").__version__
+    for place in _PLANS:
+        try:
+            plans = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is not None and place.startswith(error.name):
+                continue
+            raise _broken(place, "jax_privacy", error) from error
+        except Exception as error:
+            raise _broken(place, "jax_privacy", error) from error
+        for name in _CONFIGURATIONS:
+            if hasattr(plans, name):
+                return plans, getattr(plans, name)
+    raise UnsupportedError(
+        f"JAX-Privacy {version} is installed, and has no execution plans where 2.0 to 2.3 have them "
+        f"({' or '.join(_PLANS)}); describe the run by calipers.Run instead."
+    )
 
 
 def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | None = None) -> Run:
-    """The run that a `BandMFExecutionPlanConfig` of JAX-Privacy executes, under its accountant's adjacency.
+    """The run that a configuration of JAX-Privacy executes, under its accountant's adjacency.
 
-    Calibrates the noise if the configuration gives (epsilon, delta); that is the plan's own computation.
+    A configuration is a `BandMFConfig` (a `BandMFExecutionPlanConfig` before 2.3) or a `DPTrainer` that holds one.
+    One of 2.0 that gives (epsilon, delta) is calibrated by the plan itself.
     """
-    plans = jax_privacy_module("jax_privacy.experimental.execution_plan")
-    if not isinstance(config, plans.BandMFExecutionPlanConfig):
-        raise InputError(f"Expected a BandMFExecutionPlanConfig, got {type(config).__name__}.")
+    _, kind = _plan_names()
+    version = library_module("jax_privacy").__version__
+    inner = getattr(config, "config", None)
+    config = inner if isinstance(inner, kind) else config
+    if not isinstance(config, kind):
+        raise InputError(_no_configuration(config, kind, version))
     if len(config.strategy) != 1:
         raise UnsupportedError(
             f"A strategy of {len(config.strategy)} bands correlates the noise of different rounds, which no Run "
-            "describes; DP-SGD has a strategy of one number."
+            f"describes; DP-SGD has a strategy of one number (JAX-Privacy {version})."
         )
-    plan = config.plan
+    plan = _plan_of(config)
     rate = poisson_rate(plan.batch_selection_strategy)
-    relation = config.accountant.neighboring_relation.name
+    relation = _relation(config, plan)
     adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
     if adjacency is None:
-        raise UnsupportedError(f"The neighboring relation {relation} is not known to Calipers.")
+        raise UnsupportedError(
+            f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
+        )
     reach = 2.0 if adjacency == "substitute" else 1.0
     return Run(
         noise_multiplier=reach * noise_of(plan.dp_event),
@@ -75,6 +139,35 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
     )
 
 
+def _no_configuration(config: Any, kind: type[Any], version: str) -> str:
+    name = type(config).__name__
+    reasons = {
+        "NonPrivateConfig": " It clips and adds nothing, so there is no privacy to measure.",
+        "DPKerasConfig": (
+            " What Keras trains with depends on the data that fit() is given: with poisson_sampling_in_fit the run is "
+            "Poisson at batch_size / train_size, otherwise batches are yours to describe by calipers.Run."
+        ),
+    }
+    return f"Expected a {kind.__name__} of JAX-Privacy {version}, got {name}.{reasons.get(name, '')}"
+
+
+def _plan_of(config: Any) -> Any:
+    """The plan: `make()` since 2.1, the property `plan` before."""
+    if not hasattr(config, "make"):
+        return config.plan
+    try:
+        return config.make()
+    except ValueError as error:
+        raise InputError(f"JAX-Privacy makes no plan of this configuration: {error}") from error
+
+
+def _relation(config: Any, plan: Any) -> str:
+    """The neighboring relation that the noise was scaled for."""
+    accountant = getattr(config, "accountant", None)
+    relation = plan.neighboring_relation if accountant is None else accountant.neighboring_relation
+    return str(relation.name)
+
+
 def dp_sgd_plan(
     *,
     iterations: int,
@@ -84,22 +177,31 @@ def dp_sgd_plan(
     max_grad_norm: float = 1.0,
 ) -> Any:
     """The execution plan of DP-SGD with these numbers, add-remove adjacency: what is probed and audited."""
-    plans = jax_privacy_module("jax_privacy.experimental.execution_plan")
-    accounting = jax_privacy_module("dp_accounting")
-    return plans.BandMFExecutionPlanConfig(
-        iterations=iterations,
-        strategy=np.ones(1),
-        epsilon=None,
-        delta=None,
-        noise_multiplier=noise_multiplier,
-        l2_clip_norm=max_grad_norm,
-        rescale_to_unit_norm=False,
-        normalize_by=float(normalize_by),
-        sampling_prob=sample_rate,
-        partition_type=jax_privacy_module("jax_privacy.batch_selection").PartitionType.INDEPENDENT,
-        accountant=accounting.pld.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE),
-        noise_seed=0,
-    ).plan
+    plans, kind = _plan_names()
+    fields = {field.name for field in dataclasses.fields(kind)}
+    chosen: dict[str, Any] = {
+        "iterations": iterations,
+        "strategy": np.ones(1),
+        "noise_multiplier": noise_multiplier,
+        "l2_clip_norm": max_grad_norm,
+        "rescale_to_unit_norm": False,
+        "normalize_by": float(normalize_by),
+    }
+    if "expected_participations" in fields:  # since 2.3
+        chosen["expected_participations"] = sample_rate * iterations
+    else:
+        chosen["sampling_prob"] = sample_rate
+    if "accountant" in fields:  # 2.0
+        accounting = library_module("dp_accounting")
+        chosen |= {
+            "epsilon": None,
+            "delta": None,
+            "partition_type": library_module("jax_privacy.batch_selection").PartitionType.INDEPENDENT,
+            "accountant": accounting.pld.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE),
+            "noise_seed": 0,
+        }
+        return kind(**chosen).plan
+    return kind(**chosen).make(plans.PerformanceFlags(noise_seed=0))
 
 
 def poisson_rate(strategy: Any) -> float:
@@ -111,6 +213,8 @@ def poisson_rate(strategy: Any) -> float:
             "BallsInBinsSampling": "its bins are thrown once and reused in every epoch, while a Run throws anew",
             "FixedBatchSampling": "no dominating pair is proven for batches of fixed size drawn afresh",
             "BMinSepSampling": "its rounds depend on each other",
+            "MultiOwnerMinSepSampling": "its rounds depend on each other",
+            "RandomAllocationSampling": "every record has the same number of rounds, which ties its rounds together",
         }
         raise UnsupportedError(f"{name} cannot be described as a Run: {reasons.get(name, 'it is not known')}.")
     if strategy.cycle_length != 1:

@@ -2,7 +2,7 @@
 
 JAX-Privacy hands out parts (batch selection, clipped sums, noise) and leaves their numbers to the user: the sample
 rate and the divisor are what one writes into the configuration. What is probed here is the plan of
-`BandMFExecutionPlanConfig` for DP-SGD with the numbers a user would write for N records and batches of B: rate
+`BandMFConfig` for DP-SGD with the numbers a user would write for N records and batches of B: rate
 B/N, ceil(N/B) iterations an epoch, clipped sums divided by B. `written_for` keeps them when the dataset has a
 record more or less, as a configuration file does. The loss of a record x is <w, x>, so its gradient is x.
 
@@ -29,7 +29,7 @@ PADDED = 8
 
 
 class JaxPrivacyConfiguration:
-    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.auditing.probe_protocol`)."""
+    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.probing.protocol`)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class JaxPrivacyConfiguration:
 
     def _compiled(self) -> Any:
         jax = jax_privacy_module("jax")
-        clipped = self._plan.clipped_grad(lambda weights, records: (records @ weights).sum(), keep_batch_dim=True)
+        clipped = self._plan.clipped_grad(lambda weights, records: (records @ weights).sum())
         noise = self._plan.noise_addition_transform
         weights = jax.numpy.zeros(self.dimension)
 

@@ -1,6 +1,6 @@
 """The installed JAX-Privacy as an audit target: an execution plan of DP-SGD, with and without one record.
 
-What is played is the plan that `BandMFExecutionPlanConfig` builds: its batch selection, its clipped sum, its noise, the
+What is played is the plan that `BandMFConfig` builds: its batch selection, its clipped sum, its noise, the
 state of the noise carried from step to step. The loss of a record c is c w_1, so its gradient is c e with e the
 first axis; c = 2 for the differing record and 2 v for the others, which the plan clips to norm 1. That is the
 dataset of `calipers.auditing.builtin` (N others, v = -1, 0 or +1), so the law that the outputs should have is a
@@ -149,7 +149,7 @@ class _Engine:
 
     def _compiled(self, dimension: int) -> Any:
         jax = jax_privacy_module("jax")
-        clipped = self._plan.clipped_grad(lambda weights, records: (records * weights[0]).sum(), keep_batch_dim=True)
+        clipped = self._plan.clipped_grad(lambda weights, records: (records * weights[0]).sum())
         noise = self._plan.noise_addition_transform
         weights = jax.numpy.zeros(dimension)
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
 
@@ -33,6 +34,10 @@ class NoRelease:
             Side.UPPER: TradeoffCurve.from_profile([0.0], [0.0], side=Side.UPPER, symmetric=True),
             Side.LOWER: TradeoffCurve.from_tests([0.0, 1.0], [0.0, 1.0], side=Side.LOWER),
         }
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The same in both orders."""
+        return {side: Envelope((curve,)) for side, curve in self.curves(smallest_delta, tolerance).items()}
 
     def renyi(self, order: float) -> Jaws:
         """0."""

@@ -117,11 +117,11 @@ class Attachment:
             nothing = Unproven(why)
             return Measurement((), nothing, claim or Claim(nothing, tolerance), tolerance, found.reasons)
         measured = measure(found.runs, tolerance=tolerance)
-        notes = (*found.reasons, *filter(None, [found.note]), *measured.notes)
+        conditions = (*found.reasons, *filter(None, [found.note]), *measured.conditions)
         backend: Backend = (
             measured.backend if found.attained else SplitBackend(measured.backend, Unproven(found.note or why))
         )
-        return dataclasses.replace(measured, backend=backend, claim=claim or measured.claim, notes=notes)
+        return dataclasses.replace(measured, backend=backend, claim=claim or measured.claim, conditions=conditions)
 
     def epsilon(self, delta: float, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""

@@ -25,7 +25,7 @@ SEEDS = 2**63 - 1
 
 
 class OpacusConfiguration:
-    """Opacus set up for one dataset size and batch size (see `calipers.auditing.probe_protocol`).
+    """Opacus set up for one dataset size and batch size (see `calipers.probing.protocol`).
 
     The keywords after `dimension` are those of `PrivacyEngine.make_private`; `shuffle` and `drop_last` are
     those of the loader that is handed to it.
@@ -48,6 +48,7 @@ class OpacusConfiguration:
     ) -> None:
         torch = torch_module()
         self.dimension = dimension
+        self.layers = _layers(dimension)
         self.noise_multiplier = noise_multiplier
         self.max_grad_norm = max_grad_norm
         self._torch, self._device, self._reduction = torch, device, loss_reduction
@@ -135,8 +136,14 @@ class _Indices:
         return indices
 
 
-def _linear_model(dimension: int, torch: Any) -> Any:
+def _layers(dimension: int) -> tuple[int, int]:
+    """The sizes of the two layers."""
     first = max(1, dimension // 3)
+    return first, dimension - first
+
+
+def _linear_model(dimension: int, torch: Any) -> Any:
+    first, _ = _layers(dimension)
 
     class Linear(torch.nn.Module):
         def __init__(self) -> None:

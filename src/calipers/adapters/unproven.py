@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
 
@@ -39,6 +40,10 @@ class Unproven:
         del smallest_delta, tolerance
         perfect = TradeoffCurve.from_tests([0.0], [1.0], side=Side.UPPER)
         return {Side.UPPER: perfect, Side.LOWER: TradeoffCurve.perfect_privacy(Side.LOWER)}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The same in both orders."""
+        return {side: Envelope((curve,)) for side, curve in self.curves(smallest_delta, tolerance).items()}
 
     def renyi(self, order: float) -> Jaws:
         """Anything."""

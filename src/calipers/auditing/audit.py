@@ -6,13 +6,16 @@ into lower bounds on what leaks (`calipers.auditing.bounds`), an attack curve th
 holds on its own, the curve as a whole.
 
 The number of trials is part of the statistics. Looking at the result and adding trials until the claim falls breaks the
-confidence, like any optional stopping: decide on `trials` first, or audit again with a new seed.
+confidence, like any optional stopping; so does auditing again with a new seed because the claim stood, for the errors
+of all these audits add up. `sequential=True` plans for that (`calipers.auditing.sequential`): its confidence holds for
+all its looks together, it ends at the first that falsifies the claim, and it may go on beyond `trials`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +23,13 @@ import numpy as np
 from calipers.auditing.band import Band, simultaneous_band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
 from calipers.auditing.choosing import distinguisher_for
-from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import Progress, Scores, play
+from calipers.auditing.distinguishers import Distinguisher, blind_spots
+from calipers.auditing.game import Game, Playing, Progress, Scores, checked_seed, chunk_size, play_in_stages
 from calipers.auditing.loading import as_target
+from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.targets import OneRun, Target
 from calipers.auditing.verdict import DEFAULT_VIOLATION, Claimed, Outcome, Profile, Verdict, judge, profile_of
-from calipers.domains import OPEN_UNIT
+from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
 from calipers.errors import InputError
 
 DEFAULT_DELTAS = (1e-5,)
@@ -42,7 +46,10 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`."""
+    """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
+
+    `looks` lists the looks of a sequential audit; all numbers are those of the last.
+    """
 
     target: dict[str, object]
     distinguisher: dict[str, object]
@@ -58,6 +65,7 @@ class AuditResult:
     claims: tuple[float, ...] | None
     uppers: tuple[float, ...] | None
     notes: tuple[str, ...] = NOTES
+    looks: tuple[Look, ...] = ()
 
     @property
     def as_described(self) -> bool | None:
@@ -96,7 +104,7 @@ class AuditResult:
             "upper_verdict": None if self.upper_verdict is None else self.upper_verdict.to_dict(),
             "as_described": self.as_described,
             "notes": list(self.notes),
-        }
+        } | ({"looks": [look.to_dict() for look in self.looks]} if self.looks else {})
 
 
 def audit(
@@ -120,92 +128,139 @@ def audit(
     resume: bool = False,
     time_limit: float | None = None,
     progress: Progress | None = None,
+    sequential: bool = False,
+    most_trials: int | None = None,
 ) -> AuditResult:
     """Play `trials` runs for each hypothesis and bound the leakage of the target from below.
 
     `target` is a target, a function of one run (present, rng), or "module:function". Without a `distinguisher` the
     strongest that fits the target is taken (see `distinguisher_for`).
     `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
-    be. The last seven arguments are those of `play`.
+    be. From `jobs` to `progress` the arguments are those of `play`.
+    `sequential` looks at the scores several times, ends when the claim falls, and goes on to `most_trials` (by default
+    `trials`) if it does not; with a ledger and a larger `most_trials` it may be taken up again.
     A target's attribute `notes`, sentences about what was played, is handed on to the result.
     Post-condition: every lower bound exceeds the truth with probability at most 1 - confidence.
     """
     # Wrong questions are refused before the game, which may take hours.
-    confidence = OPEN_UNIT.check("confidence", confidence)
-    profiles = _profiles(claim, upper)
-    _probe(deltas, epsilons, delta0, confidence, selection_share, profiles, violation)
+    asked = _Questions(
+        OPEN_UNIT.check("confidence", confidence), tuple(deltas), tuple(epsilons), delta0, claim, upper, violation,
+        selection_share,
+    )  # fmt: skip
+    asked.check()
     target = as_target(target)
+    size = chunk_size(target, chunk)
+    looks = _looks(asked, COUNT.check_int("trials", trials), most_trials, size, sequential)
     if distinguisher is None:
         distinguisher = distinguisher_for(target, seed=seed, time_limit=time_limit)
-    scores = play(
+    game = Game(
         target,
         distinguisher,
-        trials=trials,
-        seed=seed,
-        jobs=jobs,
-        joblib_backend=joblib_backend,
-        chunk=chunk,
-        ledger=ledger,
-        resume=resume,
-        time_limit=time_limit,
-        progress=progress,
+        looks[-1].trials,
+        checked_seed(seed),
+        size,
+        None if time_limit is None else POSITIVE.check("time_limit", time_limit),
+        trials if sequential else None,
     )
-    split = SplitScores(scores.absent, scores.present, confidence, selection_share)
-    band = simultaneous_band(scores.absent, scores.present, confidence)
-    claimed, certified = profiles
-
-    def judged(profile: Profile | None, source: Claimed | None) -> Verdict | None:
-        return None if profile is None else judge(split, band, profile, _epsilons(source, epsilons), violation)
-
-    return AuditResult(
-        target=target.identity(),
-        distinguisher=distinguisher.identity(),
-        trials=int(scores.absent.size),
-        seed=seed,
-        confidence=confidence,
-        epsilon=tuple(split.epsilon(delta) for delta in deltas),
-        delta=tuple(split.delta(epsilon) for epsilon in epsilons),
-        mu=split.mu(delta0),
-        band=band,
-        verdict=judged(claimed, claim),
-        upper_verdict=judged(certified, upper),
-        claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in epsilons),
-        uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in epsilons),
-        notes=(*NOTES, *getattr(target, "notes", ())),
-    )
+    playing = Playing(jobs, joblib_backend, ledger, resume, progress)
+    blind = blind_spots(distinguisher)
+    seen: list[Look] = []
+    for look, scores in zip(looks, play_in_stages(game, [look.trials for look in looks], playing), strict=False):
+        verdicts = asked.judged(scores, look.spent, blind)
+        decisive = next((verdict for verdict in verdicts if verdict is not None), None)
+        seen.append(replace(look, outcome=None if decisive is None else decisive.outcome.value))
+        if decisive is not None and decisive.outcome is Outcome.FALSIFIED:
+            break
+    result = asked.answered(game, scores, look.spent, verdicts)
+    return replace(result, looks=tuple(seen)) if sequential else result
 
 
-def _profiles(claim: Claimed | None, upper: Claimed | None) -> tuple[Profile | None, Profile | None]:
-    claimed = None if claim is None else profile_of(claim, "claim")
-    return claimed, None if upper is None else profile_of(upper, "upper jaw", certified=True)
+def _looks(asked: _Questions, trials: int, most_trials: int | None, chunk: int, sequential: bool) -> tuple[Look, ...]:
+    """One look that has all of the error, or those of a sequential audit."""
+    if not sequential:
+        if most_trials is not None:
+            raise InputError("most_trials is about a sequential audit; add sequential=True (--sequential).")
+        return (Look(trials, 1.0),)
+    if asked.claim is None and asked.upper is None:
+        raise InputError("A sequential audit ends when a claim falls: give a claim, or describe the run it should be.")
+    return planned_looks(trials, trials if most_trials is None else most_trials, chunk)
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What is asked of the scores."""
+
+    confidence: float
+    deltas: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    delta0: float
+    claim: Claimed | None
+    upper: Claimed | None
+    violation: float
+    selection_share: float
+
+    @cached_property
+    def profiles(self) -> tuple[Profile | None, Profile | None]:
+        """What is claimed and what is certified, as functions of epsilon."""
+        claimed = None if self.claim is None else profile_of(self.claim, "claim")
+        return claimed, None if self.upper is None else profile_of(self.upper, "upper jaw", certified=True)
+
+    def split(self, scores: Scores, spent: float) -> SplitScores:
+        """The scores, to be looked at with this part of the error."""
+        return SplitScores(scores.absent, scores.present, self.confidence, self.selection_share, spent)
+
+    def judged(self, scores: Scores, spent: float, blind: str) -> tuple[Verdict | None, Verdict | None]:
+        """The verdicts on claim and upper jaw."""
+        if self.profiles == (None, None):
+            return None, None
+        split = self.split(scores, spent)
+        band = simultaneous_band(scores.absent, scores.present, self.confidence, spent)
+
+        def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
+            if profile is None:
+                return None
+            return judge(split, band, profile, _epsilons(source, self.epsilons), self.violation, blind)
+
+        return verdict(self.profiles[0], self.claim), verdict(self.profiles[1], self.upper)
+
+    def answered(
+        self, game: Game, scores: Scores, spent: float, verdicts: tuple[Verdict | None, Verdict | None]
+    ) -> AuditResult:
+        """All bounds on these scores."""
+        split = self.split(scores, spent)
+        claimed, certified = self.profiles
+        return AuditResult(
+            target=game.target.identity(),
+            distinguisher=game.distinguisher.identity(),
+            trials=int(scores.absent.size),
+            seed=game.seed,
+            confidence=self.confidence,
+            epsilon=tuple(split.epsilon(delta) for delta in self.deltas),
+            delta=tuple(split.delta(epsilon) for epsilon in self.epsilons),
+            mu=split.mu(self.delta0),
+            band=simultaneous_band(scores.absent, scores.present, self.confidence, spent),
+            verdict=verdicts[0],
+            upper_verdict=verdicts[1],
+            claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),
+            uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in self.epsilons),
+            notes=(*NOTES, *getattr(game.target, "notes", ())),
+        )
+
+    def check(self) -> None:
+        """Ask every question of four made-up scores, so that what would be refused is refused now."""
+        if not self.epsilons:
+            raise InputError("Expected at least one epsilon, got none. epsilons=(0,) asks for the advantage alone.")
+        scores = Scores(*(_RAMP + shift for shift in (0.0, 1.0)))
+        split = self.split(scores, 1.0)
+        for delta in self.deltas:
+            split.epsilon(delta)
+        for epsilon in self.epsilons:
+            split.delta(epsilon)
+        split.mu(self.delta0)
+        self.judged(scores, 1.0, "")
 
 
 def _epsilons(claim: Claimed | None, epsilons: Sequence[float]) -> tuple[float, ...]:
     """The grid of a comparison; a single (epsilon, delta) says most at its own epsilon."""
     own = (claim[0],) if isinstance(claim, tuple) else ()
     return tuple(sorted({*own, *epsilons}))
-
-
-def _probe(
-    deltas: Sequence[float],
-    epsilons: Sequence[float],
-    delta0: float,
-    confidence: float,
-    selection_share: float,
-    profiles: tuple[Profile | None, Profile | None],
-    violation: float,
-) -> None:
-    """Ask every question of four made-up scores, so that what would be refused is refused now."""
-    if not epsilons:
-        raise InputError("Expected at least one epsilon, got none. epsilons=(0,) asks for the advantage alone.")
-    scores = Scores(*(_RAMP + shift for shift in (0.0, 1.0)))
-    split = SplitScores(scores.absent, scores.present, confidence, selection_share)
-    band = simultaneous_band(scores.absent, scores.present, confidence)
-    for delta in deltas:
-        split.epsilon(delta)
-    for epsilon in epsilons:
-        split.delta(epsilon)
-    split.mu(delta0)
-    for profile in profiles:
-        if profile is not None:
-            judge(split, band, profile, tuple(epsilons), violation)

@@ -30,7 +30,7 @@ from calipers.auditing.statistics import EPSILON, TRIALS, error_level, upper_rat
 from calipers.bracket import Evidence, Kind
 from calipers.citations import add_source, add_statement, implements, statement
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import OPEN_UNIT
+from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.numerics.types import FloatArray, IntArray
 
 add_source(
@@ -138,13 +138,14 @@ class Band:
         return Evidence(Kind.STATISTICAL, text, source, self.confidence)
 
 
-def simultaneous_band(absent: ArrayLike, present: ArrayLike, confidence: float = 0.95) -> Band:
-    """The band of these scores; every trial is used.
+def simultaneous_band(absent: ArrayLike, present: ArrayLike, confidence: float = 0.95, spent: float = 1.0) -> Band:
+    """The band of these scores; every trial is used. `spent`: the part of the error that it may cost.
 
-    Post-condition: all four rates at all thresholds lie below their bounds with probability at least `confidence`.
+    Post-condition: all four rates at all thresholds lie below their bounds, except with probability at most `spent`
+    times 1 - confidence.
     """
     without, with_ = np.sort(checked_scores("absent", absent)), np.sort(checked_scores("present", present))
-    error = 0.25 * error_level(confidence)
+    error = 0.25 * error_level(confidence) * POSITIVE_PROBABILITY.check("spent", spent)
     threshold = np.unique(np.concatenate((without, with_)))
     columns = []
     for scores in (without, with_):

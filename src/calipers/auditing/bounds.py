@@ -9,8 +9,10 @@ thresholds looks good on the data that chose it, leakage or not. So the trials a
 1. On the first part of the trials every threshold, both orientations and several ways of sharing the error budget
    between the two rates are tried, and the combination is kept whose bound would be best if the rest looked alike.
    Bounds are compared before they are cut off at 0: where none promises much, the most promising is kept all the same.
-2. On the rest, which the choice has never seen, the two rates of this one test get Clopper-Pearson upper bounds. The
-   error 1 - confidence is shared between them: given the first part, the bound is wrong with probability at most that.
+2. On the rest, which the choice has never seen, the errors of this one test are counted. For epsilon and delta the
+   hypothesis P(E) <= e^epsilon Q(E) + delta is tested itself (`calipers.auditing.exact`), in the direction that was
+   chosen as well; for mu the two rates get Clopper-Pearson upper bounds that share the error. Given the first part,
+   each bound is wrong with probability at most 1 - confidence.
 
 Since step 1 happens before the counted trials, it costs no confidence, whatever it does; reversed tests and uneven
 shares are free. Ties need no care: a threshold test is a test, whatever atoms the scores have. Scores of +-inf are
@@ -22,6 +24,7 @@ read them off the simultaneous curve (`calipers.auditing.band`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,12 +33,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates, error_level, gains, upper_rate
+from calipers.auditing.exact import EventCounts, exact_delta, exact_epsilon
+from calipers.auditing.statistics import error_level, gains, upper_rate
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import OPEN_UNIT, PROBABILITY, Domain
+from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
@@ -85,8 +89,8 @@ class ThresholdTest:
 class LowerBound:
     """quantity(at) >= value, with the confidence of the evidence.
 
-    `fpr` and `fnr` are the upper confidence bounds on the rates of `test`; `trials` are the (absent, present) runs
-    that were counted, those that chose the test excluded.
+    `fpr` and `fnr` are upper confidence bounds on the rates of `test` that hold together; `trials` are the (absent,
+    present) runs that were counted, those that chose the test excluded.
     """
 
     quantity: str
@@ -142,14 +146,23 @@ class Chosen:
 
 
 class SplitScores:
-    """Scores of one audit, split into the part that chooses tests and the part that counts their errors."""
+    """Scores of one audit, split into the part that chooses tests and the part that counts their errors.
+
+    Bounds may be wrong with probability `spent` times 1 - confidence: all of it, unless several looks at the scores
+    share it (`calipers.auditing.sequential`).
+    """
 
     def __init__(
-        self, absent: ArrayLike, present: ArrayLike, confidence: float = 0.95, selection_share: float = SELECTION_SHARE
+        self,
+        absent: ArrayLike,
+        present: ArrayLike,
+        confidence: float = 0.95,
+        selection_share: float = SELECTION_SHARE,
+        spent: float = 1.0,
     ) -> None:
         share = OPEN_UNIT.check("selection_share", selection_share)
         self.confidence = OPEN_UNIT.check("confidence", confidence)
-        self.error = error_level(self.confidence)
+        self.error = error_level(self.confidence) * POSITIVE_PROBABILITY.check("spent", spent)
         self.absent, self.present = checked_scores("absent", absent), checked_scores("present", present)
         # At least one run on each side of the split.
         cut_absent = min(max(int(share * self.absent.size), 1), self.absent.size - 1)
@@ -230,15 +243,32 @@ class SplitScores:
         false_positives, false_negatives = test.errors(absent, present)
         return false_positives / absent.size, false_negatives / present.size
 
-    def _bound(self, quantity: str, at: float, choice: Chosen, value: Callable[[float, float], float]) -> LowerBound:
+    def counts(self, choice: Chosen, forward: bool, odds: float) -> EventCounts:
+        """How often the test said "present" (`forward`), or "absent", under both hypotheses, in the part that counts.
+
+        `odds` is about e^epsilon, and decides how much either rate matters.
+        """
+        absent, present = self._counting
+        false_positives, false_negatives = choice.test.errors(absent, present)
+        sides = ((present.size - false_negatives, present.size), (false_positives, absent.size))
+        rates = (1.0 - choice.seen[1], choice.seen[0])
+        if not forward:
+            sides = ((absent.size - false_positives, absent.size), (false_negatives, present.size))
+            rates = (1.0 - choice.seen[0], choice.seen[1])
+        spread = [math.sqrt(rate * (1.0 - rate) / side[1]) for rate, side in zip(rates, sides, strict=True)]
+        total = math.hypot(spread[0], odds * spread[1])
+        return EventCounts(*sides, self.error, (spread[0] / total, odds * spread[1] / total))
+
+    def largest_delta(self, choice: Chosen, epsilon: float, forward: bool) -> float:
+        """The lower bound on delta(epsilon) from one test in one direction, both chosen on the first part."""
+        return exact_delta(self.counts(choice, forward, math.exp(epsilon)), epsilon)
+
+    def _bound(self, quantity: str, at: float, choice: Chosen, value: float, how: str, source: str) -> LowerBound:
         fpr, fnr = self.rates(choice.test, choice.share)
         chosen, counted = (" + ".join(str(part.size) for part in parts) for parts in (self._choosing, self._counting))
-        text = (
-            f"A threshold test chosen on {chosen} runs; its two error rates counted on {counted} others, "
-            "Clopper-Pearson bounds sharing the error budget."
-        )
-        evidence = Evidence(Kind.STATISTICAL, text, str(statement("clopper1934:limits")), self.confidence)
-        return LowerBound(quantity, at, value(fpr, fnr), choice.test, fpr, fnr, self.trials, evidence)
+        text = f"A threshold test chosen on {chosen} runs; its errors counted on {counted} others, {how}"
+        evidence = Evidence(Kind.STATISTICAL, text, source, self.confidence)
+        return LowerBound(quantity, at, value, choice.test, fpr, fnr, self.trials, evidence)
 
     def epsilon(self, delta: float) -> LowerBound:
         """A lower bound on epsilon(delta).
@@ -246,24 +276,21 @@ class SplitScores:
         Post-condition: it exceeds the true epsilon(delta) with probability at most 1 - confidence.
         """
         delta = PROBABILITY.check("delta", delta)
-        return self._bound(
-            "epsilon",
-            delta,
-            self.choose(lambda fpr, fnr: _ratio(fpr, fnr, delta)),
-            lambda fpr, fnr: float(epsilon_of_rates(fpr, fnr, delta)),
-        )
+        choice = self.choose(lambda fpr, fnr: np.maximum(*_ratios(fpr, fnr, delta)))
+        expected = (np.array(choice.expected[0]), np.array(choice.expected[1]))
+        forward, backward = (float(ratio) for ratio in _ratios(*expected, delta))
+        counts = self.counts(choice, forward >= backward, max(forward, backward, 1.0))
+        return self._bound("epsilon", delta, choice, exact_epsilon(counts, delta), _EXACTLY, _exact_source())
 
     def delta(self, epsilon: float) -> LowerBound:
         """A lower bound on delta(epsilon).
 
         Post-condition: it exceeds the true delta(epsilon) with probability at most 1 - confidence.
         """
-        return self._bound(
-            "delta",
-            epsilon,
-            self.choose_for_delta(epsilon),
-            lambda fpr, fnr: float(delta_of_rates(fpr, fnr, epsilon)),
-        )
+        choice = self.choose_for_delta(epsilon)
+        forward, backward = gains(*choice.expected, epsilon)
+        value = self.largest_delta(choice, epsilon, bool(forward >= backward))
+        return self._bound("delta", epsilon, choice, value, _EXACTLY, _exact_source())
 
     def mu(self, delta0: float = DEFAULT_DELTA0) -> LowerBound:
         """A lower bound on mu up to delta0: no smaller mu describes the pair by G_mu tensor f_(0, delta0).
@@ -272,17 +299,22 @@ class SplitScores:
         1 - confidence.
         """
         delta0 = _DELTA0.check("delta0", delta0)
-        return self._bound(
-            "mu",
-            delta0,
-            self.choose(lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64)),
-            lambda fpr, fnr: gdp_mu(attack_curve(fpr, fnr), delta0),
-        )
+        choice = self.choose(lambda fpr, fnr: np.asarray(-special.ndtri(fpr) - special.ndtri(fnr), dtype=np.float64))
+        value = gdp_mu(attack_curve(*self.rates(choice.test, choice.share)), delta0)
+        how = "Clopper-Pearson bounds on the two rates sharing the error budget."
+        return self._bound("mu", delta0, choice, value, how, str(statement("clopper1934:limits")))
 
 
-def _ratio(fpr: FloatArray, fnr: FloatArray, delta: float) -> FloatArray:
-    """(1 - delta - rate)/other rate, the larger of both directions: e^epsilon of Equation (2), below 1 too."""
-    return np.asarray(np.maximum((1.0 - delta - fpr) / fnr, (1.0 - delta - fnr) / fpr), dtype=np.float64)
+_EXACTLY = "by an exact test of P(E) <= e^epsilon Q(E) + delta."
+
+
+def _exact_source() -> str:
+    return f"{statement('berger1994:p-value')}; {statement('buehler1957:limits')}"
+
+
+def _ratios(fpr: FloatArray, fnr: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+    """(1 - delta - rate)/other rate in both directions, forward first: e^epsilon of Equation (2), below 1 too."""
+    return (1.0 - delta - fnr) / fpr, (1.0 - delta - fpr) / fnr
 
 
 def attack_curve(fpr: ArrayLike, fnr: ArrayLike) -> TradeoffCurve:

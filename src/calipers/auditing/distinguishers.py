@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -57,6 +57,14 @@ class Distinguisher(Protocol):
         """One number for each run, larger = more likely present; finite or infinite, never NaN."""
 
 
+def blind_spots(distinguisher: Distinguisher) -> str:
+    """What this score cannot see, for the sentence of a verdict that found nothing.
+
+    A distinguisher says so in an attribute `blind`; of one that does not, nothing is known.
+    """
+    return str(getattr(distinguisher, "blind", "whatever its score leaves out"))
+
+
 def projections(target: NoisySums, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(<y, e>, |y|^2) of a built-in target's outputs, each of shape (count, rounds)."""
     features = target.dimension if target.vectors else 2
@@ -80,6 +88,7 @@ class LikelihoodRatio:
     """
 
     target: NoisySums
+    blind: ClassVar[str] = ""  # no score sees more of these two datasets
 
     @property
     def name(self) -> str:
@@ -115,6 +124,7 @@ class MatchedFilter:
     """
 
     direction: tuple[float, ...] | None = None
+    blind: ClassVar[str] = "everything but the sum of the outputs along one direction"
 
     @property
     def name(self) -> str:
@@ -147,6 +157,7 @@ class MaximumTest:
     """
 
     rounds: int
+    blind: ClassVar[str] = "everything but the largest output of each epoch along one direction"
 
     @property
     def name(self) -> str:
@@ -169,6 +180,8 @@ class MaximumTest:
 @dataclass(frozen=True)
 class Plain:
     """The output as it is, for targets that show one number in each run."""
+
+    blind: ClassVar[str] = "differences that no threshold on the output shows (a changed spread)"
 
     @property
     def name(self) -> str:
@@ -193,6 +206,7 @@ class ScoreFunction:
 
     function: Callable[..., object]
     label: str | None = None
+    blind: ClassVar[str] = "everything that the score of your own leaves out"
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ plays one run over and over, which no statistics survive.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Game:
-    """Everything that decides the scores."""
+    """Everything that decides the scores. `planned` is set for a game that may end earlier than planned, or later."""
 
     target: Target
     distinguisher: Distinguisher
@@ -67,6 +67,7 @@ class Game:
     seed: int
     chunk: int
     time_limit: float | None = None
+    planned: int | None = None
 
     @property
     def chunks(self) -> int:
@@ -83,10 +84,22 @@ class Game:
             "format": FORMAT,
             "target": self.target.identity(),
             "distinguisher": self.distinguisher.identity(),
-            "trials": self.trials,
+            "trials": self.trials if self.planned is None else self.planned,
             "seed": str(self.seed),
             "chunk": self.chunk,
-        }
+        } | ({} if self.planned is None else {"sequential": True})
+
+
+@dataclass(frozen=True)
+class Playing:
+    """How a game is played, none of which changes its scores; see `play`."""
+
+    jobs: int = 1
+    joblib_backend: str | None = None
+    ledger: Path | str | None = None
+    resume: bool = False
+    progress: Progress | None = None
+    repeat_first: bool = True
 
 
 def play(
@@ -119,15 +132,31 @@ def play(
         distinguisher,
         COUNT.check_int("trials", trials),
         checked_seed(seed),
-        COUNT.check_int("chunk", chunk if chunk is not None else getattr(target, "chunk", None) or DEFAULT_CHUNK),
+        chunk_size(target, chunk),
         None if time_limit is None else POSITIVE.check("time_limit", time_limit),
     )
-    if resume and ledger is None:
+    playing = Playing(jobs, joblib_backend, ledger, resume, progress, repeat_first)
+    (scores,) = play_in_stages(game, (game.trials,), playing)
+    return scores
+
+
+def chunk_size(target: Target, chunk: int | None) -> int:
+    """The chunk that was asked for, the target's own, or 100."""
+    return COUNT.check_int("chunk", chunk if chunk is not None else getattr(target, "chunk", None) or DEFAULT_CHUNK)
+
+
+def play_in_stages(game: Game, stages: Sequence[int], playing: Playing) -> Iterator[Scores]:
+    """The scores of the first stages[0] trials, then of the first stages[1], ...; stop asking to stop playing.
+
+    `stages` increases to game.trials; all but the last are multiples of the chunk.
+    """
+    if playing.resume and playing.ledger is None:
         raise InputError("resume needs a ledger to go on with; name its file.")
-    if ledger is None:
-        return _played(game, None, jobs, joblib_backend, progress, repeat_first)
-    with open_ledger(Path(ledger), game.description(), resume=resume) as book:
-        return _played(game, book, jobs, joblib_backend, progress, repeat_first)
+    if playing.ledger is None:
+        yield from _played(game, stages, None, playing)
+        return
+    with open_ledger(Path(playing.ledger), game.description(), resume=playing.resume) as book:
+        yield from _played(game, stages, book, playing)
 
 
 def checked_seed(seed: object) -> int:
@@ -137,22 +166,28 @@ def checked_seed(seed: object) -> int:
     return int(seed)
 
 
-def _played(
-    game: Game, book: Ledger | None, jobs: int, backend: str | None, progress: Progress | None, repeat_first: bool
-) -> Scores:
+def _played(game: Game, stages: Sequence[int], book: Ledger | None, playing: Playing) -> Iterator[Scores]:
     known = book.chunks() if book is not None else {}
+    if game.planned is not None:  # an earlier visit may have gone on for longer
+        known = {number: found for number, found in known.items() if number < game.chunks}
     for number, found in known.items():
         _check_kept(game, number, found, book)
-    missing = [number for number in range(game.chunks) if number not in known]
+    progress = playing.progress
     done = sum(game.size(number) for number in known)
     if progress is not None:
         progress(done, game.trials)
-    if missing:
+    repeat = playing.repeat_first
+    kept = 0 in known
+    for trials in stages:
+        needed = range(-(-trials // game.chunk))
+        missing = [number for number in needed if number not in known]
         # Chunk 0 is played twice, or once more than the ledger has it.
-        for found in each_played(play_chunk, game, [0, *missing] if repeat_first else missing, jobs, backend):
+        numbers = [0, *missing] if repeat and missing else missing
+        repeat = repeat and not missing
+        for found in each_played(play_chunk, game, numbers, playing.jobs, playing.joblib_backend):
             reference = known.get(0) if found.number == 0 else None
             if reference is not None:
-                _check_repeated(game, reference, found, resumed=0 not in missing)
+                _check_repeated(game, reference, found, resumed=kept)
                 continue
             _check_shape(game, known, found)
             known[found.number] = found
@@ -161,10 +196,10 @@ def _played(
             done += game.size(found.number)
             if progress is not None:
                 progress(done, game.trials)
-    ordered = [known[number] for number in range(game.chunks)]
-    return Scores(
-        np.concatenate([found.absent for found in ordered]), np.concatenate([found.present for found in ordered])
-    )
+        ordered = [known[number] for number in needed]
+        yield Scores(
+            np.concatenate([found.absent for found in ordered]), np.concatenate([found.present for found in ordered])
+        )
 
 
 def play_chunk(game: Game, number: int) -> PlayedChunk:

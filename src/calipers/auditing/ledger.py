@@ -20,7 +20,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,7 +155,10 @@ def _create(path: Path, description: dict[str, object]) -> None:
     """A complete, empty ledger, moved to its place in one step."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.unlink(missing_ok=True)
+        try:
+            draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise LedgerError(f"The ledger {path} cannot be created: {error.strerror}. Name another file.") from error
         with _speaking(path):
             connection = sqlite3.connect(draft)
             try:
@@ -169,7 +172,8 @@ def _create(path: Path, description: dict[str, object]) -> None:
                 connection.close()
         _move_new(draft, path)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _move_new(draft: Path, path: Path) -> None:

@@ -3,6 +3,8 @@
 One chunk is one task: joblib would otherwise bundle short ones, and an interruption would lose the bundle. Results
 arrive in any order; whoever consumes them sorts them. joblib is imported when there is something to share out.
 
+Local workers end with this process, however it ends (`calipers.auditing.orphans`).
+
 Some backends (Ray's) hand over results only when a whole call is done. There the chunks are played in waves, one chunk
 for each worker, so that an interruption loses what is in flight and no more.
 """
@@ -11,9 +13,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from calipers.auditing.orphans import end_with
 from calipers.auditing.targets import TargetError
 from calipers.errors import InputError, MissingExtraError
 
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
     from calipers.auditing.game import Game
     from calipers.auditing.ledger import PlayedChunk
 
-LOCAL = ("loky", "multiprocessing", "threading", "sequential")
+PROCESSES = ("loky", "multiprocessing")
+LOCAL = (*PROCESSES, "threading", "sequential")
 CLUSTERS = {"dask": "distributed", "ray": "ray"}
 
 Work = Callable[["Game", int], "PlayedChunk"]
@@ -86,6 +91,13 @@ def _shared(work: Work, game: Game, numbers: Sequence[int], workers: int, backen
         raise
 
 
+def _as_child(work: Work, game: Game, number: int, parent: int | None) -> PlayedChunk:
+    """The work, in a worker that ends with its parent."""
+    if parent is not None:
+        end_with(parent)
+    return work(game, number)
+
+
 def _finished(
     work: Work, game: Game, numbers: Sequence[int], backend: str, count: int, flying: list[int]
 ) -> Iterator[PlayedChunk]:
@@ -93,13 +105,17 @@ def _finished(
     from joblib import Parallel, delayed, parallel_config
     from joblib.parallel import get_active_backend
 
+    parent = os.getpid() if backend in PROCESSES else None
+
     def tasks(part: Sequence[int]) -> Iterator[object]:
         for number in part:
             flying.append(number)
-            yield delayed(work)(game, number)
+            yield delayed(_as_child)(work, game, number, parent)
 
+    # Workers that wait for their first task watch as well.
+    settings = {"initializer": end_with, "initargs": (parent,)} if backend == "loky" else {}
     # Named by the configuration, joblib also finds backends that other libraries bring along.
-    with parallel_config(backend=backend, n_jobs=count):
+    with parallel_config(backend=backend, n_jobs=count, **settings):
         active = get_active_backend()[0]
         streams = getattr(active, "supports_return_generator", False)
         returned = "generator_unordered" if streams else "list"

@@ -6,31 +6,36 @@ and count how often each statistic claims leakage. The count is compared with Bi
 exact tail. A small p-value means that the stated confidence is false for this target and score: runs that are not
 independent (a cache, a seed used twice, a score fitted on the same runs) are the usual reason.
 
-Clopper-Pearson bounds and shared budgets keep the true error well below 1 - confidence, so a healthy audit finds
-leakage rarely or never here; the test looks in the direction that harms.
+"sequential" is the verdict of an audit that looks several times. "one-run" takes each pair of runs for a canary: a coin
+decides which of the two scores it has, and the coins are guessed (`calipers.auditing.one_run`).
+
+Shared budgets keep the true error below 1 - confidence, so a healthy audit finds leakage rarely here; the test looks in
+the direction that harms.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import DEFAULT_CHUNK, Game, Progress, checked_seed, play
+from calipers.auditing.game import Game, Progress, checked_seed, chunk_size, play
 from calipers.auditing.ledger import PlayedChunk
+from calipers.auditing.one_run_game import CanaryScores, audit_one_run
 from calipers.auditing.parallel import each_played
+from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import Target
-from calipers.auditing.verdict import Outcome, judge, profile_of
+from calipers.auditing.verdict import Outcome, Profile, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.numerics.types import FloatArray
 
-STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict")
+STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict", "sequential", "one-run")
 _CALIBRATED_ABOVE = 1e-3
 
 
@@ -65,7 +70,7 @@ class SelfTest:
     def calibrated(self) -> bool:
         """Whether the counts agree with the stated confidence.
 
-        A sound audit is called uncalibrated with probability at most 1 in 200 (five statistics, each at 1 in 1000).
+        A sound audit is called uncalibrated with probability at most 7 in 1000 (seven statistics, each at 1 in 1000).
         """
         return min(self.p_value.values()) > _CALIBRATED_ABOVE
 
@@ -81,8 +86,12 @@ class SelfTest:
         }
 
 
-def leakage_found(absent: FloatArray, present: FloatArray, confidence: float) -> dict[str, bool]:
+def leakage_found(
+    absent: FloatArray, present: FloatArray, confidence: float, chunk: int, coins: np.random.Generator
+) -> dict[str, bool]:
     """Which statistics claim leakage on these scores, at the stated confidence."""
+    included = coins.random(absent.size) < 0.5
+    canaries = CanaryScores(np.where(included, present, absent), included, "pairs of runs")
     split = SplitScores(absent, present, confidence)
     band = simultaneous_band(absent, present, confidence)
     nothing = profile_of(TradeoffCurve.perfect_privacy(Side.UPPER), "perfect privacy")
@@ -92,7 +101,21 @@ def leakage_found(absent: FloatArray, present: FloatArray, confidence: float) ->
         "mu": split.mu(0.0).value > 0.0,
         "curve": float(band.curve.delta(0.0)) > 0.0,
         "verdict": judge(split, band, nothing, (0.0, 1.0)).outcome is Outcome.FALSIFIED,
+        "sequential": any(_falls(absent, present, confidence, look, nothing) for look in _looks(absent.size, chunk)),
+        "one-run": audit_one_run(canaries, deltas=(0.0,), confidence=confidence).epsilon[0].epsilon_lower > 0.0,
     }
+
+
+def _looks(trials: int, chunk: int) -> tuple[Look, ...]:
+    """The looks of a sequential audit of so many trials; the last chunk may be a part of one."""
+    return tuple(replace(look, trials=min(look.trials, trials)) for look in planned_looks(trials, trials, chunk))
+
+
+def _falls(absent: FloatArray, present: FloatArray, confidence: float, look: Look, profile: Profile) -> bool:
+    parts = absent[: look.trials], present[: look.trials]
+    split = SplitScores(*parts, confidence, spent=look.spent)
+    band = simultaneous_band(*parts, confidence, look.spent)
+    return judge(split, band, profile, (0.0, 1.0)).outcome is Outcome.FALSIFIED
 
 
 def _one_game(games: Game, number: int) -> PlayedChunk:
@@ -136,12 +159,13 @@ def self_test(
         distinguisher,
         COUNT.check_int("trials", trials),
         checked_seed(seed),
-        COUNT.check_int("chunk", chunk if chunk is not None else ignoring.chunk or DEFAULT_CHUNK),
+        chunk_size(ignoring, chunk),
         time_limit,
     )
     found = dict.fromkeys(STATISTICS, 0)
     for done, scores in enumerate(each_played(_one_game, games, range(repeats), jobs, None), 1):
-        for name, claimed in leakage_found(scores.absent, scores.present, confidence).items():
+        coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(scores.number, 1)))
+        for name, claimed in leakage_found(scores.absent, scores.present, confidence, games.chunk, coins).items():
             found[name] += claimed
         if progress is not None:
             progress(done, repeats)

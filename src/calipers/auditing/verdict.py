@@ -4,10 +4,10 @@ A claim is a profile: delta(epsilon) at most D(epsilon), in both directions, at 
 from two sides.
 
 **FALSIFIED.** One of the audit's own lower bounds on delta(epsilon) exceeds D(epsilon): the one at the epsilon that
-the first part of the trials has chosen, with the test that was chosen there as well. If the claim is true this
-happens with probability at most 1 - confidence. One test and one epsilon are judged, so nothing has to be corrected
-for; and both directions may be read off, because the bounds on the test's two rates hold together. The number in the
-verdict is the number in the table of bounds.
+the first part of the trials has chosen, with the test and the direction that were chosen there as well. If the claim
+is true this happens with probability at most 1 - confidence: one test, one epsilon and one direction are judged, so
+nothing has to be corrected for. The number in the verdict is the number in the table of bounds (for a claim that
+allows the same in both directions; otherwise the direction with more headroom is judged).
 
 **CONSISTENT.** The claim was not falsified, and the audit could have seen a violation: the simultaneous band excludes
 that any threshold test on this score exceeds D(epsilon) by more than `violation`, at any of the audited epsilons. If
@@ -37,7 +37,7 @@ from typing import TypeAlias
 import numpy as np
 
 from calipers.auditing.band import Band
-from calipers.auditing.bounds import SplitScores, ThresholdTest, wilson_upper
+from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest, wilson_upper
 from calipers.auditing.statistics import EPSILON, gains
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
@@ -162,14 +162,14 @@ class _Choice:
     """What the first part of the trials chose to judge."""
 
     epsilon: float
-    test: ThresholdTest
-    share: float
+    chosen: Chosen
+    forward: bool
 
 
-def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, float, float]:
-    """(gain - claimed, gain, claimed) of a test with these rates, in the direction where the first is largest."""
-    found = zip(gains(*rates, epsilon), (profile.forward(epsilon), profile.backward(epsilon)), strict=True)
-    return max((float(gain) - claimed, float(gain), claimed) for gain, claimed in found)
+def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tuple[float, bool]:
+    """(gain - claimed, whether forward) of a test with these rates, in the direction where the first is largest."""
+    forward, backward = gains(*rates, epsilon)
+    return max((float(forward) - profile.forward(epsilon), True), (float(backward) - profile.backward(epsilon), False))
 
 
 def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> _Choice:
@@ -177,10 +177,11 @@ def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) ->
     best: tuple[float, _Choice] | None = None
     for epsilon in epsilons:
         chosen = scores.choose_for_delta(epsilon)
-        seen, expected = (_excess(rates, profile, epsilon)[0] for rates in (chosen.seen, chosen.expected))
+        seen, _ = _excess(chosen.seen, profile, epsilon)
+        expected, forward = _excess(chosen.expected, profile, epsilon)
         headroom = seen / (seen - expected)
         if best is None or headroom > best[0]:
-            best = (headroom, _Choice(epsilon, chosen.test, chosen.share))
+            best = (headroom, _Choice(epsilon, chosen, forward))
     assert best is not None
     return best[1]
 
@@ -189,19 +190,20 @@ def _trials_estimate(
     scores: SplitScores, choice: _Choice, profile: Profile, excluded: float, violation: float
 ) -> int | None:
     """Trials for each hypothesis after which one of the two sides would probably be told: an estimate."""
-    rates = scores.observed_rates(choice.test)
-    gap = _excess(rates, profile, choice.epsilon)[0]
+    rates = scores.observed_rates(choice.chosen.test)
+    gap, forward = _excess(rates, profile, choice.epsilon)
     played = max(scores.absent.size, scores.present.size)
     # To exclude: the band narrows like one over the square root of the trials, around the excess that was seen.
     to_exclude = played * ((excluded - gap) / (violation - gap)) ** 2 if gap < violation else math.inf
     most = min(_MOST_TRIALS, to_exclude)
-    fpr, fnr = (np.array(rate) for rate in rates)
+    odds = math.exp(choice.epsilon)
+    factors = (odds, 1.0) if forward else (1.0, odds)
     total = played
     while gap > 0.0 and total < most:
         counted = max(int(total * scores.trials[0] / scores.absent.size), 1)
-        upper_fpr = float(wilson_upper(fpr, counted, np.array(scores.error * choice.share)))
-        upper_fnr = float(wilson_upper(fnr, counted, np.array(scores.error * (1.0 - choice.share))))
-        if _excess((upper_fpr, upper_fnr), profile, choice.epsilon)[0] > 0.0:
+        # Independent errors add up in squares, as they do in the exact test.
+        widths = [float(wilson_upper(np.array(rate), counted, np.array(scores.error))) - rate for rate in rates]
+        if gap > math.hypot(*(factor * width for factor, width in zip(factors, widths, strict=True))):
             return total
         total = math.ceil(1.1 * total)
     return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
@@ -241,14 +243,29 @@ def _message(
     return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
 
 
+def _unseen(scores: SplitScores, blind: str) -> str:
+    """What a consistent audit was blind to: rare events, other datasets, what is not shown, and the score's own limits.
+
+    An event that the record makes happen in a share p of the runs, and that never happens without it, is missed by all
+    counted runs with probability (1 - p)^n; above the rate named here that is at most 1 - confidence.
+    """
+    rare = -math.expm1(math.log(scores.error) / scores.trials[1])
+    always = (
+        f"events in fewer than {_printed(rare, decimal.ROUND_CEILING, 2)} of the runs, other datasets, and all that "
+        "the target does not return"
+    )
+    return f"It was blind to {blind}, and to {always}." if blind else f"It was blind to {always}."
+
+
 def judge(
     scores: SplitScores,
     band: Band,
     profile: Profile,
     epsilons: Sequence[float],
     violation: float = DEFAULT_VIOLATION,
+    blind: str = "",
 ) -> Verdict:
-    """The verdict of these scores on the profile at the given epsilons.
+    """The verdict of these scores on the profile at the given epsilons; `blind` says what the score cannot see.
 
     Post-condition: FALSIFIED with probability at most 1 - confidence if the profile is true; CONSISTENT with
     probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
@@ -258,12 +275,12 @@ def judge(
     if not grid:
         raise InputError("Expected at least one epsilon at which to compare, got none.")
     choice = _choose(scores, profile, grid)
-    excess, gain, claimed = _excess(scores.rates(choice.test, choice.share), profile, choice.epsilon)
-    lower = max(gain, 0.0)
+    lower = scores.largest_delta(choice.chosen, choice.epsilon, choice.forward)
+    claimed = (profile.forward if choice.forward else profile.backward)(choice.epsilon)
     allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
     excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
     trials = None
-    if excess > 0.0:
+    if lower > claimed:
         outcome = Outcome.FALSIFIED
     elif excluded <= violation:
         outcome = Outcome.CONSISTENT
@@ -272,7 +289,9 @@ def judge(
         trials = _trials_estimate(scores, choice, profile, excluded, violation)
     compared = (choice.epsilon, lower, claimed)
     message = _message(outcome, profile.name, compared, (excluded, violation, scores.confidence), trials)
-    source = f"{statement('wang2026:eq3')}; {statement('clopper1934:limits')}; {statement('massart1990:cor1')}"
+    if outcome is Outcome.CONSISTENT:
+        message = f"{message} {_unseen(scores, blind)}"
+    source = "; ".join(str(statement(key)) for key in ("wang2026:eq3", "berger1994:p-value", "massart1990:cor1"))
     evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)
     return Verdict(
         outcome=outcome,
@@ -280,7 +299,7 @@ def judge(
         epsilon=choice.epsilon,
         delta_lower=lower,
         delta_claimed=claimed,
-        test=choice.test,
+        test=choice.chosen.test,
         excluded=excluded,
         violation=violation,
         trials_estimate=trials,

@@ -12,6 +12,7 @@ import click
 from calipers._version import __version__
 from calipers.cli.audit import audit_command
 from calipers.cli.calibrate import calibrate_command
+from calipers.cli.certify import certify_command, verify_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command
@@ -43,6 +44,7 @@ def main() -> None:
       calipers measure --run run.toml --delta 1e-6 --json
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
       calipers compare poisson.toml shuffle.toml
+      calipers certify run.toml --delta 1e-5 -o run.cert.json
       calipers audit mine:target --claim 1,1e-5
       calipers probe opacus --dataset-size 1000 --batch-size 100
 
@@ -67,6 +69,8 @@ for command in (
     calibrate_command,
     curve_command,
     compare_command,
+    certify_command,
+    verify_command,
     audit_command,
     probe_command,
     train_command,

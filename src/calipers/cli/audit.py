@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.options import json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
@@ -53,6 +54,19 @@ _OPTIONS = (
     click.option("--score", metavar="MODULE:FUNCTION", help="Score runs by a function of your own instead."),
     click.option("--pilot", type=int, help="Runs to fit a score to, where one is fitted. [default: 500]"),
     click.option("--trials", type=int, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
+    click.option(
+        "--sequential",
+        is_flag=True,
+        help="Look several times, end when the claim falls; the confidence covers all looks.",
+    ),
+    click.option("--most-trials", type=int, metavar="N", help="sequential: go on to so many runs. [default: --trials]"),
+    click.option("--canaries", type=int, metavar="M", help="Audit one training run with M canaries; see below."),
+    click.option(
+        "--guesses",
+        multiple=True,
+        metavar="IN,OUT",
+        help="canaries: how many to call in and out; repeatable. [default: 1/20, 1/10 and 1/4 of them]",
+    ),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number."),
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of every bound."),
     click.option("--delta", type=float, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-05]"),
@@ -112,11 +126,24 @@ def audit_command(
     With --ledger an audit can be killed at any moment and continued with --resume; the result is
     the same as without the interruption.
 
+    An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
+    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
+    --sequential plans several looks that share the error, ends at the first that falsifies, and may be
+    continued beyond --trials with --most-trials and the same ledger.
+
+    Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
+    It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
+    returns a score for each, larger where it seems to have been in. TARGET may also be a file
+    FILE.csv with the columns included and score.
+
     \b
     Examples:
       calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
       calipers audit mine:target --trials 50000 --claim 1,1e-5
       calipers audit mine:target --self-test
+      calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
+      calipers audit mine:train --canaries 1000 --claim 3,1e-5
+      calipers audit scores.csv --claim 3,1e-5
       calipers audit opacus --jobs 2
       calipers audit opacus --grad-sample-mode ghost --trials 1000
       calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
@@ -126,6 +153,12 @@ def audit_command(
     """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
+    if asked_for_one_run(target_name, values):
+        if report_path is not None:
+            raise InputError("--report has no page for one run with canaries yet; leave it out and use --json.")
+        with _progress("runs") as progress:
+            one_run(target_name, runs[0] if runs else None, values, as_json, progress)
+        return
     run = chosen_run(target_name, runs[0] if runs else None)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
@@ -175,6 +208,8 @@ def _audited(
             resume=values["resume"],
             time_limit=values["time_limit"],
             progress=progress,
+            sequential=values["sequential"],
+            most_trials=values["most_trials"],
         )
 
 
@@ -186,9 +221,9 @@ def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, .
 
 def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
-    for option in ("claim", "ledger", "resume"):
+    for option in ("claim", "ledger", "resume", "sequential", "most_trials"):
         if values[option]:
-            raise InputError(f"--{option} has no meaning in a self-test; leave it out.")
+            raise InputError(f"--{option.replace('_', '-')} has no meaning in a self-test; leave it out.")
     from calipers.auditing.self_test import self_test
 
     with _progress("audits") as progress:
@@ -246,10 +281,23 @@ def audit_report(result: AuditResult, target: str, distinguisher: str) -> Render
     table.add_row(f"mu (up to delta0 = {result.mu.at:g})", floor_digits(result.mu.value), "", "")
     verdicts = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
     unasked = () if verdicts else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
-    lines = [f"Scored by: {distinguisher}.", *(verdict.message for verdict in verdicts), *unasked, *result.notes]
+    lines = [f"Scored by: {distinguisher}.", *_looked(result), *(verdict.message for verdict in verdicts), *unasked]
+    lines += result.notes
     played = f"{result.trials} trials for each hypothesis, seed {result.seed}, confidence {result.confidence:g}"
     title = Text(f"{target}: {played}", style="bold")
     return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
+
+
+def _looked(result: AuditResult) -> list[str]:
+    """What a sequential audit did, and how it may go on."""
+    if not result.looks:
+        return []
+    looks = len(result.looks)
+    said = f"Sequential: {looks} look{'s' if looks > 1 else ''}, the last after {result.trials} trials"
+    if result.looks[-1].outcome == "falsified":
+        return [f"{said}, which ended it; the confidence covers all looks."]
+    more = 2 * result.trials
+    return [f"{said}. The confidence covers all looks, and more: --most-trials {more} with the same ledger goes on."]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import click
 
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
+    check_folder,
     json_option,
     measured,
     question_options,
@@ -28,10 +29,28 @@ if TYPE_CHECKING:
 @run_options()
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
+@click.option(
+    "--dataset-size-range",
+    type=int,
+    nargs=2,
+    metavar="LOW HIGH",
+    help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
+)
 @json_option
 @report_option
+@click.option(
+    "--certificate",
+    metavar="FILE",
+    help="Also write a certificate of epsilon at the first --delta (see `calipers certify`), and name it in the notes.",
+)
 def measure_command(
-    runs: tuple[Run, ...], questions: Questions, tolerance: float, as_json: bool, report_path: Path | None
+    runs: tuple[Run, ...],
+    questions: Questions,
+    tolerance: float,
+    dataset_size_range: tuple[int, int] | None,
+    as_json: bool,
+    report_path: Path | None,
+    certificate: str | None,
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
@@ -53,10 +72,16 @@ def measure_command(
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
       calipers measure --run run.toml --epsilon 1 --json
       calipers measure --run run.toml --report out.html
+      calipers measure --run run.toml --certificate run.cert.json
     """
     from calipers.reports.answers import answer
 
-    measurement = measured(runs, tolerance)
+    check_folder(certificate)
+    measurement = measured(runs, tolerance, dataset_size_range)
+    if certificate is not None:
+        from calipers.certificates import certified
+
+        measurement = certified(measurement, questions.deltas[0], certificate)
     answers = answer(measurement, questions)
 
     def report() -> Report:

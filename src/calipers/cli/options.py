@@ -14,6 +14,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
     ADJACENCIES,
+    DERIVED_RATES,
     KEYS,
     LAST_BATCHES,
     NORMALIZATIONS,
@@ -74,6 +75,12 @@ _RUN_OPTIONS = (
         "--reshuffle",
         type=click.Choice(RESHUFFLES),
         help="Whether the shuffled order is drawn anew every epoch or once for all. [default: every-epoch]",
+    ),
+    click.option(
+        "--derived-rate",
+        type=click.Choice(DERIVED_RATES),
+        help="Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
+        "given, so that one record changes it. [default: public]",
     ),
 )
 
@@ -166,11 +173,11 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
-def measured(runs: tuple[Run, ...], tolerance: float) -> Measurement:
+def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
     """Measure the phases of one run."""
     from calipers.measure import measure
 
-    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance)
+    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
 
 
 def show(content: RenderableType) -> None:

@@ -17,8 +17,8 @@ from calipers.errors import CalipersError, InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from calipers.auditing.probe import ProbeReport
-    from calipers.auditing.probe_protocol import Configure
+    from calipers.probing.probe import ProbeReport
+    from calipers.probing.protocol import Configure
 
 _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
@@ -79,7 +79,10 @@ def probe_command(
       update(gradients, rng)     (records, dimension) -> (dimension,), one noisy step
       accounted()                optional: (sample rate, noise multiplier) told to the accountant
 
-    that takes all randomness from rng, a numpy.random.Generator.
+    that takes all randomness from rng, a numpy.random.Generator. Two more attributes are used if
+    there are any: layers (their sizes), directions (the gradients that can be planted). It may also
+    return calipers.adapters.probe.TorchLoop(model, optimizer, loader, loss) or JaxLoop(step, ...):
+    your real step, with gradients planted through the model's output or through the loss.
 
     \b
     Examples:
@@ -87,7 +90,7 @@ def probe_command(
       calipers probe opacus --dataset-size 1000 --batch-size 100 --loss-reduction sum --json
       calipers probe mine:Loop --dataset-size 1000 --batch-size 100
     """
-    from calipers.auditing.probe import probe
+    from calipers.probing.probe import probe
 
     given = {key: value for key, value in settings.items() if value is not None}
     name, configure = _configured(target, dataset_size, batch_size, given)
@@ -145,7 +148,7 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
         return f"JAX-Privacy {version}", written_for(dataset_size, batch_size, **settings)
     if settings:
         raise InputError(f"{target} chooses its own noise and clipping; leave --noise-multiplier and the like out.")
-    from calipers.auditing.probe_protocol import load_configure
+    from calipers.probing.protocol import load_configure
 
     return target, load_configure(target)
 
@@ -177,4 +180,6 @@ def probe_report(report: ProbeReport) -> RenderableType:
     described = report.reason if report.run is None else report.run.to_toml().rstrip()
     heading = "No run to measure:" if report.run is None else "The run to measure (one epoch):"
     notes = [Padding(Text(f"Note: {caveat}"), (0, 0, 0, 2)) for caveat in report.caveats]
-    return Group(title, table, Text(heading), Padding(Text(described), (0, 0, 0, 2)), *notes)
+    blind = [Padding(Text(f"- {word}"), (0, 0, 0, 2)) for word in report.unseen]
+    run = Padding(Text(described), (0, 0, 0, 2))
+    return Group(title, table, Text(heading), run, *notes, Text("What this probe cannot see:"), *blind)

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 @click.command("reproduce", short_help="Compute published tables and figures again.")
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @click.option("--list", "list_items", is_flag=True, help="List the items.")
+@click.option("--coverage", is_flag=True, help="List every numbered statement, table and figure with its verdict.")
 @click.option("--all", "everything", is_flag=True, help="Reproduce every item.")
 @click.option("--output", default="reproduced", show_default=True, metavar="DIR", help="Folder to write to.")
 @click.option("--resume", is_flag=True, help="Keep what is already finished in the folder.")
-def reproduce_command(items: tuple[str, ...], list_items: bool, everything: bool, output: str, resume: bool) -> None:
+def reproduce_command(
+    items: tuple[str, ...], list_items: bool, coverage: bool, everything: bool, output: str, resume: bool
+) -> None:
     """Compute published tables and figures again, beside the published numbers.
 
     Each item prints a table: what the paper prints, the bracket Calipers computes, their
@@ -35,18 +38,25 @@ def reproduce_command(items: tuple[str, ...], list_items: bool, everything: bool
     SVG, each with its data as CSV. Every file appears whole or not at all, and an item's JSON file
     comes last: with --resume, items that have one are read instead of computed.
 
+    --coverage lists what stands in the papers and what became of it: implemented or reproduced (and by
+    what), false as printed, or not computable, and why.
+
     \b
     Examples:
       calipers reproduce --list
+      calipers reproduce --coverage
       calipers reproduce gomez2025-table-3 gomez2025-headline
       calipers reproduce --all --output reproduced --resume
     """
-    if bool(items) + list_items + everything != 1:
-        raise InputError("Give exactly one of: names of items, --list, --all.")
-    if list_items and resume:
-        raise InputError("--resume is about computing; leave it out with --list.")
+    if bool(items) + list_items + coverage + everything != 1:
+        raise InputError("Give exactly one of: names of items, --list, --coverage, --all.")
+    if (list_items or coverage) and resume:
+        raise InputError(f"--resume is about computing; leave it out with {'--list' if list_items else '--coverage'}.")
     from calipers.papers import registry
 
+    if coverage:
+        click.echo(coverage_listing(), nl=False)
+        return
     if list_items:
         click.echo(listing(registry.list_items()), nl=False)
         return
@@ -106,6 +116,22 @@ def listing(items: tuple[Item, ...]) -> str:
     """One line per item: name, place in the paper, cost, title."""
     width = max(len(item.name) for item in items)
     return "".join(f"{item.name:<{width}}  {item.cost:<5}  {item.place}: {item.title}\n" for item in items)
+
+
+def coverage_listing() -> str:
+    """Per paper: place, verdict and what stands there, then what computes it and the reason, indented."""
+    from calipers.papers.coverage import by_paper, how_to_run
+
+    lines: list[str] = []
+    for rows in by_paper().values():
+        lines += [str(rows[0].source), ""]
+        place, verdict = max(len(row.place) for row in rows), max(len(row.verdict.value) for row in rows)
+        for row in rows:
+            lines.append(f"  {row.place:<{place}}  {row.verdict.value:<{verdict}}  {row.says}")
+            details = [*(how_to_run(name) for name in row.by), *([row.why] if row.why else [])]
+            lines += (f"  {'':<{place}}    {detail}" for detail in details)
+        lines.append("")
+    return "\n".join(lines)
 
 
 def item_report(item: Item, result: Result) -> RenderableType:

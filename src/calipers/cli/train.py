@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import click
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, Run
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, Run
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -31,6 +33,14 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
 @click.option("--records", type=int, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
 @click.option("--sampler", type=click.Choice(SAMPLERS), default="poisson", show_default=True)
+@click.option(
+    "--last-batch",
+    type=click.Choice(LAST_BATCHES),
+    default="drop",
+    show_default=True,
+    help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
+)
+@click.option("--reshuffle", type=click.Choice(RESHUFFLES), default="every-epoch", help="shuffle: a new order or one.")
 @click.option("--batch-size", type=int, required=True, metavar="B", help="Records per batch (expected, if random).")
 @click.option("--epochs", type=int, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
 @click.option("--steps", type=int, metavar="T", help="Noisy gradients released in total; or give --epochs.")
@@ -73,7 +83,9 @@ def train_command(
 
     Without --seed, batches and noise come from the operating system's entropy. With --checkpoint the
     training can be killed at any moment and started again by the same command: batches and noise go on
-    where they were, and the measurement is the same. The file holds the run's secrets.
+    where they were, and the measurement is the same. It says where it goes on; another model, dataset,
+    plan, loss or preparation of the records is refused, and so is a second training on the same file.
+    The file holds the run's secrets.
 
     --vocabulary hashed looks at no data. --vocabulary frequent takes the commonest words of the
     training texts, which no measurement covers.
@@ -85,6 +97,7 @@ def train_command(
       calipers train --data cifar10 --data-dir data --model resnet18 --sampler balls-and-bins --batch-size 512
         --epochs 10 --noise-multiplier 0.8 --checkpoint run.checkpoint --device cuda
     """
+    from calipers.training.checkpoint import check_writable
     from calipers.training.datasets import load_dataset
     from calipers.training.loop import train
     from calipers.training.models import build_model, parameter_count
@@ -100,6 +113,8 @@ def train_command(
         batch_size=chosen["batch_size"],
         epochs=chosen["epochs"],
         steps=chosen["steps"],
+        last_batch=chosen["last_batch"],
+        reshuffle=chosen["reshuffle"],
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
@@ -108,7 +123,7 @@ def train_command(
     if report_path is not None and plan.noise_multiplier == 0:
         raise InputError("--report states privacy, and without noise there is none; leave it out or add noise.")
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)  # now, not after hours
+        check_writable(output)  # now, not after hours
     with _bar(plan.steps) as bar:
         trained = train(
             plan,
@@ -120,11 +135,26 @@ def train_command(
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             identity={"model": chosen["model"]},
-            progress=lambda done, _: bar.update(done - bar.pos),
+            progress=_heard(bar, checkpoint),
         )
     if output is not None:
         _write_weights(trained, output)
-    _report(trained, data, chosen, questions, tolerance, as_json, report_path)
+    _report(trained, data, {**chosen, "checkpoint": checkpoint}, questions, tolerance, as_json, report_path)
+
+
+def _heard(bar: Any, checkpoint: Path | None) -> Callable[[int, int], None]:
+    """What hears of every step: the bar; and, where a checkpoint is taken up again, a line that says so and where."""
+    resuming = checkpoint is not None and checkpoint.exists()
+
+    def hear(done: int, steps: int) -> None:
+        nonlocal resuming
+        if resuming:
+            left = f"{steps - done:,} steps are left" if done < steps else "nothing is left to train"
+            click.echo(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.", err=True)
+            resuming = False
+        bar.update(done - bar.pos)
+
+    return hear
 
 
 def _check_target(chosen: dict[str, Any]) -> None:
@@ -175,9 +205,12 @@ def _bar(steps: int) -> Any:
 
 
 def _write_weights(trained: Trained, output: Path) -> None:
+    from calipers.training.checkpoint import write_whole
     from calipers.training.torch_library import torch_module
 
-    torch_module().save(trained.model.state_dict(), output)
+    packed = io.BytesIO()
+    torch_module().save(trained.model.state_dict(), packed)
+    write_whole(output, packed.getbuffer(), mode=0o666)
 
 
 def _report(
@@ -231,9 +264,10 @@ def _report(
         measured = None if answers is None else measurement_record(answers)
         click.echo(to_json({"training": training, "measurement": measured}))
         return
+    resumed = f" (resumed after step {trained.resumed_at:,} from {chosen['checkpoint']})" if trained.resumed_at else ""
     click.echo(
         f"{chosen['model']} ({trained.dimension:,} parameters) on {data.name}: accuracy {found:.4f} on "
-        f"{len(data.test_labels):,} test records after {trained.plan.steps:,} steps."
+        f"{len(data.test_labels):,} test records after {trained.plan.steps:,} steps{resumed}."
     )
     if answers is None:
         click.echo("No noise was added: there is no privacy to measure.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import (
     bayes_regret,
     delta_divergence,
@@ -23,6 +24,7 @@ from calipers.curves.risk import advantage, bayes_error, separation, tpr
 from calipers.curves.tradeoff import TradeoffCurve, compare
 
 __all__ = [
+    "Envelope",
     "TradeoffCurve",
     "adp_tradeoff",
     "advantage",

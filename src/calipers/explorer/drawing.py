@@ -105,7 +105,7 @@ def tradeoff(measurement: Measurement) -> Record:
     even = np.linspace(0.0, 1.0, EVEN_POINTS)
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
     alpha: FloatArray = np.unique(np.concatenate([even, small]))
-    sides = {side.value: [float(beta) for beta in measurement.curve(side)(alpha)] for side in Side}
+    sides = {side.value: [float(beta) for beta in measurement.envelope(side)(alpha)] for side in Side}
     return {"alpha": [float(a) for a in alpha], **sides}
 
 

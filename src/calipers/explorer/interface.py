@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS
-from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, VIEWS
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -29,6 +29,16 @@ _RUN: dict[str, Any] = {
     "dimension": {"type": "integer", "minimum": 1},
     "adjacency": {"enum": list(ADJACENCIES), "default": "add-remove"},
     "view": {"enum": list(VIEWS), "default": "worst-case"},
+    "last_batch": {
+        "enum": list(LAST_BATCHES),
+        "default": "drop",
+        "description": "What shuffled and fixed batches do with records that do not fill one.",
+    },
+    "reshuffle": {
+        "enum": list(RESHUFFLES),
+        "default": "every-epoch",
+        "description": "Whether shuffled batches come in a new order every epoch.",
+    },
 }
 
 

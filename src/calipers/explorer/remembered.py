@@ -19,6 +19,7 @@ from calipers.reports.comparison import Comparison, compare_measurements
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from calipers.curves.envelope import Envelope
     from calipers.curves.tradeoff import TradeoffCurve
     from calipers.measure import Measurement
     from calipers.reports.answers import Questions
@@ -53,6 +54,7 @@ class Remembered:
 
     answers: Answers
     curves: dict[Side, TradeoffCurve]
+    envelopes: dict[Side, Envelope]
     tolerance: float
     closes: bool
 
@@ -60,7 +62,8 @@ class Remembered:
     def of(cls, measurement: Measurement, answers: Answers) -> Remembered:
         """What is worth keeping of a measurement that was asked already."""
         curves = {side: measurement.curve(side) for side in Side}
-        return cls(answers, curves, measurement.tolerance, measurement.closes)
+        envelopes = {side: measurement.envelope(side) for side in Side}
+        return cls(answers, curves, envelopes, measurement.tolerance, measurement.closes)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -106,6 +109,10 @@ class Remembered:
     def curve(self, side: Side) -> TradeoffCurve:
         """The trade-off curve of one side."""
         return self.curves[side]
+
+    def envelope(self, side: Side) -> Envelope:
+        """The directed curves of one side."""
+        return self.envelopes[side]
 
 
 def compare_remembered(names: Sequence[str], found: Sequence[Remembered], questions: Questions) -> Comparison:

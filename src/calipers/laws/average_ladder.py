@@ -110,7 +110,7 @@ def coarsened(strip: Strip) -> Strip:
 def _shrunk(strip: Strip) -> Strip | None:
     """The strip without empty places at its ends."""
     low, rows = strip
-    filled = rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0
+    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
     first = int(filled.argmax())
     if not filled[first]:
         return None

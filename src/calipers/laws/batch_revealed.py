@@ -24,13 +24,12 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.errors import InputError
 from calipers.laws.average import gaussian_pair
-from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, onto
+from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, thinned_product
 from calipers.laws.folded import cell_width
 from calipers.laws.hidden_bit import best_tests
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.scale import scale_pair
 from calipers.numerics.binomial import binomial_window
-from calipers.numerics.types import FloatArray
 
 add_statement(
     "calipers:batch-revealed",
@@ -38,7 +37,6 @@ add_statement(
     "Dominates division by the realized batch size: for every size a Poisson subsampled pair of isotropic Gaussians.",
 )
 
-_FINEST = 0.03
 _NODES, _FACTOR_NODES = 1_500, 240
 _TOLD_APART = 60.0
 """Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
@@ -61,6 +59,8 @@ class BatchRevealedPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.03
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate < 1.0:
@@ -77,7 +77,7 @@ class BatchRevealedPair:
         if side is not Side.UPPER:
             raise InputError("The pair with a revealed batch proves an upper jaw; it is no attack.")
         window = binomial_window(self.others, self.rate, log_tail)
-        laws = [self._given(int(k), max(resolution, _FINEST), log_tail) for k in window.values]
+        laws = [self._given(int(k), max(resolution, self.finest), log_tail) for k in window.values]
         ratio = np.concatenate([law.log_ratio for law in laws])
         log_q = np.concatenate([law.log_q + math.log(w) for law, w in zip(laws, window.weights, strict=True)])
         order = np.argsort(ratio, kind="stable")
@@ -97,15 +97,15 @@ class BatchRevealedPair:
 
     def _given(self, size: int, resolution: float, log_tail: float) -> Law:
         """The subsampled law of one batch size."""
+        return self._hidden(self.in_batch(size, resolution, log_tail))
+
+    def in_batch(self, size: int, resolution: float, log_tail: float) -> Law:
+        """The law of a record that is in the batch, and told so."""
         if size == 0:
-            return self._hidden(gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail))
+            return gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail)
         if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
-            if self.revealed:
-                log_stay = np.array([math.log1p(-self.rate)])
-                return Law(np.zeros(1), log_stay, log_stay.copy(), Side.UPPER, p_inf=self.rate, q_zero=self.rate)
-            stay = np.array([math.log1p(-self.rate)])
-            return Law(stay, stay.copy(), np.zeros(1), Side.UPPER, p_inf=self.rate)
-        return self._hidden(self._isotropic(size, resolution, log_tail))
+            return Law(np.zeros(0), np.zeros(0), np.zeros(0), Side.UPPER, p_inf=1.0, q_zero=1.0)
+        return self._isotropic(size, resolution, log_tail)
 
     def _hidden(self, law: Law) -> Law:
         """The law of a record that is in the batch, with its membership hidden, or told."""
@@ -120,19 +120,7 @@ class BatchRevealedPair:
         if self.dimension == 1:
             return signal
         scale = scale_pair(self.dimension - 1, size).law(Side.UPPER, resolution, log_tail, 0.5)
-        first, second = (_thinned(law.log_ratio, law.log_q, _FACTOR_NODES) for law in (signal, scale))
-        ratio = (first[0][:, None] + second[0][None, :]).ravel()
-        common, log_total = _thinned(ratio, (first[1][:, None] + second[1][None, :]).ravel(), _NODES)
-        return Law(
-            common,
-            log_total + common,
-            log_total,
-            Side.UPPER,
-            p_inf=min(1.0, signal.p_inf + scale.p_inf),
-            q_zero=min(1.0, signal.q_zero + scale.q_zero),
-            mass_error=signal.mass_error + scale.mass_error + 1e-14,
-            shift_error=signal.shift_error + scale.shift_error + SHIFT_ERROR,
-        )
+        return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
 
     def _signal(self, size: int, resolution: float, log_tail: float) -> Law:
         mean = 2.0 * size / ((size + 1.0) * self.sigma)
@@ -153,11 +141,3 @@ class BatchRevealedPair:
             mass_error=MASS_ERROR + ATOM_ROUNDING,
             shift_error=SHIFT_ERROR,
         )
-
-
-def _thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
-    """Atoms split onto about `most` of their own ratios: dense where atoms are, which is where the law has mass."""
-    ordered = np.sort(ratio)
-    common = np.unique(np.append(ordered[:: max(1, len(ordered) // most)], ordered[-1]))
-    log_total = onto(common, ratio, log_masses)
-    return common[log_total > -np.inf], log_total[log_total > -np.inf]

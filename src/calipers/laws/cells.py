@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from calipers.bracket import Side
 from calipers.errors import CertificationError
 from calipers.laws.folded import log_interval_mass
+from calipers.laws.law import Law
 from calipers.numerics.types import FloatArray, IntArray
 
 MASS_ERROR = 1e-13
@@ -51,6 +53,9 @@ def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, Float
     first, last = float(nodes[:, 0].min()), float(nodes[:, -1].max())
     # The row that matters most: likely, and with a ratio that varies (that of an empty batch may be constant).
     inner = nodes[int(np.argmax(cells.weights * (nodes[:, -1] - nodes[:, 0])))]
+    # Rare rows may reach further: beyond the ratios of that row, those of the row with the widest range.
+    outer = nodes[int(np.argmax(nodes[:, -1] - nodes[:, 0]))]
+    inner = np.concatenate((outer[outer < inner[0]], inner, outer[outer > inner[-1]]))
     common = np.concatenate(([first], inner[(inner > first) & (inner < last)], [last]))
     log_masses = np.log(cells.weights)[:, None] + split_cells(nodes, log_q, cells.log_p)
     log_total = onto(common, nodes.ravel(), log_masses.ravel())
@@ -111,3 +116,28 @@ def _log_sums(index: IntArray, log_weights: FloatArray, size: int) -> FloatArray
     safe = np.where(np.isfinite(peak), peak, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(safe + np.log(np.bincount(index, weights=np.exp(log_weights - safe[index]), minlength=size)))
+
+
+def thinned_product(first: Law, second: Law, factor_nodes: int, nodes: int) -> Law:
+    """The UPPER law of two independent observations, each split onto about `factor_nodes` ratios, then onto `nodes`."""
+    left, right = (_thinned(law.log_ratio, law.log_q, factor_nodes) for law in (first, second))
+    ratio = (left[0][:, None] + right[0][None, :]).ravel()
+    common, log_total = _thinned(ratio, (left[1][:, None] + right[1][None, :]).ravel(), nodes)
+    return Law(
+        common,
+        log_total + common,
+        log_total,
+        Side.UPPER,
+        p_inf=min(1.0, first.p_inf + second.p_inf),
+        q_zero=min(1.0, first.q_zero + second.q_zero),
+        mass_error=first.mass_error + second.mass_error + 1e-14,
+        shift_error=first.shift_error + second.shift_error + SHIFT_ERROR,
+    )
+
+
+def _thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """Atoms split onto about `most` of their own ratios: dense where atoms are, which is where the law has mass."""
+    ordered = np.sort(ratio)
+    common = np.unique(np.append(ordered[:: max(1, len(ordered) // most)], ordered[-1]))
+    log_total = onto(common, ratio, log_masses)
+    return common[log_total > -np.inf], log_total[log_total > -np.inf]

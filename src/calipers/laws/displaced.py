@@ -1,16 +1,17 @@
 """Shuffled batches of which nothing is left over: the displaced record is seen once, early.
 
-When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room for x
-must go somewhere, and it is seen there. Let the empty place be in the *first* batch: x goes there, or into batch t in
-place of a random member j, which goes to the first batch and shows its first gradient c_j, chosen before anything was
-seen. Given the first batch the places of x are then no longer equally likely: batch t has probability proportional to
-the mean of the likelihood ratios W_j = exp(<c_j, z> - |c_j|^2/2) of its members. With w_t that mean over the mean of all,
-the theorem (docs/mathematics, "nothing left over") says for every number of rounds n <= N/B and Omega = N/(B n) > 1
+When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room
+for x must go somewhere, and it is seen there. Let the empty place be in the *first* batch: x goes there, or into
+batch t in place of a random member j, which goes to the first batch and shows its first gradient c_j, chosen before
+anything was seen. Given the first batch the places of x are then no longer equally likely: batch t has probability
+proportional to the mean of the likelihood ratios W_j = exp(<c_j, z> - |c_j|^2/2) of its members. With w_t that mean
+over the mean of all, the theorem (docs/mathematics, "nothing left over") says for every number of rounds n <= N/B and
+Omega = N/(B n) > 1
 
     D_k <= U_n(k) + kappa D_k(fixed batches) + zeta(k),
 
-U_n(k) = (1/n) E[(X*_1 + ... + X*_n)+]. Weights w_t up to Omega are as good as n equal rounds (convexity and majorization);
-kappa bounds the share of weight that is larger, by Markov's inequality from a moment of w_t - 1,
+U_n(k) = (1/n) E[(X*_1 + ... + X*_n)+]. Weights w_t up to Omega are as good as n equal rounds (convexity and
+majorization); kappa bounds the share of weight that is larger, by Markov's inequality from a moment of w_t - 1,
 
     kappa = min over p of  Omega / (Omega - 1)^p  E[(w_t - 1)^p],
 
@@ -108,7 +109,7 @@ def seen_early(term: HiddenTerm, first: float, known: float) -> float:
     z = right.preimage(s)
     whole = ndtr(term.right[0] - z)
     beyond = whole - math.exp(term.epsilon) * ndtr(term.right[1] - z) + 1e-13 * whole
-    stairs = pi[0] * known + float(np.sum(np.diff(pi, append=1.0) * np.minimum(beyond, known)))
+    stairs = float(pi[0]) * known + float(np.sum(np.diff(pi, append=1.0) * np.minimum(beyond, known)))
     return first * min(known, stairs * _SLACK)
 
 

@@ -5,7 +5,11 @@ The UPPER law is a proof that holds for all gradients, the LOWER law an attack w
 - `DividedPair`: divisor K without the record, K + 1 with it. One coordinate; in the n - 1 others both sides show
 exactly the scale
   law, whose T rounds are one factor of T (n - 1) degrees (`calipers.laws.scale`).
-- `RealizedPair`: the realized batch size. All coordinates; two proofs are known, and neither is always better.
+- `ScaleFactor`: that factor.
+- `RealizedPair`: the realized batch size. All coordinates; three proofs are known, and none is always best.
+
+A law of many batch sizes costs more than a composition of it, and questions ask for laws at many resolutions and
+depths. So laws are built at few of them (finer and deeper than asked for, which is a bound as well) and kept.
 """
 
 from __future__ import annotations
@@ -20,28 +24,52 @@ from calipers.laws.collinear import CollinearPair
 from calipers.laws.hidden_bit import HiddenBitPair
 from calipers.laws.law import Law
 from calipers.laws.realized import RealizedAttack
+from calipers.laws.scale import scale_pair
 from calipers.laws.size_and_sum import SizeAndSumPair
+
+_USUAL = {Side.UPPER: 0.025, Side.LOWER: 0.05}
+_FINE, _FINE_FROM = 0.02, 0.004
+"""Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
+_DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
 
 
 class _OneSided(Protocol):
     def law(self, side: Side, resolution: float, log_tail: float) -> Law: ...
 
+    def __hash__(self) -> int: ...
+
+
+def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
+    """The law at the first depth that suffices, with cells of one of two widths."""
+    width = _FINE if resolution < _FINE_FROM else getattr(source, "usual", _USUAL[side])
+    return _kept(
+        source,
+        side,
+        max(width, getattr(source, "finest", 0.0)),
+        next((depth for depth in _DEPTHS if depth <= log_tail), log_tail),
+    )
+
 
 @functools.lru_cache(maxsize=64)
-def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
-    """Laws are asked for again by other directions of the attack, and at other deltas."""
+def _kept(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
     return source.law(side, resolution, log_tail)
 
 
 @dataclass(frozen=True)
 class DividedPair:
-    """N `others`, `rate` q, divisor K without the record and K + 1 with it; the attack's other gradients are v e."""
+    """N `others`, `rate` q, divisor K without the record and K + 1 with it.
+
+    In the attack the other gradients are v e, v = `direction`, and the record's is w e, w = `record`. With `covers`
+    = (N', K') the proof holds for up to N' others and every divisor from K to K' at once.
+    """
 
     sigma: float
     rate: float
     others: int
     divisor: int
     direction: float = 0.0
+    record: float = 1.0
+    covers: tuple[int, int] | None = None
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -49,12 +77,13 @@ class DividedPair:
     @property
     def proof(self) -> HiddenBitPair:
         """What dominates every choice of gradients."""
-        return HiddenBitPair(self.sigma, self.rate, self.others, self.divisor)
+        others, largest = self.covers if self.covers is not None else (self.others, None)
+        return HiddenBitPair(self.sigma, self.rate, others, self.divisor, largest_divisor=largest)
 
     @property
     def attack(self) -> CollinearPair:
         """What one choice of gradients shows."""
-        return CollinearPair(self.sigma, self.rate, self.others, self.divisor, self.direction)
+        return CollinearPair(self.sigma, self.rate, self.others, self.divisor, self.direction, self.record)
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The proof's law on Side.UPPER, the attack's on Side.LOWER."""
@@ -62,15 +91,36 @@ class DividedPair:
 
 
 @dataclass(frozen=True)
+class ScaleFactor:
+    """The coordinates without signal of all rounds: see `calipers.laws.scale`. Exact from both sides."""
+
+    degrees: int
+    divisor: int
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on either side."""
+        return _law(_scale(self.degrees, self.divisor), side, resolution, log_tail)
+
+
+@functools.lru_cache(maxsize=32)
+def _scale(degrees: int, divisor: int) -> _OneSided:
+    return scale_pair(degrees, divisor)
+
+
+@dataclass(frozen=True)
 class RealizedPair:
-    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `batch_revealed` selects the proof."""
+    """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `statement` names the proof."""
 
     sigma: float
     rate: float
     others: int
     dimension: int
     direction: float = -1.0
-    batch_revealed: bool = False
+    record: float = 1.0
+    statement: str = "calipers:size-and-sum"
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -78,14 +128,15 @@ class RealizedPair:
     @property
     def proof(self) -> SizeAndSumPair | BatchRevealedPair:
         """What dominates every choice of gradients."""
-        if self.batch_revealed:
+        if self.statement == "calipers:batch-revealed":
             return BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
-        return SizeAndSumPair(self.sigma, self.rate, self.others)
+        compared = self.dimension if self.statement == "calipers:full-batch" else None
+        return SizeAndSumPair(self.sigma, self.rate, self.others, compared)
 
     @property
     def attack(self) -> RealizedAttack:
         """What one choice of gradients shows."""
-        return RealizedAttack(self.sigma, self.rate, self.others, self.dimension, self.direction)
+        return RealizedAttack(self.sigma, self.rate, self.others, self.dimension, self.direction, self.record)
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The proof's law on Side.UPPER, the attack's on Side.LOWER."""

@@ -128,16 +128,19 @@ def _narrow(center: FloatArray, x: FloatArray) -> FloatArray:
     log_w = np.minimum(at_center, -np.log(np.maximum(center, 1e-9)))
     log_w = np.maximum(log_w, target + math.log(0.5 * _ROOT_TWO_PI))
     log_w = np.where(center > x, np.maximum(log_w, np.log(np.maximum(center - x, 1e-300))), log_w)
+    still = np.arange(len(log_w))  # most roots are found in a few steps, a few take many
     for _ in range(100):
-        value = log_size(center, log_w)
-        w = np.exp(log_w)
-        log_density = np.logaddexp(-0.5 * (center - w) ** 2, -0.5 * (center + w) ** 2)
-        log_slope = log_w + log_density - math.log(_ROOT_TWO_PI) - value
-        step = (target - value) * np.exp(-log_slope)
-        log_w = log_w + np.log1p(np.maximum(step, -0.5))  # a relative step of w
+        here, at, goal = log_w[still], center[still], target[still]
+        value = log_size(at, here)
+        w = np.exp(here)
+        log_density = np.logaddexp(-0.5 * (at - w) ** 2, -0.5 * (at + w) ** 2)
+        log_slope = here + log_density - math.log(_ROOT_TWO_PI) - value
+        step = (goal - value) * np.exp(-log_slope)
+        log_w[still] = here + np.log1p(np.maximum(step, -0.5))  # a relative step of w
         # The size has to be right up to the rounding of its logarithm, or w up to its own.
-        settled = (np.abs(target - value) < 5e-14 + 2e-15 * np.abs(target)) | (np.abs(step) < 1e-15)
-        if np.all(settled):
+        settled = (np.abs(goal - value) < 5e-14 + 2e-15 * np.abs(goal)) | (np.abs(step) < 1e-15)
+        still = still[~settled]
+        if len(still) == 0:
             return np.exp(log_w)
     raise CertificationError("The half width of a test could not be found to working precision.")
 
@@ -148,11 +151,14 @@ def _broad(center: FloatArray, x: FloatArray) -> FloatArray:
     # 1 - alpha >= Phi(center - w), so w >= center - x ... and from there Newton on a concave function overshoots once
     # at most.
     w = np.maximum(center - x, 1e-3)
+    still = np.arange(len(w))
     for _ in range(80):
-        value = np.logaddexp(special.log_ndtr(center - w), special.log_ndtr(-center - w))
-        density = np.exp(-0.5 * (center - w) ** 2 - value) + np.exp(-0.5 * (center + w) ** 2 - value)
-        step = (value - target) / (density / _ROOT_TWO_PI)
-        w = np.maximum(w + step, 0.5 * w)
-        if np.all(np.abs(step) <= 1e-14 * (1.0 + w)):
+        here, at = w[still], center[still]
+        value = np.logaddexp(special.log_ndtr(at - here), special.log_ndtr(-at - here))
+        density = np.exp(-0.5 * (at - here) ** 2 - value) + np.exp(-0.5 * (at + here) ** 2 - value)
+        step = (value - target[still]) / (density / _ROOT_TWO_PI)
+        w[still] = np.maximum(here + step, 0.5 * here)
+        still = still[np.abs(step) > 1e-14 * (1.0 + w[still])]
+        if len(still) == 0:
             return w
     raise CertificationError("The half width of a test could not be found to working precision.")

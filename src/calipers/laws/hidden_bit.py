@@ -44,8 +44,6 @@ add_statement(
 )
 
 _MOST_BATCH_SIZES = 100
-_FINEST = 0.02
-"""Finer cells than this change epsilon by less than 1e-4 of itself."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,11 @@ def best_tests(means: FloatArray, divisor: int, x: FloatArray) -> BestTests:
     return BestTests(log_ratio, log_mass)
 
 
+def _shortfall(divisor: int) -> float:
+    """1 - s^2."""
+    return (2.0 * divisor + 1.0) / (divisor + 1.0) ** 2
+
+
 def _log_between(low: FloatArray, width: FloatArray) -> FloatArray:
     """log of Phi(low + width) - Phi(low); wide intervals are cut into pieces."""
     steepest = float(np.max((np.abs(low) + width) * width, initial=0.0))
@@ -105,6 +108,10 @@ class HiddenBitPair:
 
     With `revealed` the membership is told as well: the published guarantee (Theorems 3.6 and A.3 of Wang et al. 2026),
     in both orders and for any number of rounds. It is never smaller, since each branch may then choose its own alpha.
+
+    With `largest_divisor` one pair serves every divisor K' from K to it, and every dataset of up to N others. Scaling
+    by a < 1 and adding noise that keeps N(0, 1) turns N(m/a, s^2) into N(m, s'^2), a^2 = (1 - s'^2)/(1 - s^2), so means
+    are stretched by the largest 1/a; more others make batches stochastically larger, and h_k decreases with k.
     """
 
     sigma: float
@@ -112,9 +119,12 @@ class HiddenBitPair:
     others: int
     divisor: int
     revealed: bool = False
+    largest_divisor: int | None = None
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.02
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; mass e^log_tail of very large batches, and of far tails, is charged to 0 and
@@ -126,7 +136,7 @@ class HiddenBitPair:
         reach = math.sqrt(-2.0 * log_tail)
         length = 2.0 * reach + float(self.means(sizes[-1:])[1][0])
         scale = self.divisor / (self.divisor + 1.0)
-        step = scale * cell_width(max(resolution, _FINEST), (length + reach) / scale)
+        step = scale * cell_width(max(resolution, self.finest), (length + reach) / scale)
         x = -reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1)
         cells = self._revealed_cells if self.revealed else self._cells
         ratio, log_masses, beyond = mixed_upper(cells(sizes, weights, x), log_normal_cells(x))
@@ -145,7 +155,11 @@ class HiddenBitPair:
     def means(self, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """m1 and m2 for the given batch sizes."""
         unit = (self.divisor + 1.0) * self.sigma
-        return sizes / unit, (self.divisor + sizes) / unit
+        if self.largest_divisor is None:
+            return sizes / unit, (self.divisor + sizes) / unit
+        # (K + k)/(K + 1) = 1 + (k - 1)/(K + 1) falls as K grows, or is below 1.
+        stretch = math.sqrt(_shortfall(self.divisor) / _shortfall(self.largest_divisor)) * (1.0 + 1e-15)
+        return stretch * sizes / unit, stretch * (self.divisor + np.maximum(sizes, 1.0)) / unit
 
     def _batch_sizes(self, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
         """Batch sizes, rounded up onto at most `_MOST_BATCH_SIZES` values, their weights, and the mass left out."""

@@ -1,12 +1,13 @@
 """The law of a sum of hidden terms, on ladders, and the divergence it bounds.
 
-The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - strike)+] for independent copies
-of its worst term (`calipers.laws.hidden_term`), where r is the probability that it takes part at all and
+The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - strike)+] for independent
+copies of its worst term (`calipers.laws.hidden_term`), where r is the probability that it takes part at all and
 
     strike = M (1 - r)(k - 1)/r :
 
 a record that sits out shows the same noise under both datasets. Splitting terms onto the places of a ladder
-(`calipers.laws.average_ladder`) preserves their mean and makes the sum larger in convex order, so the call can only grow.
+(`calipers.laws.average_ladder`) preserves their mean and makes the sum larger in convex order, so the call can only
+grow.
 
 What is charged. Observations beyond `end` are left out: their mass is at most 2 Phi(-end), and with them goes at most
 E[A + k B] <= (1 + k) Phi(shift - end) of the first moment; (1 + k) >= E|X| stands where `calipers.laws.average` has

@@ -1,8 +1,8 @@
 """What one round adds to a divergence when it may hide a record.
 
-A record sits in one of M rounds, nobody knows which. Relative to a run in which it sits nowhere, round t contributes the
-likelihood ratio A_t if it is there, and B_t if its neighbor (zeroed out, replaced) is there; so the divergence at k is
-the expected positive part of a sum of terms X_t = A_t - k B_t, with
+A record sits in one of M rounds, nobody knows which. Relative to a run in which it sits nowhere, round t contributes
+the likelihood ratio A_t if it is there, and B_t if its neighbor (zeroed out, replaced) is there; so the divergence at
+k is the expected positive part of a sum of terms X_t = A_t - k B_t, with
 
     A = exp(<a, z> - |a|^2/2),      B = exp(<b, z> - |b|^2/2),      z standard normal.
 
@@ -74,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class HiddenTerm:
-    """The worst term at k = e^epsilon: `right` and `left` are the shifts (of A, of B) for positive and negative values."""
+    """The worst term at k = e^epsilon; `right` and `left` are the shifts (of A, of B) of its two parts."""
 
     right: tuple[float, float]
     left: tuple[float, float]

@@ -45,8 +45,8 @@ _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _MOST_CELLS = 60_000
-_CELL_ERROR = 1e-13
-"""Relative error of a cell mass: exponentials of log densities up to 1e3 in size, plus quadrature."""
+_CELL_ERROR = 2e-14
+"""Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Pair:
             side,
             p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
-            # A log mass of size m is itself rounded to 1e-16 m.
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 3e-16 * deepest,
+            # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest,
             # log L may be a difference of two logs that are larger than it: of weights, down to 1e-12.
             shift_error=8e-16 * (30.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
         )

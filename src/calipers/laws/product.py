@@ -36,6 +36,7 @@ from calipers.laws.direction import (
     within,
 )
 from calipers.laws.pair import Pair
+from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.tails import Focus
 
@@ -146,6 +147,12 @@ def _larger(first: Jaws, second: Jaws) -> Jaws:
     return Jaws(lead.lower, max(first.upper, second.upper), lead.threshold, lead.reversed)
 
 
+def _tighter(first: Jaws, second: Jaws) -> Jaws:
+    """The better of two bounds of one quantity on either side."""
+    lead = first if first.lower >= second.lower else second
+    return Jaws(lead.lower, min(first.upper, second.upper), lead.threshold, lead.reversed)
+
+
 def _finest_eta(steps: int) -> float:
     """The finest eta whose lattice stays within a few hundred thousand points, in one stage or two."""
     return max(FINEST, 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / 4e5)
@@ -163,6 +170,26 @@ def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
 
 
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
+    """By tilted composition, by conditioning on rare large steps, or the best of both where neither is within tolerance.
+
+    Conditioning comes first where the tilted total has more than one hump.
+    """
+    log_delta = math.log(delta)
+    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    humps = saddle.deviation > saddle.mean
+    for conditioned in (humps, not humps):
+        if conditioned:
+            rare = rare_steps(direction, log_delta, log_tail, tolerance)
+            found = rare.epsilon(delta, saddle.mean) if rare is not None else best
+        else:
+            found = _tilted_epsilon(direction, saddle, delta, log_tail, tolerance)
+        best = _tighter(best, found)
+        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+            break
+    return best
+
+
+def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
     # The upper jaw is computed finer anyway, so nearly the whole tolerance is the lower jaw's: V theta eta^2 / 12.
     finest = _finest_eta(direction.steps())
@@ -220,6 +247,24 @@ def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: f
 
 
 def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
+    """As `_solve_epsilon`."""
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    humps = saddle.deviation > saddle.mean
+    for conditioned in (humps, not humps):
+        if conditioned:
+            rare = rare_steps(direction, saddle.log_delta, log_tail, tolerance)
+            found = rare.delta(epsilon) if rare is not None else best
+        else:
+            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance)
+        best = _tighter(best, found)
+        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+            break
+    if best.lower > best.upper:
+        raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
+    return best
+
+
+def _tilted_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
     """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
     # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
     curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
@@ -239,6 +284,4 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
         if width <= tolerance * best.upper or eta <= finest or width > 0.8 * before:
             break
         eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
-    if best.lower > best.upper:
-        raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
     return best

@@ -1,9 +1,9 @@
 """Proofs about several epochs or phases, composed from above only.
 
-A product of laws that dominate each epoch dominates the adaptive composition, whatever attacks it. `ProofProduct` is the
-upper half of `calipers.laws.product.Product`, as `calipers.laws.shuffle_product.AttackProduct` is its lower half: where
-proof and attack are different statements there is no width to be closed by refining, so each is computed once, about
-as finely as its factors are known.
+A product of laws that dominate each epoch dominates the adaptive composition, whatever attacks it. `ProofProduct` is
+the upper half of `calipers.laws.product.Product`, as `calipers.laws.shuffle_product.AttackProduct` is its lower half:
+where proof and attack are different statements there is no width to be closed by refining, so each is computed once,
+about as finely as its factors are known.
 """
 
 from __future__ import annotations
@@ -89,13 +89,11 @@ class ProofProduct:
         return direction.upper(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus)
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
-        """The symmetric guarantee, resolved down to about `smallest_delta`."""
+        """The guarantee with the null "record absent", resolved down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
-        tails = [self._swept(direction, log_smallest) for direction in self.directions]
-        found = [tail.epsilon_nodes[tail.epsilon_nodes > 0] for tail in tails]
-        nodes = np.unique(np.concatenate([np.array([0.0]), *found]))
-        deltas = np.max([tail.deltas(nodes) for tail in tails], axis=0)
-        return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)
+        profiles = [_profile(self._swept(direction, log_smallest)) for direction in self.directions]
+        backward = profiles[1] if len(profiles) == 2 else None
+        return TradeoffCurve.from_profile(*profiles[0], side=Side.UPPER, symmetric=backward is None, reverse=backward)
 
     def _swept(self, direction: Direction, log_smallest: float) -> UpperTail:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
@@ -120,3 +118,9 @@ class ProofProduct:
         order = np.argsort(nodes, kind="stable")
         # The profile decreases, so a bound at one node holds at every later one.
         return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
+def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
+    """The nodes at epsilon >= 0, one at 0 among them."""
+    nodes = np.unique(np.append(tail.epsilon_nodes[tail.epsilon_nodes > 0], 0.0))
+    return nodes, tail.deltas(nodes)

@@ -1,11 +1,11 @@
 """The explicit attack on division by the realized batch size: gradients on one line, two numbers observed.
 
-The differing record's gradient is e, every other one v e. Given a batch of c records the quotient is a mean plus
+The differing record's gradient is w e, every other one v e. Given a batch of c records the quotient is a mean plus
 noise of deviation sigma/c in each of n coordinates, so its coordinate along e and the length of the rest are
 sufficient, and the length tells the size:
 
     D:        size c with probability b_c,            mean v,
-    D + e:    size c with probability (1 - q) b_c,    mean v;       with probability q b_(c-1),   mean v + (1 - v)/c.
+    D + w e:  size c with probability (1 - q) b_c,    mean v;       with probability q b_(c-1),   mean v + (w - v)/c.
 
 An empty batch is divided by 1: it shows plain noise. In units of sigma/c0, c0 the usual batch size, the coordinate
 relative to v has deviation c0/c, and the squared length of the rest is (c0/c)^2 times a chi-square variable with n -
@@ -26,6 +26,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
+from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.laws.collinear import DIRECTION, lower_law
 from calipers.laws.folded import WIDEST, interval_mass, log_wide_interval_mass
@@ -38,30 +39,33 @@ _SPARE, _DEEP = 30.0, 300.0
 _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
 _FEW_SIZES = 24
-_MOST_CELLS = 1_500
+_MOST_CELLS = 800
 """Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
 _MOST_TERMS = 600_000
-_FINEST = 0.03
-"""Finer cells than this change epsilon by less than 1e-4 of itself."""
 _MOST_ATOMS = 4_000
+_MOST_TOLD = 300.0
 
 
 @implements("calipers:collinear-attack")
 @dataclass(frozen=True)
 class RealizedAttack:
-    """One round, LOWER only: N `others`, `rate` q, n `dimension`, other gradients v e."""
+    """One round, LOWER only: N `others`, `rate` q, n `dimension`, other gradients v e, the record's w e, w >= v."""
 
     sigma: float
     rate: float
     others: int
     dimension: int
     direction: float = -1.0
+    record: float = 1.0
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    finest: ClassVar[float] = 0.03
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
+        object.__setattr__(self, "record", Domain(self.direction, 1.0).check("record", self.record))
         if not 0.0 < self.rate < 1.0:
             raise InputError(
                 f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
@@ -78,7 +82,7 @@ class RealizedAttack:
         unit = max(1.0, round(self.others * self.rate))
         deviation = unit / np.maximum(sizes, 1.0)
         base = np.where(sizes > 0, 0.0, -self.direction * unit / self.sigma)
-        shift = (1.0 - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
+        shift = (self.record - self.direction) / np.maximum(sizes, 1.0) * unit / self.sigma
         lengths = _length_cells(self.dimension - 1, unit, int(sizes[0]), len(sizes))
         log_stay, log_join = self._coordinates(base, base + shift, deviation, resolution, log_tail)
         with np.errstate(divide="ignore"):
@@ -116,7 +120,7 @@ class RealizedAttack:
             usual = np.ones(len(base), dtype=bool)
         start = float(np.min((base - radius * deviation)[usual]))
         end = float(np.max((moved + radius * deviation)[usual]))
-        finest = max(resolution, _FINEST, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
+        finest = max(resolution, self.finest, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
         step = finest if len(base) <= _FEW_SIZES else min(finest, WIDEST * float(deviation.min()))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]
@@ -169,7 +173,9 @@ def _mixed(lengths: FloatArray, coordinates: FloatArray) -> FloatArray:
 
 def _merged(log_p: FloatArray, log_q: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
     """The same observation with cells of nearly equal likelihood ratio merged, those at or below `floor` dropped."""
-    kept = (log_p > floor) & (log_q > floor)
+    # A cell that all but tells the dataset is left to the test of full batches: no lattice holds it beside the others.
+    with np.errstate(invalid="ignore"):
+        kept = (log_p > floor) & (log_q > floor) & (np.abs(log_p - log_q) < _MOST_TOLD)
     log_p, log_q = log_p[kept], log_q[kept]
     if len(log_p) <= _MOST_ATOMS:
         return log_p, log_q

@@ -48,7 +48,13 @@ from calipers.laws.hidden_term import opposite
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
 from calipers.laws.shuffle_tests import law_of_tests
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, normal_tail_quantile
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+    normal_tail_quantile,
+)
 
 add_statement(
     "calipers:replaced-pair",
@@ -131,7 +137,7 @@ class ReplacedPair(AllocatedEpoch):
         delta = OPEN_UNIT.check("delta", delta)
         log_delta, log_tail = math.log(delta), max(math.log(delta) - 25.0, _LOWEST_LOG_TAIL)
         # Replacing a record whose round is known is the Gaussian mechanism, which leaks more.
-        known = gaussian_epsilon(2.0 / self.sigma, delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+        known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
         guess, slope = self._located(log_delta, known, log_tail)
         upper = known
         for _ in range(6):

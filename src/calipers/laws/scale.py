@@ -40,13 +40,13 @@ _WIDEST_RANGE = 10_000.0
 """Beyond so many deviations between the two laws there is no privacy left to measure."""
 
 add_statement(
-    "wang2026:scale-law",
-    "the chi-square test between N(0, I) and N(0, s^2 I)",
+    "calipers:scale-law",
+    "The chi-square test between N(0, I) and N(0, s^2 I)",
     "alpha = F_d(t), beta = 1 - F_d(t / s^2), exact in any dimension.",
 )
 
 
-@implements("wang2026:scale-law")
+@implements("calipers:scale-law")
 def scale_pair(degrees: int, divisor: int) -> Pair:
     """N(0, s^2 I) against N(0, I) in `degrees` coordinates, s = divisor/(divisor + 1): exact from both sides."""
     degrees = DEGREES.check_int("degrees", degrees)

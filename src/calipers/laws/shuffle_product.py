@@ -82,12 +82,14 @@ class AttackProduct:
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return best
 
-    def tests(self, smallest_delta: float) -> list[LowerTail]:
-        """Explicit tests of both directions whose error rates reach down to about `smallest_delta`."""
+    def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
+        """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
         log_tail = log_smallest - math.log(self.steps) - 18.0
-        found: list[LowerTail] = []
+        ways: list[list[LowerTail]] = []
         for direction in self.directions:
+            found: list[LowerTail] = []
+            ways.append(found)
             pilot = direction.pilot(log_tail)
             saddle = saddle_for_epsilon(pilot, 0.0)
             for _ in range(_MOST_SADDLES):
@@ -97,4 +99,4 @@ class AttackProduct:
                 if self.steps == 1 or ended:
                     break
                 saddle = following
-        return found
+        return ways[0], ways[-1]

@@ -32,12 +32,18 @@ from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, normal_tail_quantile
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+    normal_tail_quantile,
+)
 
 add_statement(
     "calipers:shuffled",
     "docs/mathematics: shuffled batches",
-    "If every epoch leaves at least one record over, a shuffled epoch is dominated by a sum of independent worst terms.",
+    "If every epoch leaves at least one record over, an epoch is dominated by a sum of independent worst terms.",
 )
 
 _LARGEST_SHIFT = 8.0
@@ -102,12 +108,14 @@ class ShuffledEpoch(AllocatedEpoch):
     def delta(self, epsilon: float) -> float:
         """At least the divergence of one epoch at epsilon >= 0, in both directions."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
-        before = max(0.0, epsilon - 1e-11 * (1.0 + epsilon))
-        found = self.known(epsilon)
-        log_tail = max(min(-40.0, 2.0 * math.log(max(found, 1e-300))), _LOWEST_LOG_TAIL)
-        values = [self.node(before, reverse, _FINE, log_tail) for reverse in self.ways]
-        return min(found, max(value if node <= epsilon else 1.0 for node, value in values))
+        known = self.known(epsilon)
+        log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
+        return min(known, max(self._delta_one_way(epsilon, reverse, log_tail) for reverse in self.ways))
+
+    def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
+        """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
+        node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
+        return value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
@@ -116,8 +124,7 @@ class ShuffledEpoch(AllocatedEpoch):
         if self.participation <= delta:
             return 0.0
         # A share r of one release at delta is one release at delta / r.
-        known = gaussian_epsilon(self.shift, delta / self.participation * (1.0 - 1e-12))
-        known *= 1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR
+        known = gaussian_epsilon_bounds(self.shift, delta / self.participation, 8.0 * 2.0**-53)[1]
         best = self._epsilon_one_way(delta, False, known, log_tail)
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.

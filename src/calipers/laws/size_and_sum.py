@@ -16,12 +16,23 @@ ratio at (k, x) is
 
 linear in r. So sizes can be put on a few values of r: splitting r linearly onto two neighbors is a mean preserving
 spread of L at every x.
+
+With few records the mass at infinity is what counts, and it is not the quotient's: a batch of all N + 1 records shows
+noise that is smaller by s = N/(N+1), not a label. So with a `dimension` that batch is compared with the batch of all N
+records instead. Reveal which of two comparisons is made: the full batch of D lends a share c of its probability q^N to
+
+    Q:  c q^N N(0, I),      P:  c (1 - q) q^N N(0, I) + q^(N+1) N(m, s^2 I),      |m| <= 2N/((N+1) sigma),
+
+and keeps 1 - c of it for the sizes above, where r = N becomes N/(1 - c). Here c = 1/(N+1). Likewise a batch that holds
+the new record alone is divided by 1, as an empty batch is, so it is compared with that: k = 0 shows (1 - q) N(0, 1) + q
+N(1/sigma, 1) against N(0, 1), and at k = 1 nothing is left to be compared, r = 0. (A loop that skips empty batches
+shows how many there were: this comparison does not cover it, the plain one does.)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -30,11 +41,12 @@ from scipy import special
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.errors import InputError
+from calipers.laws.batch_revealed import BatchRevealedPair
 from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
 from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.lattice import weighted_counts
 from calipers.laws.law import ATOM_ROUNDING, Law
-from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, BinomialWindow, binomial_window
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -43,21 +55,39 @@ add_statement(
     "Dominates division by the realized batch size in every dimension: at most two clipped gradients change.",
 )
 
+add_statement(
+    "calipers:full-batch",
+    "Size and sum, but for full and empty batches",
+    "As batch size and sum revealed, but full batches are compared by their noise, and the record alone with no record.",
+)
+
 _MOST_ODDS = 160
-_FINEST = 0.01
+_FINEST_NOISE = 0.03
+_RARE = -50.0
+"""Log of a probability that is left to the plain comparison."""
 
 
-@implements("calipers:size-and-sum")
+def _log_shifted_cells(x: FloatArray, mean: float) -> FloatArray:
+    """log of the mass of N(mean, 1) below x[0], in every cell, and above x[-1]."""
+    inner = log_interval_mass(x[:-1] - mean, np.diff(x))
+    return np.concatenate((special.log_ndtr(x[:1] - mean), inner, special.log_ndtr(mean - x[-1:])))
+
+
+@implements("calipers:size-and-sum", "calipers:full-batch")
 @dataclass(frozen=True)
 class SizeAndSumPair:
-    """One round, UPPER only: N `others`, `rate` q < 1."""
+    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches are compared by noise."""
 
     sigma: float
     rate: float
     others: int
+    dimension: int | None = None
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.012
+    finest: ClassVar[float] = 0.01
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate < 1.0:
@@ -69,40 +99,85 @@ class SizeAndSumPair:
         """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
         if side is not Side.UPPER:
             raise InputError("The pair with a revealed batch size proves an upper jaw; it is no attack.")
-        odds, weights, outside = self._odds(log_tail)
+        window = binomial_window(self.others, self.rate, log_tail)
+        empty = self.dimension is not None and window.values[0] == 0.0
+        odds, weights, outside = self._odds(window, empty)
         mu = 2.0 / self.sigma
         reach = math.sqrt(-2.0 * log_tail)
         length = 2.0 * reach + mu
-        step = cell_width(max(resolution, _FINEST), length)
+        step = cell_width(max(resolution, self.finest), length)
         x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
         log_q = log_normal_cells(x)
-        shifted = log_interval_mass(x[:-1] - mu, np.diff(x))
-        shifted = np.concatenate((special.log_ndtr(x[:1] - mu), shifted, special.log_ndtr(mu - x[-1:])))
         stay = math.log1p(-self.rate)
+        shifted = _log_shifted_cells(x, mu)
         with np.errstate(divide="ignore"):
             log_odds = np.log(odds)[:, None]
         nodes = stay + np.logaddexp(0.0, log_odds + mu * x - 0.5 * mu * mu)
         log_p = stay + np.logaddexp(log_q, log_odds + shifted)
+        if empty:  # the record alone against no record: no size tells them apart
+            alone, join = 0.5 * mu, math.log(self.rate)
+            nodes = np.vstack((np.logaddexp(stay, join + alone * x - 0.5 * alone * alone), nodes))
+            log_p = np.vstack((np.logaddexp(stay + log_q, join + _log_shifted_cells(x, alone)), log_p))
+            weights = np.append(window.weights[0], weights)
         ratio, log_masses, beyond = mixed_upper(MixedCells(weights, nodes, log_p), log_q)
-        at_infinity = math.exp((self.others + 1.0) * math.log(self.rate))
-        return Law(
+        law = Law(
             ratio,
             log_masses + ratio,
             log_masses,
             Side.UPPER,
-            p_inf=min(1.0, (outside + beyond + at_infinity) * (1.0 + 1e-9)),
+            p_inf=min(1.0, (outside + beyond) * (1.0 + 1e-9)),
             q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
             mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,
             shift_error=SHIFT_ERROR,
         )
+        return self._with_full_batch(law, resolution, log_tail)
 
-    def _odds(self, log_tail: float) -> tuple[FloatArray, FloatArray, float]:
-        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or
-        Q.
+    @property
+    def _share(self) -> float:
+        """c, what the full batch of D lends to the comparison of full batches."""
+        rare = self.others * math.log(self.rate) < _RARE
+        return 0.0 if self.dimension is None or rare else 1.0 / (self.others + 1.0)
+
+    def _with_full_batch(self, law: Law, resolution: float, log_tail: float) -> Law:
+        """The law with the batch of all N + 1 records: at infinity, or compared with that of all N."""
+        log_full = self.others * math.log(self.rate)
+        if self.dimension is None or log_full < _RARE:
+            at_infinity = math.exp(log_full + math.log(self.rate)) * (1.0 + 1e-9)
+            return replace(law, p_inf=min(1.0, law.p_inf + at_infinity))
+        pair = BatchRevealedPair(self.sigma, self.rate, self.others, self.dimension)
+        noise = pair.in_batch(self.others, max(resolution, _FINEST_NOISE), log_tail)
+        log_lent = log_full + math.log(self._share)
+        ratio = np.logaddexp(math.log1p(-self.rate), math.log(self.rate / self._share) + noise.log_ratio)
+        log_q = log_lent + noise.log_q
+        if noise.q_zero > 0.0:  # nothing but the record left out is seen there
+            ratio = np.append(math.log1p(-self.rate), ratio)
+            log_q = np.append(log_lent + math.log(noise.q_zero), log_q)
+        ratio, log_q = np.concatenate((law.log_ratio, ratio)), np.concatenate((law.log_q, log_q))
+        order = np.argsort(ratio, kind="stable")
+        lost = math.exp(log_full + math.log(self.rate)) * noise.p_inf * (1.0 + 1e-9)
+        return Law(
+            ratio[order],
+            (log_q + ratio)[order],
+            log_q[order],
+            Side.UPPER,
+            p_inf=min(1.0, law.p_inf + lost),
+            q_zero=law.q_zero,
+            mass_error=max(law.mass_error, noise.mass_error) + 1e-14 * (1.0 + self.others),
+            shift_error=max(law.shift_error, noise.shift_error) + 2e-15,
+        )
+
+    def _odds(self, window: BinomialWindow, empty: bool) -> tuple[FloatArray, FloatArray, float]:
+        """Values of r = k/(N - k + 1), their probabilities under Q, and the probability of sizes left out under P or Q.
+
+        Where `empty` batches are compared apart, k = 0 is left to the caller, and nothing remains for k = 1.
         """
-        window = binomial_window(self.others, self.rate, log_tail)
         odds = window.values / (self.others + 1.0 - window.values)
-        weights = window.weights
+        full = window.values == self.others
+        odds = np.where(full, odds / (1.0 - self._share), odds)
+        odds = np.where((window.values <= 1.0) & empty, 0.0, odds)
+        weights = np.where(full, (1.0 - self._share) * window.weights, window.weights)
+        if empty:
+            odds, weights = odds[1:], weights[1:]
         if len(odds) > _MOST_ODDS:
             # Splitting over a gap g adds g^2/6 to the variance: gaps are best proportional to b_k^(-1/3).
             crowd = np.cumsum(np.cbrt(weights))

@@ -3,13 +3,16 @@
 One tilted composition is accurate within a few deviations of its center, so a curve is swept: saddle
 after saddle, from eps = 0 outward, until delta falls below what was asked for. UPPER: all nodes
 bound one convex decreasing profile, so the nodes of all sweeps may be used together. LOWER: all
-tests exist, so their convex hull does. Both directions of the pair enter, and the curves are
-symmetric: they are about a record being added or removed.
+tests exist, so their convex hull does. `directed_sweep` keeps the order of the pair: its null is Q, and what
+the swapped pair shows enters mirrored, since refusing to reject is a test of the swapped pair. `sweep` is
+symmetric: a guarantee about a record being added or removed, which no single attack need attain
+(`calipers.curves.envelope`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -81,6 +84,14 @@ def _swept(direction: Direction, log_tail: float, log_smallest: float, tolerance
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
     """Symmetric UPPER and LOWER trade-off curves, resolved down to `smallest_delta`."""
+    directed = directed_sweep(product, smallest_delta, tolerance)
+    return {side: curve.symmetrised() for side, curve in directed.items()}
+
+
+def directed_sweep(
+    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3
+) -> dict[Side, TradeoffCurve]:
+    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
     uppers, lowers = [], []
@@ -89,12 +100,41 @@ def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e
         upper, lower = _swept(direction, log_tail, log_smallest, tolerance)
         uppers.append(upper)
         lowers.append(lower)
-    nodes = np.unique(np.concatenate([np.array([0.0]), *[u.epsilon_nodes[u.epsilon_nodes > 0] for u in uppers]]))
-    delta = np.max([u.deltas(nodes) for u in uppers], axis=0)
-    guarantee = TradeoffCurve.from_profile(nodes, delta, side=Side.UPPER, symmetric=True)
+    forward = _profile(uppers[0])
+    if product.symmetric:
+        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, symmetric=True)
+    else:
+        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=_profile(uppers[1]))
+    return {Side.UPPER: guarantee, Side.LOWER: directed_attack(lowers[:1], lowers if product.symmetric else lowers[1:])}
+
+
+def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
+    """The nodes at eps >= 0."""
+    nodes = np.append(0.0, np.unique(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
+    return nodes, tail.deltas(nodes)
+
+
+def directed_attack(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
+    """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
+
+    A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here
+    it has false positive rate 1 - b and misses with probability a.
+    """
+    alpha, power = _rates(forward)
+    back_alpha, back_power = _rates(backward)
+    return TradeoffCurve.from_tests(
+        np.concatenate((alpha, 1.0 - back_power)),
+        np.concatenate((power, 1.0 - back_alpha)),
+        np.concatenate((1.0 - alpha, back_power)),
+        np.concatenate((1.0 - power, back_alpha)),
+        side=Side.LOWER,
+    )
+
+
+def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
+    """(false positive rate, power) of the tests that are better than guessing."""
     # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-    alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in lowers]), -690.0))
-    power = np.exp(np.concatenate([t.log_power for t in lowers]))
+    alpha = np.exp(np.maximum(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), -690.0))
+    power = np.exp(np.concatenate([[0.0], *[t.log_power for t in tails]]))
     useful = (alpha < power) & (power <= 1.0)
-    attack = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()
-    return {Side.UPPER: guarantee, Side.LOWER: attack}
+    return alpha[useful], power[useful]

@@ -124,9 +124,29 @@ class Charges:
         return cls(
             math.fsum(count * (law.rounding + 1e-15 * tilt * law.reach) for law, count in factors) * 1.01,
             math.fsum(count * law.shift_error for law, count in factors),
-            anywhere * (1.0 + 1e-12),
+            infinite_mass(factors) * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),
         )
+
+
+def infinite_mass(factors: list[tuple[Law, int]]) -> float:
+    """At least the P-mass that a product of UPPER laws has at infinity.
+
+    Replacing the factors of the truth by their laws one after the other, an infinite ratio in factor i costs p_inf_i
+    times the finite P-mass F_j of the laws before it: sum over i of p_inf_i F_1 ... F_(i-1). With F = 1 - p_inf that is
+    1 - prod(1 - p_inf); but an UPPER law charges its tails on top of the mass it keeps, so F may exceed 1 a little,
+    and then it is the union bound.
+    """
+    total, log_before = 0.0, 0.0
+    for law, count in factors:
+        log_finite = math.log(float(np.exp(law.log_p).sum())) + law.rounding + 1e-15 * (30.0 + math.log(law.size))
+        growth = count * log_finite
+        if law.p_inf > 0.0:
+            # sum of F^i for i < count
+            powers = math.expm1(growth) / math.expm1(log_finite) if abs(growth) > 1e-9 else count * (1.0 + 1e-9)
+            total += law.p_inf * math.exp(log_before) * powers
+        log_before += growth
+    return total
 
 
 def _decay_norm(rate: float, n: int) -> float:

@@ -1,14 +1,14 @@
 """The route of runs that shuffle in the worst-case view: a proof above, an attack below.
 
 See `calipers.measure.allocation` for what is known about samplers that deal every record out once per epoch. Phases
-compose on both sides. Above, two proofs compete: a phase that shuffles counts as fixed batches (given the order batches
-are fixed), or with the law of its epochs (`calipers.laws.shuffled` where records are left over, `calipers.laws.displaced`
-where none is); the others count with their own pairs, and an adaptive composition is dominated by the product. Below, an
-attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run, and its
-score is the sum of theirs.
+compose on both sides. Above, two proofs compete: a phase that shuffles counts as fixed batches (given the order
+batches are fixed), or with the law of its epochs (`calipers.laws.shuffled` where records are left over,
+`calipers.laws.displaced` where none is); the others count with their own pairs, and an adaptive composition is
+dominated by the product. Below, an attack chooses everybody's gradients anew in every phase, so attacks on the phases
+are one attack on the run, and its score is the sum of theirs.
 
-**One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees one
-epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
+**One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
+one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
 
 **A short last batch** is not looked at by the attack: a record that sits in it counts as left out.
 """
@@ -38,12 +38,12 @@ from calipers.run import Run
 FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:displaced"
 _NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1)"
 _LEFT_OVER = (
-    "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, and "
-    "where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
+    "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, "
+    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
 )
 _NOTHING_LEFT_OVER = (
-    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: an "
-    "epoch is dominated by fewer equal rounds, and by fixed batches for the small share of weight they do not cover."
+    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: "
+    "an epoch is dominated by fewer equal rounds, and by fixed batches for the small share of weight they do not cover."
 )
 
 Factors = list[tuple[LawSource, int]]
@@ -126,9 +126,7 @@ def _epoch(run: Run) -> ShuffledEpoch | None:
     replaced = run.adjacency == "substitute"
     if rest:
         return ShuffledEpoch(run.noise_multiplier, run.steps_per_epoch, participation(run), replaced)
-    return DisplacedEpoch(
-        run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size
-    )
+    return DisplacedEpoch(run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, run.batch_size, run.dataset_size)
 
 
 def _above(phases: tuple[Run, ...]) -> Backend:

@@ -21,13 +21,13 @@ record hidden in one of M rounds with a shift of 2, `AllocationPair(sigma / 2, M
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -35,8 +35,12 @@ from calipers.laws.direction import Jaws
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
 from calipers.measure.backends import ProductBackend
+
+_MOST_EPSILON = 100.0
+"""Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +87,19 @@ class AttackBackend:
     def _switching(self, epsilon: float) -> SwitchingAttack | None:
         """The policy made for epsilon, where such policies are known to show more."""
         epochs = self.product.steps
-        if self.rival is None or not self.rival.promising(epochs):
+        if self.rival is None or not self.rival.promising(epochs) or epsilon > _MOST_EPSILON * epochs:
             return None
         return self.rival.made_for(epsilon, epochs)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hull of the attack's curve."""
+        return {Side.LOWER: self.envelopes(smallest_delta, tolerance)[Side.LOWER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """The attack's curve, from its tests in both directions."""
         del tolerance
-        tests = self.product.tests(smallest_delta)
-        # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
-        alpha = np.exp(np.maximum(np.concatenate([t.log_alpha for t in tests]), -690.0))
-        power = np.exp(np.concatenate([t.log_power for t in tests]))
-        useful = (alpha < power) & (power <= 1.0)
-        curve = TradeoffCurve.from_tests(alpha[useful], power[useful], side=Side.LOWER).symmetrised()
-        return {Side.LOWER: curve}
+        forward, backward = self.product.tests(smallest_delta)
+        return {Side.LOWER: Envelope((directed_attack(forward, backward),))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""
@@ -169,7 +172,7 @@ class ReplacedBackend(ProductBackend):
 def switching_words(attack: SwitchingAttack, epochs: int) -> str:
     """Everybody's gradients under the policy, when the record changes sides, and the score of what is seen."""
     policy, r = attack.policy, attack.participation
-    looks = _listed(np.cumsum(policy.blocks)[:-1].tolist())
+    looks = _listed(list(itertools.accumulate(policy.blocks))[:-1])
     jump, missed = "exp(2 x_t/sigma - 2/sigma^2)", "exp(x_t/sigma - 1/(2 sigma^2))"
     if attack.substituted:
         opposing, agreeing = "is u (-u once it is replaced)", "is -u (u once it is replaced)"
@@ -181,10 +184,11 @@ def switching_words(attack: SwitchingAttack, epochs: int) -> str:
     kept = "" if r == 1.0 else f", r = {r:.10g} the share of records an epoch keeps"
     return (
         f"The record changes sides. {'In every epoch all' if epochs > 1 else 'All'} other clipped gradients are -u, a "
-        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if the "
-        f"running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, and as at "
-        f"first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is that of a "
-        f"running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is log({means}){kept}."
+        f"unit vector; the record's {opposing} at first. After {looks} batches it {agreeing} until the next look if "
+        f"the running sum of U_t - {math.exp(attack.tuned):.10g} V_t is above {_listed(policy.marks)} respectively, "
+        f"and as at first if not. Here x_t = (sum of batch t along u + B)/sigma, {weights}. The certified figure is "
+        "that of a running sum rounded on the way, by fair coins, to a lattice. The score of an epoch is "
+        f"log({means}){kept}."
     )
 
 

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
 from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
-from calipers.laws.sweep import sweep
+from calipers.laws.sweep import directed_sweep
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
-    gaussian_epsilon,
+    gaussian_epsilon_bounds,
     normal_tail,
     normal_tail_quantile,
 )
@@ -43,6 +44,10 @@ class Backend(Protocol):
         """Symmetric trade-off curves on both sides."""
         ...
 
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed trade-off curves of every pair of neighbors, on both sides."""
+        ...
+
     def renyi(self, order: float) -> Jaws:
         """Jaws of the Renyi divergence of the given order."""
         ...
@@ -60,10 +65,14 @@ class Backend(Protocol):
         ...
 
 
-def _widened(value: float) -> Jaws:
-    """A closed form with its rounding charged both ways."""
+_SHIFT_ERROR = 8.0 * 2.0**-53
+"""Relative error of a shift: 1/sigma, squares, a sum and a root, each correctly rounded."""
+
+
+def _widened(lower: float, upper: float) -> Jaws:
+    """Two values of an increasing closed form, at a shift rounded down and up, with their own rounding charged."""
     slack = 4.0 * GAUSSIAN_RELATIVE_ERROR
-    return Jaws(value * (1.0 - slack), value * (1.0 + slack), math.inf, False)
+    return Jaws(lower * (1.0 - slack), upper * (1.0 + slack), math.inf, False)
 
 
 @dataclass(frozen=True)
@@ -73,15 +82,19 @@ class GaussianBackend:
     shift: float
     reason: str
 
+    @property
+    def _shifts(self) -> tuple[float, float]:
+        return self.shift * (1.0 - _SHIFT_ERROR), self.shift * (1.0 + _SHIFT_ERROR)
+
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        return _widened(gaussian_epsilon(self.shift, delta))
+        return Jaws(*gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR), math.inf, False)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """Exact up to rounding, which is charged."""
         del tolerance
-        jaws = _widened(float(gaussian_delta(self.shift, epsilon)))
+        jaws = _widened(*(float(gaussian_delta(shift, epsilon)) for shift in self._shifts))
         return Jaws(jaws.lower, min(1.0, jaws.upper), jaws.threshold, jaws.reversed)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
@@ -89,9 +102,13 @@ class GaussianBackend:
         del smallest_delta, tolerance
         return {side: gaussian_curve(self.shift, side) for side in Side}
 
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """G_mu is the same in both orders."""
+        return {side: Envelope((curve,)) for side, curve in self.curves(smallest_delta, tolerance).items()}
+
     def renyi(self, order: float) -> Jaws:
         """t mu^2 / 2."""
-        return _widened(rdp_of_gdp(self.shift, order))
+        return _widened(*(rdp_of_gdp(shift, order) for shift in self._shifts))
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """The shift itself from above; from below what the test with equal error rates demands."""
@@ -125,7 +142,7 @@ class ProductBackend:
     statement: str
     attack: str
     ways: tuple[str, str] = ("record present against absent", "record absent against present")
-    _swept: dict[tuple[float, float], dict[Side, TradeoffCurve]] = field(default_factory=dict, repr=False)
+    _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`."""
@@ -136,10 +153,15 @@ class ProductBackend:
         return self.product.delta(epsilon, tolerance)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The symmetric hulls of the directed curves."""
+        return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """See `calipers.laws.sweep`; computed once for each depth."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
-            self._swept[key] = sweep(self.product, smallest_delta, tolerance)
+            directed = directed_sweep(self.product, smallest_delta, tolerance)
+            self._swept[key] = {side: Envelope((curve,)) for side, curve in directed.items()}
         return self._swept[key]
 
     def renyi(self, order: float) -> Jaws:
@@ -190,6 +212,13 @@ class SplitBackend:
         return {
             Side.UPPER: self.above.curves(smallest_delta, tolerance)[Side.UPPER],
             Side.LOWER: self.below.curves(smallest_delta, tolerance)[Side.LOWER],
+        }
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantee of `above`, the directed attack of `below`."""
+        return {
+            Side.UPPER: self.above.envelopes(smallest_delta, tolerance)[Side.UPPER],
+            Side.LOWER: self.below.envelopes(smallest_delta, tolerance)[Side.LOWER],
         }
 
     def renyi(self, order: float) -> Jaws:

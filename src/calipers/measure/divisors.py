@@ -26,6 +26,20 @@ def divisor_of(run: Run, size: int) -> int:
     return math.floor(size * run.rate)
 
 
+def moves(run: Run, size: int) -> bool:
+    """Whether the divisor of a run differs, in a way that shows, between datasets of `size` and `size` + 1 records."""
+    if run.normalization not in DATA_DEPENDENT or run.sampler != "poisson" or run.adjacency != "add-remove":
+        return False
+    if rate_moves(run):
+        return False
+    return run.normalization != "floor" or divisor_of(run, size) != divisor_of(run, size + 1)
+
+
+def rate_moves(run: Run) -> bool:
+    """Whether one record changes the rate at which all others are drawn."""
+    return run.derived_rate == "moving" and run.adjacency == "add-remove"
+
+
 def moving_pairs(run: Run) -> tuple[int, ...]:
     """Sizes N of the smaller dataset of every neighboring pair whose divisors differ: of N - 1 and N, those that
     count.
@@ -41,6 +55,13 @@ def public_because(run: Run) -> str | None:
     """Why the divisor of a run is post-processing, or None where it is not. Raises where nothing is proven."""
     if run.normalization not in DATA_DEPENDENT:
         return None
+    if rate_moves(run):
+        if run.normalization == "realized":
+            raise UnsupportedError(
+                "Nothing is proven for dividing by the realized batch size when the rate moves with the dataset too "
+                f"(derived_rate = 'moving'): use a public rate. {REMEDY}"
+            )
+        return f"N q = N (B/N) is the batch size {run.batch_size} whatever N is: dividing by it is post-processing."
     if run.sampler in ("deterministic", "shuffle"):
         return (
             "Every batch has the same public number of records, so dividing by it is post-processing: the plain "
@@ -70,6 +91,22 @@ def public_because(run: Run) -> str | None:
 def is_divided(run: Run) -> bool:
     """Whether the divisor of a run depends on the data in a way that shows."""
     return run.normalization in DATA_DEPENDENT and public_because(run) is None
+
+
+def check_moving_rate(run: Run) -> None:
+    """Refuse a run whose number of steps, counted in epochs, gives the record away."""
+    assert run.dataset_size is not None
+    assert run.batch_size is not None
+    if run.epochs is None:
+        return
+    size, batch = run.dataset_size, run.batch_size
+    counts = [max(1, near // batch) for near in (size - 1, size, size + 1)]
+    if len(set(counts)) > 1:
+        raise InputError(
+            f"An epoch of floor(N/B) steps has {counts[0]}, {counts[1]} and {counts[2]} of them for N = {size - 1}, "
+            f"{size} and {size + 1}: whoever counts the steps knows whether the record is there, and no epsilon is "
+            "finite. Give the number of steps, if it is public."
+        )
 
 
 def check_divided(run: Run) -> None:

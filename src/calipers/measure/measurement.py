@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
-from calipers.curves import risk
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
@@ -55,13 +55,18 @@ class Claim:
 
 @dataclass
 class Measurement:
-    """Certified brackets of one run (or of several phases on the same data)."""
+    """Certified brackets of one run (or of several phases on the same data).
+
+    With `dataset_sizes` they are about the worst dataset size of that range.
+    """
 
     runs: tuple[Run, ...]
     backend: Backend = field(repr=False)
     claim: Claim = field(repr=False)
     tolerance: float = 1e-3
-    notes: tuple[str, ...] = field(default=(), repr=False)
+    conditions: tuple[str, ...] = field(default=(), repr=False)
+    _missed: list[str] = field(default_factory=list, repr=False)
+    dataset_sizes: tuple[int, int] | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -73,8 +78,23 @@ class Measurement:
 
     @property
     def closes(self) -> bool:
-        """Whether one pair is both proven and attained, so that the bracket can be made as narrow as asked."""
+        """Whether one pair is both proven and attained, and every bracket asked for so far is as narrow as asked."""
+        return self._one_pair and not self._missed
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know: the conditions of the run, and every bracket so far that missed the tolerance."""
+        return (*self.conditions, *dict.fromkeys(self._missed))
+
+    @property
+    def _one_pair(self) -> bool:
         return bool(getattr(self.backend, "closes", True))
+
+    def _noted(self, bracket: Bracket, name: str) -> Bracket:
+        """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
+        if self._one_pair and not bracket.relative_width <= self.tolerance:
+            self._missed.append(f"{name} is wider than the tolerance asked for; both jaws hold.")
+        return bracket
 
     def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
         if key not in self._cache:
@@ -90,34 +110,52 @@ class Measurement:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = OPEN_UNIT.check("delta", delta)
         jaws = self._once(("epsilon", delta), lambda: self.backend.epsilon(delta, self.tolerance))
-        return self._bracket(jaws.lower, jaws.upper, jaws)
+        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"epsilon at delta = {delta:g}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         jaws = self._once(("delta", epsilon), lambda: self.backend.delta(epsilon, self.tolerance))
-        return self._bracket(jaws.lower, jaws.upper, jaws)
+        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"delta at epsilon = {epsilon:g}")
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
-        """The symmetric trade-off curve: UPPER a guarantee (at or below the truth), LOWER an attack."""
-        smallest = min(_DEEPEST, OPEN_UNIT.check("smallest_delta", smallest_delta))
-        key = ("curves", smallest)
+        """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.
+
+        UPPER: a guarantee, at or below the truth. LOWER: no symmetric guarantee lies above it. It is the hull of both
+        orders, which no attack need attain: what attacks do is `envelope`.
+        """
+        key = ("curve", side, self._depth(smallest_delta))
         if key not in self._cache:
-            self._cache[key] = self.backend.curves(smallest, self.tolerance)
+            self._cache[key] = self.backend.curves(key[2], self.tolerance)[side]
+        found = self._cache[key]
+        assert isinstance(found, TradeoffCurve)
+        return found
+
+    def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
+        """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
+        key = ("envelopes", self._depth(smallest_delta))
+        if key not in self._cache:
+            self._cache[key] = self.backend.envelopes(key[1], self.tolerance)
         found = self._cache[key]
         assert isinstance(found, dict)
-        curve: TradeoffCurve = found[side]
-        return curve
+        envelope: Envelope = found[side]
+        return envelope
+
+    @staticmethod
+    def _depth(smallest_delta: float) -> float:
+        return min(_DEEPEST, OPEN_UNIT.check("smallest_delta", smallest_delta))
 
     def tradeoff(self, alpha: float) -> Bracket:
         """The smallest false negative rate of any attack with false positive rate alpha."""
         alpha = PROBABILITY.check("alpha", alpha)
-        return self._bracket(float(self.curve(Side.UPPER)(alpha)), float(self.curve(Side.LOWER)(alpha)))
+        return self._bracket(float(self.envelope(Side.UPPER)(alpha)), float(self.envelope(Side.LOWER)(alpha)))
 
     def tpr(self, fpr: float) -> Bracket:
         """The largest true positive rate of any attack at the given false positive rate."""
         fpr = PROBABILITY.check("fpr", fpr)
-        return self._read(lambda curve: float(risk.tpr(curve, fpr)), fpr)
+        deep = max(1e-250, min(_DEEPEST, 1e-3 * fpr)) if fpr > 0 else _DEEPEST
+        low, high = (float(self.envelope(side, deep).rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
+        return self._bracket(low, high)
 
     def advantage(self) -> Bracket:
         """The largest TPR - FPR of any attack: total variation, delta(0)."""
@@ -133,13 +171,7 @@ class Measurement:
     def bayes_error(self, prior: float) -> Bracket:
         """The smallest error of a Bayesian attacker whose prior for "record absent" is `prior`."""
         prior = PROBABILITY.check("prior", prior)
-        low = float(risk.bayes_error(self.curve(Side.UPPER), prior))
-        return self._bracket(low, float(risk.bayes_error(self.curve(Side.LOWER), prior)))
-
-    def _read(self, reading: Callable[[TradeoffCurve], float], smallest: float) -> Bracket:
-        """A leakage read off both curves, which reach at least as deep as `smallest`."""
-        deep = max(1e-250, min(_DEEPEST, 1e-3 * smallest)) if smallest > 0 else _DEEPEST
-        low, high = reading(self.curve(Side.LOWER, deep)), reading(self.curve(Side.UPPER, deep))
+        low, high = (float(self.envelope(side).bayes_error(prior)) for side in (Side.UPPER, Side.LOWER))
         return self._bracket(low, high)
 
     @implements("gomez2025:eq21", "gomez2025:eq24")

@@ -44,7 +44,8 @@ def _sampler_notes(sampler: str, run: Run) -> list[str]:
     if sampler == "balls-and-bins":
         return [
             "Every record is drawn into one batch of the epoch independently of all others, so nothing the others do "
-            "gives it away and the bracket closes. A loader that shuffles and cuts equal batches is not this sampler."
+            "gives it away: one pair is both proven and attained. A loader that shuffles and cuts equal batches is not "
+            "this sampler."
         ]
     if run.view == "isolated":
         return [
@@ -59,8 +60,8 @@ def _shuffled_notes(run: Run) -> list[str]:
     """What shuffled batches hide from an adversary who knows all other records."""
     if run.reshuffle == "once":
         return [
-            "One order is kept for all epochs, so a record sits in the same batch every time: the attack sees one epoch "
-            "at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new order "
+            "One order is kept for all epochs, so a record sits in the same batch every time: the attack sees one "
+            "epoch at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new order "
             "every epoch (reshuffle = 'every-epoch')."
         ]
     rest = left_over(run)
@@ -86,8 +87,9 @@ def _shuffled_notes(run: Run) -> list[str]:
         else "Draw every record into a batch independently (sampler = 'balls-and-bins')"
     )
     return [
-        "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less is "
-        f"proven than where at least one record is left over. {between} {advice}, and the proof comes down to the attack."
+        "Every record is used in every epoch, so the record that makes room for this one is seen elsewhere, and less "
+        f"is proven than where at least one record is left over. {between} {advice}, and the proof comes down to the "
+        "attack."
     ]
 
 

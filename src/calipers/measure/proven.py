@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
@@ -21,6 +22,7 @@ from calipers.laws.direction import Jaws
 from calipers.laws.proof_product import ProofProduct
 from calipers.laws.shuffled import ShuffledEpoch
 from calipers.measure.backends import Backend
+from calipers.numerics.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,15 @@ class ProofBackend:
         return Jaws(0.0, found, math.inf, False, self.statement)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """The guarantee; computed once for each depth."""
+        """The symmetric guarantee."""
+        return {Side.UPPER: self.envelopes(smallest_delta, tolerance)[Side.UPPER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantee; computed once for each depth."""
         del tolerance
         if smallest_delta not in self._swept:
             self._swept[smallest_delta] = self.product.curve(smallest_delta)
-        return {Side.UPPER: self._swept[smallest_delta]}
+        return {Side.UPPER: Envelope((self._swept[smallest_delta],))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the guarantee."""
@@ -60,8 +66,8 @@ class ProofBackend:
     def renyi(self, order: float) -> Jaws:
         """Not offered: a law that connects a few nodes has mass at infinity."""
         raise UnsupportedError(
-            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or the "
-            "trade-off curve."
+            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or "
+            "the trade-off curve."
         )
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
@@ -69,7 +75,8 @@ class ProofBackend:
         del jaws
         text = (
             f"{self.reason} The bound is computed on a ladder of lattices at a few dozen e^epsilon, between which the "
-            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
+            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged "
+            "upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
@@ -97,9 +104,13 @@ class LeastBackend:
         return Jaws(0.0, found[name].upper, math.inf, False, name)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """The guarantee that follows from all of them."""
-        curves = [part.curves(smallest_delta, tolerance)[Side.UPPER] for _, part in self.parts]
-        return {Side.UPPER: best_guarantee(curves)}
+        """The symmetric guarantee that follows from all of them."""
+        return {Side.UPPER: self.envelopes(smallest_delta, tolerance)[Side.UPPER].hull()}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantee that follows from all of them."""
+        found = [part.envelopes(smallest_delta, tolerance)[Side.UPPER] for _, part in self.parts]
+        return {Side.UPPER: Envelope((best_guarantee([curve for one in found for curve in one.absent]),))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """The least upper jaw."""
@@ -120,10 +131,14 @@ class LeastBackend:
 
 
 def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
-    """The guarantee whose profile at every node of any of the curves is the least of theirs."""
+    """The directed guarantee whose profile, either way, is at every node of any of the curves the least of theirs."""
     if len(curves) == 1:
         return curves[0]
+    forward, backward = (_least_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
+    return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
+
+
+def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
     odds = np.unique(np.concatenate([curve.odds for curve in curves]))
     nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-    deltas = np.min([curve.delta(nodes) for curve in curves], axis=0)
-    return TradeoffCurve.from_profile(nodes, deltas, side=Side.UPPER, symmetric=True)
+    return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)

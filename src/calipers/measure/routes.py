@@ -13,28 +13,34 @@ from calipers.domains import OPEN_UNIT
 from calipers.measure.allocated import is_open, open_backend
 from calipers.measure.backends import Backend
 from calipers.measure.compositions import gaussian_backend, product_backend
-from calipers.measure.divided import divided_backend, divisor_notes
-from calipers.measure.divisors import is_divided
+from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
+from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.participation import gaussian_shift, noise_range
 from calipers.run import Run, as_phases
 
 
-def measure(run: Run | Sequence[Run], *, tolerance: float = 1e-3) -> Measurement:
+def measure(
+    run: Run | Sequence[Run], *, tolerance: float = 1e-3, dataset_sizes: tuple[int, int] | None = None
+) -> Measurement:
     """The certified bracket of what was executed.
 
     `run` is one run or a sequence of phases on the same data. `tolerance` is the relative width
     aimed for: upper - lower <= tolerance * upper for epsilon. Nothing is computed before a quantity
     is asked for.
+
+    `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
+    range, every number is about the worst of these sizes.
     """
     phases = as_phases(run)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     for phase in phases:
         _refuse_unproven(phase)
-    backend = _backend(phases)
+    backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
     claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
-    return Measurement(phases, backend, claim, tolerance, (*notes_of(phases), *divisor_notes(phases)))
+    notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
+    return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
 
 def _refuse_unproven(run: Run) -> None:
@@ -43,7 +49,7 @@ def _refuse_unproven(run: Run) -> None:
 
 
 def _backend(phases: tuple[Run, ...]) -> Backend:
-    if any(is_divided(run) for run in phases):
+    if any(is_divided(run) or rate_moves(run) for run in phases):
         return divided_backend(phases)
     if all(gaussian_shift(run) is not None for run in phases):
         return gaussian_backend(phases)

@@ -1,10 +1,10 @@
-"""For which dataset size a floor hurts most.
+"""For which dataset size a divisor that moves with the data hurts most.
 
-floor(N q) is the same for most neighboring sizes and jumps for some. "My N does not jump" is luck, not a guarantee: a
-mechanism is private if it is so for every dataset, hence for every N. `worst_dataset_size` measures jumps in a stated
-range. The smaller the divisor at a jump, the larger its relative change, so the first jump of the range is measured,
-and a few more to see the trend. The result is a bad size, with its own certified bracket: its lower jaw is a lower
-jaw of the mechanism on the range. That no size of the range is worse is not proven.
+"My N does not jump" is luck, not a guarantee: a mechanism is private if it is so for every dataset, hence for every N.
+`worst_dataset_size` measures some sizes of a stated range: the smaller the divisor, the larger its relative change, so
+the first size (for a floor, the first jump) is among them, and a few more to see the trend. The result is a bad size
+with its own certified bracket: its lower jaw is a lower jaw of the mechanism on the range. An upper jaw for all sizes
+of the range at once is what `measure(run, dataset_sizes=(low, high))` proves.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import math
 from dataclasses import dataclass
 
 from calipers.bracket import Bracket
-from calipers.domains import Domain
 from calipers.errors import InputError
+from calipers.measure.dataset_sizes import SIZE
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits
-from calipers.run import Run
+from calipers.run import DATA_DEPENDENT, Run
 
-_SIZE = Domain(2, 2**53, integer=True)
 _MEASURED = 4
 _ROUGHLY = 0.05
 
@@ -35,13 +34,14 @@ class WorstSize:
     smallest: int
     largest: int
     measured: tuple[int, ...]
+    what: str = "jumps of floor(N q)"
 
     @property
     def note(self) -> str:
         """The finding in words."""
         return (
             f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
-            f"{self.dataset_size} is the worst of {len(self.measured)} jumps of floor(N q) measured, with "
+            f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured, with "
             f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
             f"delta = {self.delta:g}."
         )
@@ -50,21 +50,22 @@ class WorstSize:
 def worst_dataset_size(
     run: Run, *, delta: float, smallest: int | None = None, largest: int | None = None, tolerance: float = 1e-3
 ) -> WorstSize | None:
-    """The worst jump of floor(N q) found for N in [smallest, largest], by default [N/2, 2N]; None if there is none.
+    """The worst size found for N in [smallest, largest], by default [N/2, 2N]; None if floor(N q) jumps nowhere in it.
 
     The rate, the steps and the noise stay those of `run`.
     """
-    if run.normalization != "floor" or run.sampler != "poisson" or run.adjacency != "add-remove":
+    if run.normalization not in DATA_DEPENDENT or run.sampler != "poisson" or run.adjacency != "add-remove":
         raise InputError(
-            "worst_dataset_size is about normalization='floor' with sampler='poisson' under add-remove adjacency, got "
-            f"{run.normalization!r}, {run.sampler!r}, {run.adjacency!r}."
+            "worst_dataset_size is about normalization 'expected', 'floor' or 'realized' with sampler='poisson' under "
+            f"add-remove adjacency, got {run.normalization!r}, {run.sampler!r}, {run.adjacency!r}."
         )
     assert run.dataset_size is not None
-    low = _SIZE.check_int("smallest", smallest if smallest is not None else max(2, run.dataset_size // 2))
-    high = _SIZE.check_int("largest", largest if largest is not None else 2 * run.dataset_size)
+    low = SIZE.check_int("smallest", smallest if smallest is not None else max(2, run.dataset_size // 2))
+    high = SIZE.check_int("largest", largest if largest is not None else 2 * run.dataset_size)
     if low > high:
         raise InputError(f"Expected smallest <= largest, got smallest={low} and largest={high}.")
-    sizes = _jumps(run, low, high)
+    floor = run.normalization == "floor"
+    sizes = _jumps(run, low, high) if floor else _spread(low, high)
     if not sizes:
         return None
 
@@ -73,10 +74,16 @@ def worst_dataset_size(
 
     # Roughly first; as narrowly as was asked for where that leaves open which is the worst.
     rough = {size: epsilon(size, max(tolerance, _ROUGHLY)) for size in sizes}
-    least = max(bracket.lower for bracket in rough.values())
-    narrow = {size: epsilon(size, tolerance) for size, bracket in rough.items() if bracket.upper >= least}
+    least = max(bracket.lower for bracket in rough.values()) * (1.0 - 2.0 * _ROUGHLY)
+    narrow = {size: epsilon(size, tolerance) for size, bracket in rough.items() if bracket.lower >= least}
     worst = max(narrow, key=lambda size: narrow[size].lower)
-    return WorstSize(worst, narrow[worst], delta, low, high, tuple(sizes))
+    what = "jumps of floor(N q)" if floor else "sizes"
+    return WorstSize(worst, narrow[worst], delta, low, high, tuple(sizes), what)
+
+
+def _spread(low: int, high: int) -> list[int]:
+    """Up to `_MEASURED` sizes from low to high, dense at the low end."""
+    return sorted({round(low * (high / low) ** ((i / (_MEASURED - 1)) ** 2)) for i in range(_MEASURED)})
 
 
 def _resized(run: Run, size: int) -> Run:

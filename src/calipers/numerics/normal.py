@@ -205,8 +205,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     # Phi(-a) alone exceeds delta_mu, so the epsilon at which Phi(-a) = delta is too large.
     high = max(mu * (float(normal_tail_quantile(delta)) + 0.5 * mu), 0.0)
     low, epsilon = 0.0, high
+    best = (math.inf, epsilon)
     for _ in range(200):
         excess, slope, _ = _log_excess(mu, epsilon, log_delta)
+        best = min(best, (abs(excess), epsilon))
         if excess > 0.0:
             low = epsilon
         else:
@@ -216,7 +218,22 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         if abs(following - epsilon) <= 2.0**-52 * epsilon or high <= low:
             return following
         epsilon = following
+    # Near eps = 0 rounding moves the root by a large share of it, so steps never settle; the profile still agrees.
+    if best[0] <= 0.5 * GAUSSIAN_RELATIVE_ERROR:
+        return best[1]
     raise CertificationError(f"No convergence for gaussian_epsilon(mu={mu}, delta={delta}).")
+
+
+def gaussian_epsilon_bounds(mu: float, delta: float, mu_error: float = 0.0) -> tuple[float, float]:
+    """(lower, upper) of epsilon at delta for mu-GDP, mu known up to the relative error `mu_error`.
+
+    Rounding is charged to delta, not to epsilon: where delta_mu(0) hardly exceeds delta, a change of delta by one unit
+    of rounding moves epsilon by a large share of it.
+    Post-condition: the smallest eps >= 0 with delta_mu(eps) <= delta lies between the two, for every mu in question.
+    """
+    slack = 2.0 * GAUSSIAN_RELATIVE_ERROR
+    above, below = min(delta * (1.0 + slack), 1.0 - 2.0**-53), delta * (1.0 - slack)
+    return gaussian_epsilon(mu * (1.0 - mu_error), above), gaussian_epsilon(mu * (1.0 + mu_error), below)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

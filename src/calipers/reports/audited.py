@@ -181,7 +181,10 @@ def _advice(result: AuditResult) -> tuple[str, ...]:
     if outcome == "falsified":
         found.append("Do not publish the claim. Measure what is executed (calipers measure) and state that.")
     elif outcome == "cannot tell":
-        found.append("Decide on more trials before looking again, and use a new seed; a stronger score may also help.")
+        found.append(
+            "Decide on more trials before looking again. An audit with a new seed adds an error of its own; a "
+            "sequential one (--sequential) has one error for all its looks. A stronger score may also help."
+        )
     else:
         found.append("Nothing follows for privacy: a stronger attack may find more. A guarantee needs a proof.")
     return tuple(found)

@@ -27,6 +27,7 @@ from calipers.reports.points import PROFILE_DEPTHS, PROFILE_POINTS, profile_grid
 from calipers.reports.standing import comparable
 
 if TYPE_CHECKING:
+    from calipers.curves.envelope import Envelope
     from calipers.curves.tradeoff import TradeoffCurve
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
@@ -53,7 +54,7 @@ def low_rates() -> FloatArray:
 
 def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
     """The trade-off curve on even axes: false negative against false positive rate."""
-    upper, lower = (measurement.curve(side) for side in (Side.UPPER, Side.LOWER))
+    upper, lower = (measurement.envelope(side) for side in (Side.UPPER, Side.LOWER))
     rates = even_rates()
     fit = fitted_misses(answers)
     lines = [line_of(PROOF, "proof", rates, upper), line_of(ATTACK, "attack", rates, lower)]
@@ -78,7 +79,7 @@ def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
 
 def low_rates_figure(measurement: Measurement, answers: Answers) -> Figure:
     """The same curve where privacy is lost or kept: true positive rate at small false positive rates, both in logs."""
-    upper, lower = (power_of(measurement.curve(side)) for side in (Side.UPPER, Side.LOWER))
+    upper, lower = (power_of(measurement.envelope(side)) for side in (Side.UPPER, Side.LOWER))
     rates = low_rates()
     fit = fitted_power(answers)
     lines = [line_of(PROOF, "proof", rates, upper), line_of(ATTACK, "attack", rates, lower)]
@@ -177,7 +178,7 @@ def _interval_figure(
     return Figure(picture, Table(title, (first, "at least (attack)", "at most (proof)", *extra), cells))
 
 
-def power_of(curve: TradeoffCurve) -> Values:
+def power_of(curve: TradeoffCurve | Envelope) -> Values:
     """True positive rate against false positive rate."""
     return lambda rates: curve.rates(rates)[1]
 

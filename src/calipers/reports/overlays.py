@@ -28,7 +28,7 @@ from calipers.reports.figures import (
 )
 
 if TYPE_CHECKING:
-    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.curves.envelope import Envelope
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
     from calipers.reports.figures import Values
@@ -101,12 +101,12 @@ def _read(
     drawn: FloatArray,
     listed: FloatArray,
     sides: Sequence[tuple[Side, Callable[[float], Number]]],
-    values: Callable[[TradeoffCurve], Values],
+    values: Callable[[Envelope], Values],
 ) -> tuple[list[Line], tuple[list[str], list[list[Number]]]]:
     """Two lines for each run, the proof first, and headings and columns of the table, "at least" first."""
     lines, headings, columns = [], [], []
     for number, (name, measurement) in enumerate(zip(names, measurements, strict=True), start=1):
-        upper, lower = (values(measurement.curve(side)) for side in (Side.UPPER, Side.LOWER))
+        upper, lower = (values(measurement.envelope(side)) for side in (Side.UPPER, Side.LOWER))
         lines.append(line_of(f"{name}, proof", f"run-{number}", drawn, upper))
         lines.append(line_of(f"{name}, attack", f"run-{number} dashed", drawn, lower))
         for side, rounded in sides:

@@ -26,7 +26,7 @@ from calipers.errors import UnsupportedError
 from calipers.numerics.types import FloatArray
 
 if TYPE_CHECKING:
-    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.curves.envelope import Envelope
     from calipers.measure import Measurement
 
 PROFILE_POINTS = 81
@@ -44,12 +44,12 @@ class Points:
 
 
 def tradeoff_points(measurement: Measurement, sides: Sequence[Side]) -> list[Points]:
-    """The breakpoints (alpha, beta) of the piecewise linear curve of each side, up to alpha = 1."""
-    return [_breakpoints(side, measurement.curve(side)) for side in sides]
+    """Points (alpha, beta) between which the best attack in either order is linear, for each side up to alpha = 1."""
+    return [_breakpoints(side, measurement.envelope(side)) for side in sides]
 
 
-def _breakpoints(side: Side, curve: TradeoffCurve) -> Points:
-    alpha, beta = [float(a) for a in curve.alpha], [float(b) for b in curve.beta]
+def _breakpoints(side: Side, envelope: Envelope) -> Points:
+    alpha, beta = (list(map(float, column)) for column in envelope.breakpoints())
     if alpha[-1] < 1:
         # The curve has reached beta = 0 and stays there.
         alpha.append(1.0)

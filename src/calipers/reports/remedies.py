@@ -19,7 +19,7 @@ from calipers.reports.document import setting
 from calipers.reports.format import ceil_digits, floor_digits
 from calipers.reports.paragraph import GOOD_REGRET
 from calipers.reports.standing import Standing, is_claimed_run, is_closed, standing
-from calipers.run import Run
+from calipers.run import CUT, Run
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -75,6 +75,7 @@ def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
             )
         )
     if any(run.sampler == "shuffle" and run.view == "worst-case" for run in answers.runs):
+        found.extend(_one_left_over(measurement, delta))
         found.append(
             _tried(
                 "Draw every record into a random batch of the epoch independently of the others "
@@ -104,6 +105,28 @@ def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
             )
         )
     return (*found, *_general(measurement, answers))
+
+
+def _one_left_over(measurement: Measurement, delta: float | None) -> list[Remedy]:
+    """Leave a record over in every epoch, where a single shuffled run uses all of them: then far more is proven."""
+    from calipers.measure.notes import leaving_some_over
+    from calipers.measure.participation import left_over
+
+    run = measurement.runs[0]
+    if len(measurement.runs) > 1 or run.reshuffle == "once" or left_over(run) != 0:
+        return []
+    assert run.dataset_size is not None
+    assert run.batch_size is not None
+    if run.dataset_size % run.batch_size:
+        text, size = "Drop the last, shorter batch (drop_last=True)", run.batch_size
+    else:
+        smaller = leaving_some_over(run.dataset_size, run.batch_size)
+        if smaller is None:
+            return []
+        text, size = f"Use batches of {smaller} records and drop what does not fill one", smaller
+    why = "every epoch then leaves a record over, and the one that makes room for another is seen nowhere"
+    change: dict[str, object] = {"last_batch": "drop", "batch_size": size, "epochs": run.total_epochs}
+    return [_tried(f"{text}: {why}.", change, measurement, delta)]
 
 
 def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
@@ -153,6 +176,6 @@ def _changed(run: Run, change: dict[str, object]) -> Run:
     """The run with the keys changed where the change is about it: a public divisor or a Poisson phase stays."""
     if "normalization" in change and run.normalization in PUBLIC:
         return run
-    if "sampler" in change and run.sampler not in ("shuffle", "deterministic"):
+    if "sampler" in change and run.sampler not in CUT:
         return run
     return run.replace(**change)

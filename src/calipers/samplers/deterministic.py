@@ -27,7 +27,7 @@ class Deterministic(EqualBatches):
     Formal guarantees:
         - Inclusion: record i is in round floor(i/B) + 1 of every epoch, if i < M B; otherwise nowhere.
         - Participation: exactly once in an epoch (never, for the dropped records).
-        - Batch size: always B.
+        - Batch size: always B, but for a last batch that is kept.
         - Every position is public knowledge.
         - Memory: O(batch).
     """
@@ -39,7 +39,9 @@ class Deterministic(EqualBatches):
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order. `rng` is checked but not used."""
         check_generator(rng)
-        starts = range(0, self.kept, self.batch_size)
+        starts, end = range(0, self.kept, self.batch_size), self.kept
         return (
-            np.arange(start, start + self.batch_size, dtype=np.int64) for _ in range(self.epochs) for start in starts
+            np.arange(start, min(start + self.batch_size, end), dtype=np.int64)
+            for _ in range(self.epochs)
+            for start in starts
         )

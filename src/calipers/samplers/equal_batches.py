@@ -1,10 +1,10 @@
-"""What the two fixed-size samplers share: M disjoint batches of B records in every epoch."""
+"""What the two fixed-size samplers share: M disjoint batches of B records in every epoch, the last perhaps shorter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calipers.domains import COUNT, Domain
+from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.samplers.law import DATASET_SIZE, SamplerLaw, SamplerName
 
@@ -13,13 +13,15 @@ from calipers.samplers.law import DATASET_SIZE, SamplerLaw, SamplerName
 class EqualBatches:
     """`rounds` batches of `batch_size` records in each of `epochs` epochs; the rest is dropped.
 
-    Left out, `rounds` is floor(N/B), as in a data loader that drops the last partial batch.
+    Left out, `rounds` is floor(N/B), as in a data loader that drops the last partial batch. With `last_batch="keep"`
+    what does not fill a batch makes a shorter last one.
     """
 
     dataset_size: int
     batch_size: int
     epochs: int
     rounds: int | None = None
+    last_batch: str = "drop"
 
     def __post_init__(self) -> None:
         size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
@@ -27,6 +29,9 @@ class EqualBatches:
         object.__setattr__(self, "dataset_size", size)
         object.__setattr__(self, "batch_size", batch)
         object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        choice("last_batch", self.last_batch, ("drop", "keep"))
+        if self.last_batch == "keep" and self.rounds is not None:
+            raise InputError("last_batch='keep' uses every record, so the number of rounds follows; leave rounds out.")
         if self.rounds is not None:
             rounds = COUNT.check_int("rounds", self.rounds)
             if batch * rounds > size:
@@ -39,12 +44,21 @@ class EqualBatches:
     @property
     def rounds_per_epoch(self) -> int:
         """The number M of batches in an epoch."""
-        return self.dataset_size // self.batch_size if self.rounds is None else self.rounds
+        if self.rounds is not None:
+            return self.rounds
+        batches, rest = divmod(self.dataset_size, self.batch_size)
+        return batches + 1 if rest and self.last_batch == "keep" else batches
 
     @property
     def kept(self) -> int:
-        """Records used in an epoch, M B."""
-        return self.rounds_per_epoch * self.batch_size
+        """Records used in an epoch: M B, or all of them."""
+        return min(self.dataset_size, self.rounds_per_epoch * self.batch_size)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many records the batches of an epoch hold, in order."""
+        full, rest = divmod(self.kept, self.batch_size)
+        return [self.batch_size] * full + [rest] * (rest > 0)
 
     def _law(self, sampler: SamplerName, rate: float) -> SamplerLaw:
         return SamplerLaw(
@@ -54,7 +68,7 @@ class EqualBatches:
             rounds=self.rounds_per_epoch,
             epochs=self.epochs,
             fixed_batch_size=True,
-            mean_batch_size=float(self.batch_size),
+            mean_batch_size=self.kept / self.rounds_per_epoch,
             kept=self.kept,
             dropped=self.dataset_size - self.kept,
         )

@@ -1,10 +1,11 @@
 """Algorithm S: a fresh permutation every epoch, cut into equal batches.
 
-This is what data loaders do when they are told to shuffle and to drop the last partial batch.
+This is what data loaders do when they are told to shuffle and to drop the last partial batch; or to keep it.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.citations import implements
+from calipers.domains import choice
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import permuted, sliced
 from calipers.samplers.equal_batches import EqualBatches
@@ -28,21 +30,29 @@ class Shuffle(EqualBatches):
     use B = floor(N/M); that is `batch_size=N // M, rounds=M`. The two readings differ: N = 10,
     M = 4 gives B = 2, of which a data loader would make 5 batches, not 4.
     The records of an epoch that are dropped are the last N - M B of its permutation, so they are
-    other ones in every epoch.
+    other ones in every epoch. `last_batch="keep"` drops none: the last batch is shorter instead.
+    `reshuffle="once"` draws one permutation and repeats it in every epoch.
 
     Formal guarantees:
         - Inclusion: P(record i in batch t) = B/N for every i and t.
         - Participation: in an epoch at most once; exactly once with probability M B/N, and then
-          uniformly in one of the M rounds. Epochs are independent.
+          uniformly in one of the M rounds (in a shorter last batch less often). Epochs are
+          independent, or repeat the first.
         - Joint: two records share a given batch with probability B(B-1)/(N(N-1)); the batches of an
           epoch are disjoint.
-        - Batch size: always B.
+        - Batch size: always B, but for a last batch that is kept.
         - Other records' batches determine this record's batch (or that it was dropped): the sizes
           give it away. Amplification statements that need independence do not apply.
         - Exact: every ordered outcome of an epoch is equally likely, in integer arithmetic.
         - Memory: one bit for each record, and towards the end of the epoch one byte more (32 MiB
           if that is larger), beside the batch itself. The first batch does not wait for the epoch.
     """
+
+    reshuffle: str = "every-epoch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("reshuffle", self.reshuffle, ("every-epoch", "once"))
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
@@ -51,7 +61,12 @@ class Shuffle(EqualBatches):
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
         check_generator(rng)
-        return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        if self.reshuffle == "every-epoch":
+            return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        # The same numbers give the same order: cheaper than keeping it, and drawn as lazily.
+        again = copy.deepcopy(rng)
+        later = (self._epoch(copy.deepcopy(again)) for _ in range(self.epochs - 1))
+        return itertools.chain(self._epoch(rng), itertools.chain.from_iterable(later))
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        return sliced(permuted(self.dataset_size, rng), itertools.repeat(self.batch_size, self.rounds_per_epoch))
+        return sliced(permuted(self.dataset_size, rng), iter(self.sizes))

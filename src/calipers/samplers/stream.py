@@ -64,6 +64,7 @@ class BatchStream:
         self.rounds = law.rounds
         self.position = 0
         self._rng = rng
+        self._epoch_state: dict[str, Any] = {}
         self._one_epoch: AnySampler = (
             dataclasses.replace(sampler, steps=1)
             if isinstance(sampler, Poisson)
@@ -72,6 +73,8 @@ class BatchStream:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
+        if self.position and isinstance(self.sampler, Shuffle) and self.sampler.reshuffle == "once":
+            self._rng.bit_generator.state = copy.deepcopy(self._epoch_state)
         # The generator's own dictionary is reused by numpy: copy it before anything is drawn.
         self._epoch_state = copy.deepcopy(dict(self._rng.bit_generator.state))
         self._epoch = self._one_epoch.batches(self._rng)

@@ -14,11 +14,15 @@ from calipers.theorems import (
     gaussian_limits,
     lognormal_ratio,
     poisson_halfspace,
+    repeated_test,
     samplers_gap,
     separation,
     separation_to_epsilon,
+    shuffle_composition,
+    shuffle_conjecture,
     shuffle_limits,
     shuffle_one_epoch,
+    shuffle_proof,
 )
 from calipers.theorems.registry import THEOREMS, Direction, Parameter, Theorem, TheoremValue, evaluate, find, theorem
 
@@ -38,10 +42,14 @@ __all__ = [
     "gaussian_limits",
     "lognormal_ratio",
     "poisson_halfspace",
+    "repeated_test",
     "samplers_gap",
     "separation",
     "separation_to_epsilon",
+    "shuffle_composition",
+    "shuffle_conjecture",
     "shuffle_limits",
     "shuffle_one_epoch",
+    "shuffle_proof",
     "theorem",
 ]

@@ -25,13 +25,16 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from calipers.citations import add_statement, implements
-from calipers.domains import NON_NEGATIVE, POSITIVE
-from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
+from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, REAL
+from calipers.errors import ConditionError
+from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import AT_LEAST_TWO, EPSILON, NOISE_MULTIPLIER, ROUNDS
 from calipers.theorems.registry import Direction, theorem
 from calipers.theorems.samplers_gap import EventBound, best_threshold, deterministic_delta, event_value
 
+add_statement("chua2024:propC.1", "Proposition C.1", "The mass of a halfspace {a.w >= b} under N(mu, sigma^2 I).")
+add_statement("chua2024:propC.3", "Proposition C.3", "delta(a) - delta(b) <= e^b - e^a for a < b.")
 add_statement("chua2024:propC.2", "Proposition C.2", "TV(A^T, B^T) <= 1 - (1 - TV(A, B))^T.")
 add_statement(
     "chua2024:thm4.2a", "Theorem 4.2(a)", "For small epsilon, Poisson batches leak less than deterministic ones."
@@ -44,6 +47,46 @@ _ONE_EPOCH = {"epsilon": EPSILON, "noise_multiplier": NOISE_MULTIPLIER, "rounds"
 _NO_EPSILON = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
 # A record that is drawn more often than this is left out of P(E), which only lowers the bound.
 _MOST_DRAWS = 100
+
+
+@theorem(
+    "chua-prop-c.1",
+    statement="chua2024:propC.1",
+    direction=Direction.EXACT,
+    reads="N(mu, noise_multiplier^2 I) gives the halfspace {a.w >= b} the mass value",
+    parameters={
+        "mean": (REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
+        "threshold": (REAL, "b / |a|, the distance of the halfspace from the origin"),
+        "noise_multiplier": NOISE_MULTIPLIER,
+    },
+)
+def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> float:
+    """Phi((a.mu - b)/(sigma |a|)), whatever the dimension."""
+    distance = REAL.check("mean", mean) - REAL.check("threshold", threshold)
+    return float(ndtr(distance / POSITIVE.check("noise_multiplier", noise_multiplier)))
+
+
+@theorem(
+    "chua-prop-c.3",
+    statement="chua2024:propC.3",
+    direction=Direction.UPPER_BOUND,
+    reads="every pair with this delta at epsilon has delta(smaller_epsilon) <= value",
+    parameters={
+        "delta": (PROBABILITY, "delta of the pair at epsilon"),
+        "epsilon": EPSILON,
+        "smaller_epsilon": (NON_NEGATIVE, "the epsilon, at most the other, at which delta is asked for"),
+    },
+    note="The profile falls no faster than e^epsilon grows; it is what makes delta continuous in epsilon.",
+)
+def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: float) -> float:
+    """min{delta + e^epsilon - e^smaller_epsilon, 1}, rounded up."""
+    known, high = PROBABILITY.check("delta", delta), NON_NEGATIVE.check("epsilon", epsilon)
+    low = NON_NEGATIVE.check("smaller_epsilon", smaller_epsilon)
+    if low > high:
+        raise ConditionError(f"Expected smaller_epsilon <= epsilon, got {low:g} > {high:g}.")
+    if high > 1.0 and low < high - 1.0:
+        return 1.0  # e^epsilon - e^smaller_epsilon alone exceeds 1
+    return min((known + math.exp(low) * math.expm1(high - low)) * (1.0 + 1e-14), 1.0)
 
 
 @theorem(
@@ -72,10 +115,10 @@ def poisson_better_below(noise_multiplier: float, rounds: int) -> float:
     """An epsilon_0 > 0 below which Poisson batches leak less than deterministic ones.
 
     The solution of delta_D(eps) = U with U of `poisson_total_variation_upper`: below it,
-    delta_D(eps) > U >= delta_P(0) >= delta_P(eps). Rounded down by one part in 1e12.
+    delta_D(eps) > U >= delta_P(0) >= delta_P(eps). Rounded down.
     """
     bound = poisson_total_variation_upper(noise_multiplier, rounds)
-    return gaussian_epsilon(1.0 / noise_multiplier, bound) * (1.0 - 1e-12)
+    return gaussian_epsilon_bounds(1.0 / noise_multiplier, bound, 2.0**-52)[0]
 
 
 @implements("chua2024:thm4.2b")

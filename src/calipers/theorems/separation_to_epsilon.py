@@ -9,6 +9,10 @@ A mechanism whose separation is at least kappa can be (epsilon, delta)-DP only i
 above f_{epsilon,delta}, hence only if kappa <= the second number; solved for epsilon this is
 Lemma E.3. With Theorems 6.1 and 6.3 for kappa and delta = 1e-8 it gives the paper's Table 10.
 
+A symmetric curve is farthest from the line at its fixed point (Lemma 5.3, Equation (10)). Equation (11) adds
+0 < kappa < 1/sqrt 2 for every curve other than the line; the curve f = 0 of disjoint distributions is symmetric
+too and has kappa = 1/sqrt 2, so the second inequality is not strict.
+
 Appendix F puts the limit of Dong et al., Corollary 5.4, in place of the mechanism. Its numbers
 are statements about that limit, with its symmetrized Poisson curve, and bound no finite run.
 (Equation (50) is printed with one square root nested in the other; its second line is meant.)
@@ -21,7 +25,7 @@ import math
 from scipy.special import erf
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY
+from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, Domain
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
 from calipers.theorems.parameters import (
@@ -36,6 +40,7 @@ from calipers.theorems.parameters import (
 )
 from calipers.theorems.registry import Direction, theorem
 
+add_statement("ertan2026:lemma5.3", "Lemma 5.3", "A symmetric curve with fixed point a has separation (1 - 2a)/sqrt 2.")
 add_statement("ertan2026:lemmaE.1", "Lemma E.1", "sep(G_mu) = (2 Phi(mu/2) - 1)/sqrt 2.")
 add_statement("ertan2026:lemmaE.2", "Lemma E.2", "sep(f_{eps,delta}) = (e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2).")
 add_statement(
@@ -54,9 +59,23 @@ add_statement(
 add_statement("ertan2026:eq52", "Equation (52)", "Separation of that limit from below, in closed form.")
 
 _ROOT_2 = math.sqrt(2.0)
+_UP_TO_HALF = Domain(0.0, 0.5)
 _DELTA: Described = (PROBABILITY, "delta of (epsilon, delta)-DP")
 _SCALED: dict[str, Described] = {"rounds": ROUNDS, "s": (POSITIVE, "noise_multiplier * sqrt(ln rounds)")}
 _LIMIT = "About the Gaussian limit, not about a finite run."
+
+
+@theorem(
+    "ertan-lemma-5.3",
+    statement="ertan2026:lemma5.3",
+    direction=Direction.EXACT,
+    reads="separation of every symmetric trade-off curve f with f(fixed_point) = fixed_point = value",
+    parameters={"fixed_point": (_UP_TO_HALF, "the a with f(a) = a")},
+    note="Curves that are not symmetric, as those of shuffling and Poisson sampling, can lie farther from the line.",
+)
+def symmetric_separation(fixed_point: float) -> float:
+    """(1 - 2a)/sqrt 2; `calipers.curves.separation` serves every curve."""
+    return (1.0 - 2.0 * _UP_TO_HALF.check("fixed_point", fixed_point)) / _ROOT_2
 
 
 @theorem(

@@ -13,8 +13,15 @@ killed process have been seen by nobody; they are done again, with the same batc
 never counted twice: a run of T steps releases T noisy sums however often it was killed, and the measurement is that of
 T steps.
 
-**Another run is refused.** The file names what it belongs to (plan, model, data); resuming with anything else
-would splice two mechanisms that no accounting describes.
+**Another run is refused.** The file names what it belongs to (plan, model, data, loss, preparation of the records);
+resuming with anything else would splice two mechanisms that no accounting describes.
+
+**One training at a time.** While a training uses a checkpoint, a second one is refused: both would go on from the same
+place with the same noise, and one would overwrite the other. The lock belongs to the process, so that it is gone when
+the process is, whatever ended it.
+
+**A disk that is full, or cannot be written**, is refused in a sentence: at once where it can be seen at once, else when
+a checkpoint fails. The one before is kept.
 
 The file holds the secrets of the run: seed or noise key, and the state of the sampler. Only its owner may read it.
 Delete it when the run has ended.
@@ -26,33 +33,108 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["data_digest", "load_checkpoint", "save_checkpoint"]
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["check_writable", "data_digest", "load_checkpoint", "locked", "save_checkpoint", "write_whole"]
 
 FORMAT = b"calipers training checkpoint 2\n"
 
 
 def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
     """Replace the checkpoint at `path`, durably; until the last moment the old one stays."""
-    torch = torch_module()
-    partial = path.with_name(path.name + ".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
     packed = io.BytesIO()
-    torch.save({"belongs_to": json.dumps(belongs_to, sort_keys=True), **contents}, packed)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(FORMAT + hashlib.sha256(packed.getbuffer()).digest())
-        file.write(packed.getbuffer())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    _sync_folder(path.parent)
+    torch_module().save({"belongs_to": json.dumps(belongs_to, sort_keys=True), **contents}, packed)
+    write_whole(path, FORMAT + hashlib.sha256(packed.getbuffer()).digest(), packed.getbuffer())
+
+
+def write_whole(path: Path, *parts: Any, mode: int = 0o600) -> None:
+    """The parts as the file `path`, durably; whole, or `InputError` and the file as it was."""
+    partial = path.with_name(path.name + ".partial")
+    with _saying(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):  # half a file only takes the room that is missing
+                partial.unlink()
+            raise
+        os.replace(partial, path)
+        _sync_folder(path.parent)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse now, not after hours, a place where no file can be written."""
+    partial = path.with_name(path.name + ".partial")
+    with _saying(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600))
+        partial.unlink()
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{path.parent} is not a folder" if no_folder else error.strerror or str(error)
+        kept = "; the one before is kept" if path.is_file() else ""
+        raise InputError(f"{path} cannot be written ({reason}){kept}. Make room, or name another place.") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the checkpoint at `path`, or `InputError` if another training holds it."""
+    beside = path.with_name(path.name + ".lock")
+    with _saying(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _taken(path, beside)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+        os.close(descriptor)
+
+
+def _taken(path: Path, beside: Path) -> int:
+    """The descriptor that holds the lock. A lock file that its last holder has just removed is no lock: try again."""
+    while True:
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if sys.platform == "win32":
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError | PermissionError):
+                raise InputError(
+                    f"Another training is using {path}; wait for it to end, or name another file."
+                ) from error
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), beside.stat()):
+                return descriptor
+        os.close(descriptor)
 
 
 def load_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], device: Any) -> dict[str, Any] | None:

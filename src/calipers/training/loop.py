@@ -32,7 +32,8 @@ from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
-from calipers.training.checkpoint import data_digest, load_checkpoint, save_checkpoint
+from calipers.training.checkpoint import data_digest, load_checkpoint, locked, save_checkpoint
+from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum, cross_entropy
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
@@ -106,6 +107,8 @@ class Trainer:
             **{field.name: repr(getattr(plan, field.name)) for field in dataclasses.fields(plan)},
             "parameters": f"{self.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
             "data": data_digest(records, labels),
+            "loss": fingerprint(loss),
+            "prepare": fingerprint(prepare),
             "device": self.device.type,
         }
 
@@ -173,14 +176,20 @@ def train(
 ) -> Trained:
     """Train `model` in place by the plan; go on from `checkpoint` if that file is there.
 
-    A checkpoint is written every `checkpoint_every` steps and at the end.
+    A checkpoint is written every `checkpoint_every` steps and at the end. Nobody else may use the file meanwhile.
     """
     COUNT.check_int("checkpoint_every", checkpoint_every)
     trainer = Trainer(plan, model, records, labels, prepare=prepare, loss=loss, device=device, identity=identity)
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)  # now, not when there is something to lose
-        trainer.resume(path)
+    if checkpoint is None:
+        return _trained(trainer, None, checkpoint_every, progress)
+    with locked(Path(checkpoint)):
+        trainer.resume(Path(checkpoint))
+        return _trained(trainer, Path(checkpoint), checkpoint_every, progress)
+
+
+def _trained(trainer: Trainer, path: Path | None, checkpoint_every: int, progress: Progress | None) -> Trained:
+    """Take the steps that are left."""
+    plan = trainer.plan
     begun = time.perf_counter()
     resumed_at = trainer.step
     if progress is not None and resumed_at:

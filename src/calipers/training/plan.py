@@ -23,7 +23,7 @@ from typing import Any
 from calipers.citations import add_statement
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.run import NORMALIZATIONS, SAMPLERS, Run
+from calipers.run import CUT, NORMALIZATIONS, ORDERED, SAMPLERS, Run
 from calipers.samplers import BallsAndBins, Deterministic, Poisson, Shuffle
 from calipers.samplers.stream import AnySampler
 from calipers.training.noise import SEED
@@ -132,15 +132,27 @@ class Plan:
 
 
 def sampler_of(
-    name: str, *, dataset_size: int, batch_size: int, epochs: int | None = None, steps: int | None = None
+    name: str,
+    *,
+    dataset_size: int,
+    batch_size: int,
+    epochs: int | None = None,
+    steps: int | None = None,
+    last_batch: str = "drop",
+    reshuffle: str = "every-epoch",
 ) -> AnySampler:
-    """The sampler called `name`; an epoch is floor(N/B) batches. Give epochs or steps."""
+    """The sampler called `name`; an epoch is floor(N/B) batches, or one more that is shorter. Give epochs or steps."""
     choice("sampler", name, SAMPLERS)
     size = COUNT.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size, f"There are {size} records.")
     if (epochs is None) == (steps is None):
         raise InputError("Give exactly one of epochs and steps.")
-    rounds = size // batch
+    given: dict[str, Any] = {} if last_batch == "drop" else {"last_batch": last_batch}
+    given |= {} if reshuffle == "every-epoch" else {"reshuffle": reshuffle}
+    refused = [key for key in given if name not in (CUT if key == "last_batch" else ORDERED)]
+    if refused:
+        raise InputError(f"{refused[0]}={given[refused[0]]!r} means nothing to sampler={name!r}; leave it out.")
+    rounds = -(-size // batch) if last_batch == "keep" else size // batch
     if name == "poisson":
         count = COUNT.check_int("epochs", epochs) * rounds if steps is None else COUNT.check_int("steps", steps)
         return Poisson(dataset_size=size, batch_size=batch, steps=count)
@@ -149,7 +161,7 @@ def sampler_of(
         raise InputError(f"sampler={name!r} deals out whole epochs of {rounds} steps, got steps={steps}; give epochs.")
     kinds: dict[str, type[Shuffle | BallsAndBins | Deterministic]]
     kinds = {"shuffle": Shuffle, "balls-and-bins": BallsAndBins, "deterministic": Deterministic}
-    return kinds[name](dataset_size=size, batch_size=batch, epochs=COUNT.check_int("epochs", whole))
+    return kinds[name](dataset_size=size, batch_size=batch, epochs=COUNT.check_int("epochs", whole), **given)
 
 
 def run_of(
@@ -189,4 +201,5 @@ def _sizes(sampler: AnySampler) -> dict[str, Any]:
     if isinstance(sampler, BallsAndBins) and sampler.batch_size is None:
         return {"sample_rate": 1.0 / sampler.rounds_per_epoch, "epochs": sampler.epochs}
     assert sampler.batch_size is not None
-    return {"batch_size": sampler.batch_size, "epochs": sampler.epochs}
+    said = {key: getattr(sampler, key) for key in ("last_batch", "reshuffle") if hasattr(sampler, key)}
+    return {"batch_size": sampler.batch_size, "epochs": sampler.epochs, **said}

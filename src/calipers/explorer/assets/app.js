@@ -1,6 +1,6 @@
 // The page: a form that describes runs, and the answers that follow every change.
 
-import { DEFAULTS, LETTERS, fromHash, questionRecord, runRecord, toHash } from "./state.js";
+import { DEFAULTS, LETTERS, applies, fromHash, questionRecord, runRecord, toHash } from "./state.js";
 import { made, showResults, showStatus, showVerdicts, tip } from "./view.js";
 
 const PAUSE = 220; // milliseconds of quiet before a change is measured
@@ -137,6 +137,7 @@ function showForm() {
     const text = "question" in input.dataset ? state.questions[input.name] : run[input.name];
     if (input.value !== text) input.value = text;
   }
+  for (const key of ["last_batch", "reshuffle"]) form.querySelector(`[data-key="${key}"]`).hidden = !applies(run, key);
   for (const either of form.querySelectorAll("[data-choice]")) {
     const chosen = run[either.dataset.choice];
     for (const button of either.querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.value === chosen);

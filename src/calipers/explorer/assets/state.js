@@ -4,7 +4,13 @@
 // Texts are kept as they were typed; whether they are numbers in their domain is for the server to say.
 
 export const LETTERS = ["a", "b", "c", "d"];
-export const DEFAULTS = { sampler: "poisson", normalization: "none", adjacency: "add-remove", view: "worst-case" };
+export const DEFAULTS = {
+  sampler: "poisson", normalization: "none", adjacency: "add-remove", view: "worst-case",
+  last_batch: "drop", reshuffle: "every-epoch",
+};
+// Keys that mean something to these samplers only.
+const ONLY = { last_batch: ["shuffle", "deterministic"], reshuffle: ["shuffle"] };
+export const applies = (run, key) => !(key in ONLY) || ONLY[key].includes(run.sampler);
 export const QUESTIONS = { delta: "1e-5", epsilon: "", fpr: "0.1, 0.01, 0.001", delta0: "1e-10", tolerance: "0.001" };
 const NUMBERS = ["dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension"];
 const EITHER = { batch_by: ["batch_size", "sample_rate"], length_by: ["epochs", "steps"] };
@@ -23,10 +29,10 @@ function emptyRun() {
   return run;
 }
 
-// Keys of a run that count: of two alternatives only the chosen one.
+// Keys of a run that count: of two alternatives only the chosen one, and what the sampler has.
 function counted(run) {
   const dropped = Object.entries(EITHER).map(([choice, pair]) => pair.find((key) => key !== run[choice]));
-  return [...NUMBERS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key));
+  return [...NUMBERS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key) && applies(run, key));
 }
 
 export function toHash(state) {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from calipers.papers.chua2024 import claims, crossing, figures
+from calipers.papers.chua2024 import claims, conjecture, crossing, figures
 from calipers.papers.items import item_of
 
 _item = partial(item_of, "chua2024")
@@ -82,5 +82,12 @@ ITEMS = (
         "Other records that pull by −L: the limit is no amplification",
         "What the event of Equation (3) shows as L grows.",
         claims.large_pull,
+    ),
+    _item(
+        "conjecture-3-2",
+        "Conjecture 3.2",
+        "Is one dataset the worst case of shuffled batches?",
+        "A counterexample with two batches and adaptive queries; larger numbers of batches beside it.",
+        conjecture.conjecture,
     ),
 )

@@ -25,7 +25,7 @@ from calipers.papers.chua2024.settings import (
 from calipers.papers.items import Basis, Published, Row, printed
 
 EVENT_NOTE = "lower bound: the best event {max w >= C}"
-SHUFFLE_NOTE = "best test found to Theorem 4.1; if Conjecture 3.2 holds, the lower end"
+SHUFFLE_NOTE = "best test found to Theorem 4.1"
 RENYI_NOTE = "upper bound: Proposition 12 of Canonne et al., best of the orders 1.1 to 63"
 BINS_NOTE = "not in the paper: each record picks its batch independently"
 

@@ -14,7 +14,6 @@ exp(-2 pi^2 sigma/h) = exp(-158): what is left is rounding.
 
 **Shuffled.** The paper's lower bound is Equation (3), the best event {max_t w_t >= C}. Ours is the best of all tests of
 the same pair P_S against Q_S, up to the rounding of its scores (`calipers.laws.shuffle`). The upper end is Theorem 4.1.
-If Conjecture 3.2 holds, the lower end is the truth up to that rounding.
 
 **Balls-and-bins.** Not in the paper: every record picks its batch independently, so that the other records give nothing
 away. It costs the same training and its bracket closes.

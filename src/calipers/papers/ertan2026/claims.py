@@ -52,7 +52,7 @@ def thresholds(progress: Progress) -> Outcome:
             Row(f"{quoted.name}: κ of Theorem 6.1", None, bound, bound, "closed form"),
             Row(f"{quoted.name}: separation, isolated", None, isolated.lower, isolated.upper),
             Row(f"{quoted.name}: separation, Poisson", None, poisson.lower, poisson.upper),
-            Row(f"{quoted.name}: ε(1/N), shuffling", None, shuffle.lower, shuffle.upper),
+            Row(f"{quoted.name}: ε(1/N), shuffling, worst case", None, shuffle.lower, shuffle.upper),
             Row(f"{quoted.name}: ε(1/N), Poisson", None, epsilon.lower, epsilon.upper),
         ]
         jaws = [jaw for bracket in (isolated, poisson, shuffle, epsilon) for jaw in (bracket.lower, bracket.upper)]
@@ -153,7 +153,7 @@ def forced(progress: Progress) -> Outcome:
     remarks = (
         "Read: a run with less noise than the lower number has a larger separation, shown by a test; the upper number "
         "is enough, by proof. The published column is the paper's threshold 1/√(2 ln M), from its formula.",
-        "The threshold is necessary and far from sufficient: it belongs to κ of about 1/3, an attacker who guesses "
+        "The threshold is necessary and far from sufficient: it allows κ of about 1/3, an attacker who guesses "
         "right up to 74 % of the time. κ = 0.01 takes five to twelve times as much noise, with hardly a difference "
         "between the samplers.",
     )

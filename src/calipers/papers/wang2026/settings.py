@@ -30,7 +30,7 @@ from calipers.curves import TradeoffCurve
 from calipers.laws.direction import Jaws
 from calipers.laws.product import Product
 from calipers.laws.sweep import sweep
-from calipers.measure.divided import NeighborPair
+from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
@@ -49,7 +49,7 @@ Interval = tuple[float, float]
 Tail = Callable[[float, FloatArray], FloatArray]
 
 add_statement(
-    "calipers:length-test",
+    "calipers:length-without-signal",
     "calipers.papers.wang2026.settings, length_epsilon",
     "The length of the coordinates without signal tells divisors apart: log((power - delta)/level) bounds epsilon.",
 )
@@ -103,7 +103,10 @@ class Setting:
         return Product(pair.factors(proof, direction))
 
     def divisors(self, present: bool) -> Divisors:
-        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1."""
+        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1.
+
+        A floor is taken to move by one; where it stays, division is post-processing and there is nothing to ask.
+        """
         if self.normalization == "realized":
             window = binomial_window(self.others + present, self.rate, _LOG_OUTSIDE)
             complete = len(window.values) == self.others + present + 1
@@ -149,7 +152,7 @@ def batch_epsilon(setting: Setting, delta: float) -> float:
     return high
 
 
-@implements("calipers:length-test")
+@implements("calipers:length-without-signal")
 @cache
 def length_epsilon(setting: Setting, delta: float) -> float:
     """At most epsilon(delta) of one round on collinear gradients: the best threshold on the length, either order.

@@ -11,23 +11,29 @@ What is counted in a run of E epochs of T steps over N records, and what it deci
   P(n KL(X/n, q) >= x) <= 2 e^(-x) gives an interval for q that holds for every n;
 - the spread of batch sizes, the spread of the records' counts and the number of records that two
   successive batches share have mean N q (1-q), S q (1-q) for S steps, and N q^2; each is compared in units of its
-  standard deviation. These three comparisons use the normal approximation and say so.
+  standard deviation. These three comparisons use the normal approximation and say so;
+- which records come together: `calipers.probing.groups`.
+
+What passes is "not distinguished from Poisson" by these comparisons. It is not proven to be Poisson: nobody can tell
+that from finitely many batches.
 
 The number of epochs is chosen so that the rates 1/T and 1/(T-1) can be told apart.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.auditing.probe_protocol import Configuration, Finding
 from calipers.errors import InputError
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
+from calipers.probing.groups import Inclusions, Together, together
+from calipers.probing.protocol import Configuration, Finding
 
 # Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
 MOST_BATCHES = 60_000
@@ -50,6 +56,8 @@ class BatchCounts:
     twice_in_batch: bool
     first_epoch: tuple[IntArray, ...]
     same_every_epoch: bool
+    successive_equal: int
+    seen: Inclusions
 
     @property
     def inclusions(self) -> int:
@@ -59,7 +67,7 @@ class BatchCounts:
     @property
     def rate(self) -> float:
         """The fraction of (record, step) pairs that were inclusions."""
-        return self.inclusions / (self.dataset_size * self.sizes.size)
+        return self.inclusions / (self.dataset_size * max(1, self.sizes.size))
 
 
 def epochs_needed(dataset_size: int, steps_per_epoch: int, error: float) -> int:
@@ -73,32 +81,34 @@ def epochs_needed(dataset_size: int, steps_per_epoch: int, error: float) -> int:
 
 
 def count_batches(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> BatchCounts:
-    """Draw one run and count."""
+    """Draw one run and count. A run of more or fewer steps than it says is counted as it is."""
     steps = configuration.steps_per_epoch
-    sizes = np.zeros(epochs * steps, dtype=np.int64)
+    sizes: list[int] = []
     by_record = np.zeros(dataset_size, dtype=np.int64)
     this_epoch = np.zeros(dataset_size, dtype=np.int64)
     previous = np.zeros(dataset_size, dtype=np.bool_)
-    shared = repeats = 0
+    shared = repeats = equal = 0
     once, twice, same = True, False, True
     first: list[IntArray] = []
-    step = -1
-    for step, batch in enumerate(_drawn(configuration, dataset_size, epochs, seed)):
-        if step >= sizes.size:
-            raise InputError(f"batches({epochs}) yields more than {epochs} x {steps} batches.")
+    seen = Inclusions(dataset_size, epochs * steps, np.random.default_rng(seed + 1))
+    # One batch more than was said is enough to know.
+    for step, batch in enumerate(
+        itertools.islice(_drawn(configuration, dataset_size, epochs, seed), epochs * steps + 1)
+    ):
         place = step % steps
         if place == 0:
             this_epoch[:] = 0
-        sizes[step] = batch.size
+        sizes.append(batch.size)
         present = np.zeros(dataset_size, dtype=np.bool_)
         present[batch] = True
-        distinct = int(present.sum())
-        twice = twice or distinct < batch.size
+        twice = twice or int(present.sum()) < batch.size
         if step:
             shared += int(previous[batch].sum())
+            equal += bool(batch.size) and bool(np.array_equal(previous, present))
         previous = present
         this_epoch[batch] += 1
         by_record[batch] += 1
+        seen.see(step, batch)
         if step < steps:
             first.append(batch)
         elif same:
@@ -106,11 +116,10 @@ def count_batches(configuration: Configuration, dataset_size: int, epochs: int, 
         if place == steps - 1:
             repeats += int(np.count_nonzero(this_epoch > 1))
             once = once and bool((this_epoch == 1).all())
-    if step + 1 != sizes.size:
-        raise InputError(f"batches({epochs}) yields {step + 1} batches, expected {epochs} x {steps}.")
     return BatchCounts(
-        dataset_size, steps, epochs, sizes, by_record, shared, repeats, once, twice, tuple(first), same and epochs > 1
-    )
+        dataset_size, steps, epochs, np.array(sizes, dtype=np.int64), by_record, shared, repeats, once, twice,
+        tuple(first), same and epochs > 1, equal, seen,
+    )  # fmt: skip
 
 
 def _drawn(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> Iterator[IntArray]:
@@ -151,12 +160,18 @@ def _divergence(p: float, q: float) -> float:
 def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> tuple[Finding, str | None]:
     """The sampler, with the word a `Run` has for it (None: it has none). `redrawn` is a short run, other seed."""
     sizes = counts.sizes
+    expected = counts.epochs * counts.steps_per_epoch
+    if sizes.size != expected:
+        return _other_length(counts, expected), None
     evidence = (
         f"{sizes.size} batches of {int(sizes.min())} to {int(sizes.max())} records in {counts.epochs} epochs; "
         f"{counts.repeats} times a record came more than once in an epoch"
     )
     if counts.twice_in_batch:
         return Finding("sampler", "draws with replacement inside a batch", evidence, alarm=True), None
+    if counts.successive_equal > max(2, sizes.size // 8) and counts.dataset_size > sizes.max():
+        evidence += f"; {counts.successive_equal} times a batch came again in the next step"
+        return Finding("sampler", "batches are used for several steps in a row", evidence, alarm=True), None
     dealt = counts.repeats == 0 and counts.steps_per_epoch > 1
     if dealt and (counts.once_per_epoch or len(set(sizes.tolist())) == 1):
         return _dealt(counts, redrawn, evidence)
@@ -164,12 +179,39 @@ def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> 
         verdict = f"a fresh uniform batch of exactly {int(sizes[0])} records in every step"
         return Finding("sampler", verdict, evidence, alarm=True), None
     deviations = _poisson_deviations(counts)
-    allowed = float(normal_tail_quantile(error / (2 * len(deviations))))
+    allowed = float(normal_tail_quantile(error / (4 * (len(deviations) + 10))))
     listed = ", ".join(f"{name} {value:+.2f}" for name, value in deviations.items())
     evidence = f"{evidence}; in standard deviations: {listed} (allowed {allowed:.2f}, normal approximation)"
-    if all(abs(value) <= allowed for value in deviations.values()):
-        return Finding("sampler", "Poisson: every record independently in every step", evidence, error), "poisson"
-    return Finding("sampler", "not Poisson, and no other sampler known here", evidence, error, alarm=True), None
+    if not all(abs(value) <= allowed for value in deviations.values()):
+        return Finding("sampler", "not Poisson, and no other sampler known here", evidence, error, alarm=True), None
+    joint = _joint(counts, error / 2, allowed)
+    evidence = f"{evidence}; {joint.evidence}"
+    if not joint.independent:
+        return Finding("sampler", "not Poisson: records come together or avoid each other", evidence, error, True), None
+    return Finding("sampler", f"not distinguished from Poisson by {COMPARED}", evidence, error), "poisson"
+
+
+COMPARED = "batch sizes, records' counts, successive batches, pairs and small groups of records"
+
+
+def _joint(counts: BatchCounts, error: float, allowed: float) -> Together:
+    return together(counts.seen, *rate_interval(counts, error / 2), error / 2, allowed)
+
+
+def _other_length(counts: BatchCounts, expected: int) -> Finding:
+    """A run of another length than it says: empty batches left out, a last batch dropped, steps added."""
+    found = counts.sizes.size
+    if found > expected:
+        evidence = f"batches({counts.epochs}) yields more than {counts.epochs} x {counts.steps_per_epoch} batches."
+        return Finding("sampler", "takes more steps than it says", evidence, alarm=True)
+    evidence = f"batches({counts.epochs}) yields {found} batches, expected {counts.epochs} x {counts.steps_per_epoch}"
+    if not found:
+        return Finding("sampler", "draws no batches", evidence, alarm=True)
+    empty = int(np.count_nonzero(counts.sizes == 0))
+    evidence += f"; {empty} of them empty"
+    left = found % counts.epochs != 0 and empty == 0
+    why = ": empty batches are left out" if left else ""
+    return Finding("sampler", f"takes fewer steps than it says{why}", evidence, alarm=True)
 
 
 def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Finding, str | None]:
@@ -186,10 +228,16 @@ def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Fi
             verdict = "balls-and-bins, thrown once and reused in every epoch"
             return Finding("sampler", verdict, evidence, alarm=True), None
         return Finding("sampler", "balls-and-bins: every record in one batch of the epoch", evidence), "balls-and-bins"
+    dropped = counts.dataset_size - int(counts.sizes[: counts.steps_per_epoch].sum())
     tail = "" if even else f"; the last batch of an epoch holds {int(last[0])} records, the others {int(others[0])}"
     if counts.same_every_epoch:
         kind = "one random order for the whole run" if reseeded else "the same batches in every run"
-        return Finding("sampler", f"fixed batches: {kind}", evidence + tail, alarm=True), "deterministic"
+        left = f"; {dropped} records are never used" if dropped else ""
+        word = None if dropped else "deterministic"
+        return Finding("sampler", f"fixed batches: {kind}{left}", evidence + tail, alarm=True), word
+    if dropped:
+        verdict = f"shuffle that leaves {dropped} records out in every epoch, a new order in every epoch"
+        return Finding("sampler", verdict, evidence + tail, alarm=True), None
     return Finding("sampler", "shuffle: fixed batch sizes, a new order in every epoch", evidence + tail, alarm=True), (
         "shuffle" if even else None
     )

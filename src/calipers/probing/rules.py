@@ -12,9 +12,10 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from calipers.auditing.probe_protocol import Finding, Schedule
-from calipers.auditing.probe_steps import StepNumbers, close
 from calipers.errors import InputError
+from calipers.probing.lens import close
+from calipers.probing.protocol import Finding, Schedule
+from calipers.probing.sizes import StepNumbers
 from calipers.run import Run
 
 PHRASES = {
@@ -42,11 +43,13 @@ def divisor_rule(numbers: StepNumbers, schedules: Sequence[Schedule]) -> str | N
     if numbers.realized:
         return "realized"
     divisors = [schedule.divisor for schedule in schedules]
-    if not numbers.data_independent or any(divisor is None for divisor in divisors):
+    if not numbers.data_independent or not numbers.finite or any(divisor is None for divisor in divisors):
         return None
     known = [divisor for divisor in divisors if divisor is not None]
     if all(close(divisor, 1.0) for divisor in known) and all(_expected(s) != 1.0 for s in schedules):
         return "none"
+    if len(schedules) < 2:
+        return None  # one dataset size cannot tell a constant from N q
     if all(close(divisor, known[0]) for divisor in known):
         return "constant"
     expected = [_expected(schedule) for schedule in schedules]
@@ -69,10 +72,19 @@ def divisor_finding(numbers: StepNumbers, schedules: Sequence[Schedule], dataset
     shown = ", ".join(f"{_number(schedule.divisor)} at N = {schedule.dataset_size}" for schedule in schedules)
     if here.divisor == 0.0:
         return Finding("divisor", "ZERO: the step returns infinities or NaN", f"Divisors: {shown}.", alarm=True)
+    shown_counts = ", ".join(f"{_number(value)} for {count}" for count, value in numbers.by_count.items())
+    if not numbers.finite:
+        verdict = "no answer: small gradients do not move the step"
+        return Finding("divisor", verdict, f"Divisors by records in the batch: {shown_counts}.", alarm=True)
     rule = divisor_rule(numbers, schedules)
     if rule == "realized":
-        counts = ", ".join(f"{value:.6g}" for value in numbers.by_count)
-        return Finding("divisor", PHRASES[rule], f"Batches of 1, 2, 3 records are divided by {counts}.", alarm=True)
+        return Finding("divisor", PHRASES[rule], f"Divisors by records in the batch: {shown_counts}.", alarm=True)
+    if not numbers.data_independent:
+        verdict = "follows the batch that came out, by no rule known here"
+        return Finding("divisor", verdict, f"Divisors by records in the batch: {shown_counts}.", alarm=True)
+    if rule is None and len(schedules) < 2:
+        verdict = f"{_number(here.divisor)} at this N; whether it moves with N is not seen"
+        return Finding("divisor", verdict, f"Divisors: {shown}.")
     if rule is None:
         return Finding("divisor", "no rule known here fits", f"Divisors: {shown}.", alarm=True)
     tail = f", {_number(here.divisor)}" if rule in ("constant", "floor", "expected") else ""
@@ -82,6 +94,8 @@ def divisor_finding(numbers: StepNumbers, schedules: Sequence[Schedule], dataset
 
 def neighbor_finding(schedules: Sequence[Schedule], dataset_size: int) -> Finding:
     """What changes when one record joins or leaves."""
+    if len(schedules) < 2:
+        return Finding("neighbors", "not seen: one dataset size was given", _described(schedules[0]) + ".")
     near = [schedule for schedule in schedules if abs(schedule.dataset_size - dataset_size) <= 1]
     shown = "; ".join(_described(schedule) for schedule in near)
     moves = moving(near)
@@ -132,6 +146,8 @@ def fraction(rate: float) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "none"
+    if not math.isfinite(value):
+        return str(value)
     return f"{round(value)}" if close(value, round(value)) else f"{value:.6g}"
 
 
@@ -163,11 +179,17 @@ def matching_run(
     sampler: str | None,
     normalization: str | None,
     dimension: int | None,
+    one_size: bool = False,
 ) -> tuple[Run | None, str]:
     """One epoch of what was found as a `Run`, or None and the reason."""
     if sampler is None or normalization is None or noise_multiplier is None or not clips:
         known = {"sampler": sampler, "divisor": normalization, "noise": noise_multiplier, "clipping": clips or None}
         missing = [name for name, value in known.items() if value is None]
+        if one_size and missing == ["divisor"]:
+            return None, (
+                "One dataset size cannot tell a public divisor from one that follows N: probe a function of "
+                "(dataset_size, batch_size) instead."
+            )
         return None, f"No Run describes this {' or this '.join(missing)}."
     batch_size = dataset_size // steps
     try:

@@ -49,8 +49,10 @@ from calipers.numerics.types import FloatArray
 class Configuration(Protocol):
     """An implementation set up for one dataset size and batch size.
 
-    `accounted()`, where there is one, returns the (sample rate, noise multiplier) that the library hands
-    to its accountant for every step.
+    Three more attributes are used where there are any: `accounted()` returns the (sample rate, noise multiplier) that
+    the library hands to its accountant for every step; `layers` holds the sizes of the layers in the order of the
+    coordinates (noise is compared between layers); `directions` holds, one row each, the gradients whose multiples are
+    all that the loop can be given (a real model with real data).
     """
 
     dimension: int

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from calipers.cli.probe import probe_command
 from calipers.errors import InputError
 
-# The example of calipers.auditing.probe_protocol, with Poisson sampling.
+# The example of calipers.probing.protocol, with Poisson sampling.
 MINE = """
 import numpy
 

@@ -1,0 +1,96 @@
+"""Probe your own training step: `probe.torch(model, optimizer, loader, loss)` and `probe.jax(step)`.
+
+    from calipers.adapters import probe
+
+    report = probe.torch(model, optimizer, loader, loss)
+    print(report)                       # findings, the run to measure, what was not seen
+
+Both look at one dataset size, so they cannot say what moves when a record joins. To have that looked at as well,
+write a function of (dataset_size, batch_size) that returns a `TorchLoop` or a `JaxLoop`, and give it to
+`calipers.probing.probe.probe` or, by its name, to `calipers probe module:function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from calipers.adapters.jax_probe import JaxLoop
+from calipers.adapters.torch_probe import TorchLoop
+from calipers.probing.probe import ProbeReport, probe
+
+__all__ = ["JaxLoop", "TorchLoop", "jax", "torch"]
+
+
+def torch(
+    model: Any,
+    optimizer: Any,
+    loader: Any,
+    loss: Callable[[Any, Any], Any],
+    *,
+    noise_multiplier: float | None = None,
+    max_grad_norm: float | None = None,
+    step: Callable[[Any, Any], object] | None = None,
+    seed: int = 0,
+    error_probability: float = 1e-3,
+    epochs: int | None = None,
+) -> ProbeReport:
+    """Probe a training step of PyTorch; see `TorchLoop` for what is run and read.
+
+    Run it before training, on the objects that will train: weights, generators and the accountant are left as they
+    were.
+    """
+    loop = TorchLoop(
+        model, optimizer, loader, loss, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, step=step
+    )
+    return probe(
+        lambda _size, _batch: loop,
+        dataset_size=loop.dataset_size,
+        batch_size=max(1, round(loop.dataset_size / loop.steps_per_epoch)),
+        name=f"{type(model).__name__} and {type(optimizer).__name__}",
+        seed=seed,
+        error_probability=error_probability,
+        epochs=epochs,
+        dimension=loop.dimension,
+        one_size=True,
+    )
+
+
+def jax(
+    step: Callable[..., Any],
+    *,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    params: Any = None,
+    batches: Callable[[int, np.random.Generator], Iterable[Any]] | None = None,
+    dataset_size: int = 1000,
+    batch_size: int = 100,
+    seed: int = 0,
+    error_probability: float = 1e-3,
+    epochs: int | None = None,
+) -> ProbeReport:
+    """Probe a training step of JAX, `step(loss, params, batch, key)`; see `JaxLoop`.
+
+    Without `batches` only the step is looked at.
+    """
+    loop = JaxLoop(
+        step,
+        noise_multiplier=noise_multiplier,
+        max_grad_norm=max_grad_norm,
+        params=params,
+        batches=batches,
+        steps_per_epoch=max(1, dataset_size // batch_size),
+    )
+    return probe(
+        lambda _size, _batch: loop,
+        dataset_size=dataset_size,
+        batch_size=batch_size,
+        name=getattr(step, "__name__", "step"),
+        seed=seed,
+        error_probability=error_probability,
+        epochs=epochs,
+        dimension=loop.dimension,
+        one_size=True,
+    )

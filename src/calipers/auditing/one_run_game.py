@@ -1,0 +1,266 @@
+"""One training run, audited from its canaries: who tosses the coins, what is asked, and what is said about a claim.
+
+    # mine.py
+    def train(included, rng):
+        model = fit(records + canaries[included], seed=int(rng.integers(2**63)))
+        return -losses(model, canaries)            # one score for each canary, larger where it seems to be in
+
+The coins are tossed here, before training, and the numbers of guesses are fixed before the scores are seen: both are
+assumptions of the bound (`calipers.auditing.one_run`). The scores must be made from what training gave away, and not
+from `included`: nothing here can check that. `one_run_self_test` checks the rest: it shows the training other coins
+than those it is judged by, and then hardly anything may be found.
+
+Canaries that were scored elsewhere come as a file: a CSV with the columns `included` (0 or 1) and `score`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.auditing.game import Progress, checked_seed
+from calipers.auditing.limits import within
+from calipers.auditing.one_run import OneRunBound, one_run_audit
+from calipers.auditing.statistics import at_least, error_level
+from calipers.auditing.targets import TargetError, described
+from calipers.auditing.verdict import Claimed, Outcome, Profile, profile_of
+from calipers.domains import COUNT, OPEN_UNIT, Domain
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
+
+CANARIES = Domain(20, 10**8, integer=True)
+NOTES = (
+    "The bound holds for fair, independent coins, scores that do not look at the coins, and one canary more or less as "
+    "the neighboring relation. It says nothing about records that are no canaries.",
+    "An audit bounds leakage from below. It never proves privacy.",
+)
+_CALIBRATED_ABOVE = 1e-3
+
+
+@dataclass(frozen=True)
+class CanaryScores:
+    """The canaries' scores and coins, and where they come from."""
+
+    scores: FloatArray
+    included: NDArray[np.bool_]
+    source: str
+
+
+@dataclass(frozen=True)
+class OneRunResult:
+    """What one run shows: a bound at each delta; claims, jaws and verdicts where something was claimed or proven.
+
+    Verdicts are judged at the first delta; with the others there would be several chances to be wrong.
+    """
+
+    source: str
+    confidence: float
+    epsilon: tuple[OneRunBound, ...]
+    claims: tuple[float, ...] | None
+    uppers: tuple[float, ...] | None
+    verdicts: tuple[tuple[str, Outcome, str], ...]
+    notes: tuple[str, ...] = NOTES
+
+    def to_dict(self) -> dict[str, object]:
+        """The result as one JSON object."""
+        rows = []
+        for number, bound in enumerate(self.epsilon):
+            row = bound.to_dict()
+            if self.claims is not None:
+                row["claim"] = self.claims[number]
+            if self.uppers is not None:
+                row["upper"] = self.uppers[number]
+            rows.append(row)
+        said = {against: {"outcome": outcome.value, "message": text} for against, outcome, text in self.verdicts}
+        return {
+            "one_run": True,
+            "target": self.source,
+            "confidence": self.confidence,
+            "epsilon": rows,
+            "verdict": said.get("claim"),
+            "upper_verdict": said.get("upper jaw"),
+            "notes": list(self.notes),
+        }
+
+
+def default_guesses(canaries: int) -> tuple[tuple[int, int], ...]:
+    """A twentieth, a tenth and a quarter of the canaries called in, and as many called out: three chances, shared."""
+    return tuple((max(canaries // part, 1),) * 2 for part in (20, 10, 4))
+
+
+def play_one_run(
+    training: Training, *, canaries: int, seed: int, time_limit: float | None = None, shown_other_coins: bool = False
+) -> CanaryScores:
+    """Toss the coins, train once, take the scores. Chunks 0 and 1 of the seed: coins, and the training's generator.
+
+    With `shown_other_coins` the training sees coins that have nothing to do with those returned.
+    """
+    count = CANARIES.check_int("canaries", canaries, "Fewer say nothing.")
+    children = [np.random.default_rng(np.random.SeedSequence(checked_seed(seed), spawn_key=(i,))) for i in range(3)]
+    included = children[0].random(count) < 0.5
+    shown = children[2].random(count) < 0.5 if shown_other_coins else included.copy()
+    name = described(training)
+    try:
+        returned = within(time_limit, lambda: training(shown, children[1]))
+    except TargetError as error:
+        raise TargetError(f"{name} {error}.") from error
+    except Exception as error:
+        raise TargetError(f"{name} raised {type(error).__name__}: {error}. (One run, seed {seed}.)") from error
+    try:
+        scores = np.asarray(returned, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"{name} returned {type(returned).__name__}, no array of scores.") from error
+    if scores.size != count or np.isnan(scores).any():
+        raise TargetError(f"{name} returned {scores.size} scores for {count} canaries; return one number for each.")
+    return CanaryScores(scores, included, name)
+
+
+def read_canaries(path: Path) -> CanaryScores:
+    """Scores and coins from a CSV file with the columns `included` and `score`, or `InputError`."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV file: {error}.") from error
+    if not rows or not {"included", "score"} <= rows[0].keys():
+        raise InputError(f"Expected {path} with a line for each canary and the columns included and score.")
+    coins = [row["included"].strip().lower() if row["included"] else "" for row in rows]
+    known = {"0": False, "1": True, "false": False, "true": True}
+    try:
+        included = np.array([known[coin] for coin in coins], dtype=np.bool_)
+        scores = np.array([float(row["score"]) for row in rows])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"Expected included 0 or 1 and a number as score in every line of {path}: {error}.") from error
+    return CanaryScores(scores, included, str(path))
+
+
+def audit_one_run(
+    found: CanaryScores,
+    *,
+    deltas: Sequence[float] = (1e-5,),
+    confidence: float = 0.95,
+    guesses: Sequence[tuple[int, int]] | None = None,
+    claim: Claimed | None = None,
+    upper: Claimed | None = None,
+) -> OneRunResult:
+    """Bound epsilon at each delta from below, and judge claim and upper jaw at the first.
+
+    Post-condition: each bound exceeds the truth, and each verdict is FALSIFIED wrongly, with probability at most
+    1 - confidence.
+    """
+    confidence = OPEN_UNIT.check("confidence", confidence)
+    chosen = default_guesses(found.scores.size) if guesses is None else tuple(guesses)
+    if isinstance(claim, tuple):
+        deltas = (claim[1], *(delta for delta in deltas if delta != claim[1]))
+    if not deltas:
+        raise InputError("Expected at least one delta, got none.")
+    bounds = tuple(
+        one_run_audit(found.scores, found.included, guesses=chosen, delta=delta, confidence=confidence)
+        for delta in deltas
+    )
+    profiles = [
+        (name, profile_of(source, name, certified=name == "upper jaw"))
+        for name, source in (("claim", claim), ("upper jaw", upper))
+        if source is not None
+    ]
+    told = {name: tuple(_epsilon(profile, delta) for delta in deltas) for name, profile in profiles}
+    verdicts = tuple(_judged(name, bounds[0], told[name][0], confidence) for name, _ in profiles)
+    return OneRunResult(found.source, confidence, bounds, told.get("claim"), told.get("upper jaw"), verdicts)
+
+
+def _epsilon(profile: Profile, delta: float) -> float:
+    """The least epsilon at which the profile allows no more than delta, rounded up; inf above 200."""
+    low, high = 0.0, 200.0
+    if profile.at(low) <= delta:
+        return low
+    if profile.at(high) > delta:
+        return float("inf")
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if profile.at(middle) <= delta else (middle, high)
+    return high
+
+
+def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, Outcome, str]:
+    guessed = f"{bound.correct} of {bound.guesses} guesses were right"
+    if bound.epsilon_lower > allowed:
+        start = "Falsified" if against == "claim" else "The implementation is not the run described"
+        text = (
+            f"{start}: with confidence {confidence:g}, epsilon at delta = {bound.delta:g} is at least "
+            f"{_down(bound.epsilon_lower)}, the {against} allows {allowed:.5g}; {guessed}."
+        )
+        return against, Outcome.FALSIFIED, text
+    text = (
+        f"Cannot tell: {guessed}, which a run as private as the {against} says may well show. One run cannot say that "
+        "a claim holds."
+    )
+    return against, Outcome.CANNOT_TELL, text
+
+
+def _down(value: float) -> str:
+    shown = float(f"{value:.4g}")
+    return f"{shown if shown <= value else shown - 10.0 ** (np.floor(np.log10(value)) - 3):.4g}"
+
+
+@dataclass(frozen=True)
+class OneRunSelfTest:
+    """How often runs that were shown other coins seemed to leak."""
+
+    repeats: int
+    canaries: int
+    confidence: float
+    found: int
+    p_value: float
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the count agrees with the confidence; a sound audit is called uncalibrated once in 1000 times."""
+        return self.p_value > _CALIBRATED_ABOVE
+
+    def to_dict(self) -> dict[str, object]:
+        """The self-test as a JSON object."""
+        return {
+            "one_run": True,
+            "repeats": self.repeats,
+            "canaries": self.canaries,
+            "confidence": self.confidence,
+            "found": {"one-run": self.found},
+            "p_value": {"one-run": self.p_value},
+            "calibrated": self.calibrated,
+        }
+
+
+def one_run_self_test(
+    training: Training,
+    *,
+    repeats: int,
+    canaries: int,
+    seed: int,
+    confidence: float = 0.95,
+    guesses: Sequence[tuple[int, int]] | None = None,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> OneRunSelfTest:
+    """Train `repeats` times with coins that have nothing to do with those judged, and count the audits that find leaks.
+
+    Post-condition: if scores depend on the coins through training alone, the p-value is at most u with probability at
+    most u.
+    """
+    repeats, seed = COUNT.check_int("repeats", repeats), checked_seed(seed)
+    alarms = 0
+    for number in range(repeats):
+        own = int(np.random.SeedSequence(seed, spawn_key=(number, 3)).generate_state(1, np.uint64)[0])
+        found = play_one_run(training, canaries=canaries, seed=own, time_limit=time_limit, shown_other_coins=True)
+        result = audit_one_run(found, deltas=(0.0,), confidence=confidence, guesses=guesses)
+        alarms += result.epsilon[0].epsilon_lower > 0.0
+        if progress is not None:
+            progress(number + 1, repeats)
+    p_value = float(at_least(alarms, repeats, error_level(confidence)))
+    return OneRunSelfTest(repeats, canaries, confidence, alarms, p_value)

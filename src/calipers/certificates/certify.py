@@ -1,0 +1,112 @@
+"""`certify`: a certificate of a run, checked before it is handed out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calipers._version import __version__
+from calipers.domains import NON_NEGATIVE, Domain
+from calipers.errors import CertificationError, InputError, MissingExtraError
+from calipers.measure import measure
+from calipers.run import Run, as_phases
+
+if TYPE_CHECKING:
+    from calipers_verify import Verdict
+
+DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
+"""Masses in a certificate are whole numbers of 2^-256."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A statement about a run and what proves it: `record` is the JSON object, `verdict` what was checked."""
+
+    record: dict[str, Any]
+    verdict: Verdict
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        return json.dumps(self.record, separators=(",", ":")) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8", newline="")
+
+    def _value(self, jaw: str, name: str) -> Fraction | None:
+        found = [getattr(claim, name) for claim in self.verdict.claims if claim.jaw == jaw]
+        return found[0] if found else None
+
+    @property
+    def epsilon(self) -> tuple[Fraction | None, Fraction | None]:
+        """(lower, upper): the exact epsilons of the claims; None where there is no claim on that side."""
+        return self._value("lower", "epsilon"), self._value("upper", "epsilon")
+
+    @property
+    def delta(self) -> tuple[Fraction | None, Fraction | None]:
+        """(lower, upper): the exact deltas of the claims."""
+        return self._value("lower", "delta"), self._value("upper", "delta")
+
+
+def needs_flint() -> None:
+    """Raise `MissingExtraError` where python-flint is not installed."""
+    try:
+        import flint  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            "Certificates need python-flint, which computes in whole numbers and balls: install calipers[verify]."
+        ) from error
+
+
+def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
+    """A certificate for the run at one epsilon or one delta: both jaws where an attack is known, else the upper one.
+
+    Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
+    had, and `CertificationError` where none could be found.
+    """
+    if (epsilon is None) == (delta is None):
+        raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
+    needs_flint()
+    from flint import ctx
+
+    from calipers.certificates.claims import claims_at_delta, claims_at_epsilon
+    from calipers.certificates.exact import exact, run_record
+    from calipers_verify.calls import PRECISION
+
+    phases = as_phases(run)
+    record = run_record(phases)
+    measurement = measure(phases, tolerance=1e-2)
+    if delta is not None:
+        likely = measurement.epsilon(DELTA.check("delta", delta))
+    else:
+        likely = measurement.delta(NON_NEGATIVE.check("epsilon", epsilon))
+    with ctx.workprec(PRECISION):
+        if delta is not None:
+            claims = claims_at_delta(record, exact(delta), likely)
+        else:
+            assert epsilon is not None
+            claims = claims_at_epsilon(record, exact(epsilon), likely)
+    return sealed({"run": record, "claims": claims})
+
+
+def sealed(content: dict[str, Any]) -> Certificate:
+    """A certificate with this run and these claims, or `CertificationError` if the checker does not accept it."""
+    from calipers_verify import Refused, verify
+    from calipers_verify.checker import FORMAT, VERSION
+    from calipers_verify.reading import digest
+
+    record = {"format": FORMAT, "version": VERSION, **content, "made_by": f"calipers {__version__}"}
+    record["digest"] = digest(record)
+    draft = json.dumps(record, separators=(",", ":")).encode("ascii")
+    try:
+        verdict = verify(draft)
+    except Refused as reason:
+        raise CertificationError(
+            f"No certificate could be made: the checker refuses the draft, because {reason}."
+        ) from reason
+    return Certificate(record, verdict)

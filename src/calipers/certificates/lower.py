@@ -1,0 +1,196 @@
+"""The lower jaw of a certificate: cells and scores of a test. Any choice is a valid test; this one is close to the
+best.
+
+One step, or one round, is scored by its rounded log likelihood ratio, or by its rounded term of the sum that the best
+test of an epoch looks at; sums of rounds are scored by the rounded log of the probabilities that they have.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.certificates.placing import coarsening, dust_for, spacing_for
+from calipers.certificates.upper import rounded
+from calipers.numerics.types import FloatArray, IntArray
+from calipers_verify import attacks
+from calipers_verify.calls import ONE, ball, gaussian
+from calipers_verify.checker import DIRECTIONS, Phase, fixed_batches, shifts, tested
+from calipers_verify.reading import Effort
+
+_MESH = 40_001
+_GROWTH = 0.02
+_PER_SPREAD = 12.0
+"""Round scores per deviation of a term."""
+_MOST_SCORE = 30_000
+
+
+class Shown(NamedTuple):
+    """A lower claim: what it says, and the attack that shows it."""
+
+    epsilon: Fraction
+    delta: Fraction
+    direction: str
+    attack: object
+
+
+def _hidden(phase: Phase) -> bool:
+    return phase.rounds > 1 or phase.share < 1
+
+
+def _snapped(values: FloatArray, growth: float = _GROWTH) -> IntArray:
+    """Whole numbers near the values: the nearest ones near 0, multiples of a power of two further out."""
+    size = np.abs(values)
+    step = np.exp2(np.maximum(0.0, np.floor(np.log2(np.maximum(growth * size, 1.0)))))
+    found: IntArray = np.rint(np.rint(values / step) * step).astype(np.int64)
+    return found
+
+
+def _runs(scores: IntArray) -> IntArray:
+    """Where a new score begins."""
+    return np.flatnonzero(np.diff(scores)) + 1
+
+
+def _cells(mesh: FloatArray, values: FloatArray) -> dict[str, object]:
+    """Cuts and scores of an observation whose score at the mesh points is given, in units."""
+    scores = _snapped(values)
+    starts = _runs(scores)
+    cuts = [Fraction(round(0.5 * (mesh[i - 1] + mesh[i]) * 2**40), 2**40) for i in starts]
+    if not cuts:
+        cuts, starts = [Fraction(0)], np.array([len(scores) - 1])
+    kept = [int(scores[0]), *(int(scores[i]) for i in starts)]
+    return {"cuts": [f"{cut.numerator}/{cut.denominator}" for cut in cuts], "scores": kept}
+
+
+def _mesh(mu: float, small: float) -> FloatArray:
+    end = math.sqrt(-2.0 * math.log(small))
+    return np.linspace(-end - mu, end + mu, _MESH)
+
+
+def _step(phase: Phase, adjacency: str, back: bool, spacing: float, small: float) -> dict[str, object]:
+    """Scores of one Poisson step: the rounded log likelihood ratio."""
+    means = [float(mean.mid()) for mean in shifts(phase, adjacency, back)]
+    z, q = _mesh(max(map(abs, means)), small), float(phase.rate)
+    log_p, log_q = (
+        np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
+    )
+    return _cells(z, (log_p - log_q) / spacing) | {"coarsen": coarsening(phase.repeats)}
+
+
+def _epoch(
+    phase: Phase, adjacency: str, back: bool, spacing: float, small: float, at: float, dust: int, effort: Effort
+) -> dict[str, object]:
+    """Scores of the rounds, and bins of their sum. `at`: the log ratio at which the sum is the best statistic."""
+    means = [float(mean.mid()) for mean in shifts(phase, adjacency, back)]
+    z = _mesh(max(map(abs, means)), small / phase.rounds)
+    terms = np.exp(means[0] * z - 0.5 * means[0] ** 2) - math.exp(at) * np.exp(means[1] * z - 0.5 * means[1] ** 2)
+    weights = np.exp(-0.5 * z * z)
+    weights /= weights.sum()
+    middle = float(np.sum(weights * terms))
+    usual = np.abs(z) < 0.5 + math.sqrt(2.0 * math.log(50.0 * phase.rounds))
+    spread = math.sqrt(float(np.sum(weights[usual] * (terms[usual] - middle) ** 2)))
+    # Far terms decide a heavy tail: scores reach as far as the whole sum has to go for a ratio of e^at, and then some.
+    farthest = 3.0 * phase.rounds * (1.0 + math.exp(abs(at))) + 10.0 * spread
+    farthest = min(farthest, float(np.max(np.abs(terms - middle))))
+    unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE) if phase.rounds > 1 else spread / _PER_SPREAD
+    values = np.clip((terms - middle) / unit, -_MOST_SCORE, _MOST_SCORE)
+    coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
+    record = _cells(z, values) | {"coarsen": coarsen}
+    total = attacks.epoch(record, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
+    p, q = (np.array([int(mass) / ONE for mass in masses]) for masses in (total.p, total.q))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((p > 0) & (q > 0), np.log(p) - np.log(q), -np.inf)
+    lowest = float(np.min(ratio[np.isfinite(ratio)], initial=0.0))
+    scores = _snapped(np.maximum(ratio, lowest) / spacing)
+    starts = _runs(scores)
+    if len(starts) == 0:
+        starts = np.array([len(scores) - 1])
+    own = {
+        "bins": [total.low + int(i) for i in starts],
+        "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)],
+    }
+    return record | own | {"coarsen_epochs": coarsening(phase.repeats)}
+
+
+class LowerAttack:
+    """The best of a few tests at about (epsilon, delta)."""
+
+    def __init__(self, phases: list[Phase], adjacency: str, epsilon: float, delta: float, share: float) -> None:
+        self.phases, self.adjacency = phases, adjacency
+        self.found: list[tuple[str, dict[str, object], attacks.Scores]] = []
+        self.mu = None
+        if all(phase.rate == 1 and not _hidden(phase) for phase in phases):
+            self.mu = fixed_batches(phases, adjacency)
+            return
+        steps = sum(phase.repeats for phase in phases)
+        spacing, dust = float(spacing_for(epsilon, delta, steps, share)), dust_for(delta)
+        hidden = sum(phase.repeats for phase in phases if _hidden(phase))
+        tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))})
+        for direction in DIRECTIONS[:1] if adjacency == "substitute" else DIRECTIONS:
+            for at in tuned:
+                self._try(direction, at, spacing, dust, delta / steps / 100.0)
+
+    def _try(self, direction: str, at: float, spacing: float, dust: int, small: float) -> None:
+        effort, back = Effort(), direction == DIRECTIONS[1]
+        factors = [
+            _epoch(phase, self.adjacency, back, spacing, small, at, dust, effort)
+            if _hidden(phase)
+            else _step(phase, self.adjacency, back, spacing, small)
+            for phase in self.phases
+        ]
+        attack: dict[str, object] = {"dust": dust, "factors": factors, "threshold": 0}
+        self.found.append((direction, attack, tested(attack, self.phases, self.adjacency, direction, effort)))
+
+    def _tails(self, scores: attacks.Scores) -> tuple[FloatArray, FloatArray]:
+        """p and q of the tests "at least this place", for every place."""
+        p, q = (np.array([int(mass) / ONE for mass in masses])[::-1] for masses in (scores.p, scores.q))
+        return np.cumsum(p)[::-1], np.cumsum(q)[::-1]
+
+    def largest_epsilon(self, delta: Fraction) -> Shown | None:
+        """The largest epsilon of seven digits at which a test shows delta."""
+        best: tuple[float, Shown | None] = (0.0, None)
+        if self.mu is not None:
+            return self._gaussian(delta)
+        for direction, attack, scores in self.found:
+            p, q = self._tails(scores)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = np.where(p > float(delta), np.log((p - float(delta)) / q), -np.inf)
+            place = int(np.argmax(values))
+            if values[place] > best[0]:
+                shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
+                if attacks.delta_shown(scores, scores.low + place, shown) >= ball(delta):
+                    whole = attack | {"threshold": scores.low + place}
+                    best = (float(values[place]), Shown(shown, delta, direction, whole))
+        return best[1]
+
+    def largest_delta(self, epsilon: Fraction) -> Shown | None:
+        """The largest delta of seven digits that a test shows at epsilon."""
+        best: tuple[float, Shown | None] = (0.0, None)
+        if self.mu is not None:
+            shown = rounded(float(gaussian(self.mu, ball(epsilon)).mid()) * (1.0 - 1e-9), False)
+            return Shown(epsilon, shown, DIRECTIONS[0], "fixed-batches") if shown > 0 else None
+        for direction, attack, scores in self.found:
+            p, q = self._tails(scores)
+            values = p - math.exp(epsilon) * q
+            place = int(np.argmax(values))
+            if values[place] > best[0]:
+                shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
+                if attacks.delta_shown(scores, scores.low + place, epsilon) >= ball(shown):
+                    whole = attack | {"threshold": scores.low + place}
+                    best = (float(values[place]), Shown(epsilon, shown, direction, whole))
+        return best[1]
+
+    def _gaussian(self, delta: Fraction) -> Shown | None:
+        assert self.mu is not None
+        low, high, bound = 0.0, 1.0, ball(delta)
+        if not gaussian(self.mu, ball(Fraction(0))) >= bound:
+            return None
+        while gaussian(self.mu, ball(Fraction(high))) >= bound:
+            low, high = high, 2.0 * high
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if gaussian(self.mu, ball(Fraction(middle))) >= bound else (low, middle)
+        return Shown(rounded(low, False), delta, DIRECTIONS[0], "fixed-batches")

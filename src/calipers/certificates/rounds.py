@@ -1,0 +1,127 @@
+"""How the sums behind an epoch are kept, and at which ratios they are asked for. Nothing here can make a certificate
+wrong.
+
+An epoch that hides the record in one of M rounds is bounded by a call on a sum of M terms. With the record zeroed out
+under balls-and-bins sampling one sum serves all ratios; otherwise every ratio k has a sum of its own, so nodes are
+few: gaps of about a quarter of the deviation of the epoch's log ratio, growing with the distance from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.certificates.placing import places_between
+from calipers.laws.average_plan import ladder_plans
+from calipers.numerics.types import FloatArray
+from calipers_verify.checker import Phase
+
+_RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
+"""Spacing of a sum over its spread: one sum for all ratios, and one for each."""
+_TAIL, _TAIL_OF_MANY = 100, 28
+_SPREADS = 9.0
+"""How far the finest places reach from the center of a sum."""
+_GROWTH, _FINE = 0.1, 0.6
+"""Gaps between nodes as a share of the log ratio, and at most in units of 1/theta."""
+_NEAR = (0.97, 1.15)
+"""Where a single epoch is asked, in units of the epsilon expected."""
+_RARE = 1e-3
+
+
+class Focus(NamedTuple):
+    """About what is asked: epsilon, the theta at which E[L^theta] decides delta, whether there is one phase."""
+
+    epsilon: float
+    saddle: float
+    alone: bool
+
+
+def hides(phase: Phase) -> bool:
+    """Whether the phase is bounded by sums over its rounds."""
+    if phase.sampler == "shuffle" and not phase.isolated:
+        return phase.share < 1
+    return phase.sampler in ("balls-and-bins", "shuffle") and (phase.rounds > 1 or phase.share < 1)
+
+
+def one_sum(phase: Phase, replaced: bool) -> bool:
+    """Whether one sum serves all ratios."""
+    return not replaced and not (phase.sampler == "shuffle" and not phase.isolated)
+
+
+def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float, focus: Focus) -> list[int]:
+    """Places of the law of one epoch, the same for both directions so that they share their sums."""
+    r = (2.0 if replaced else 1.0) / float(phase.sigma)
+    # Fixed batches leak more: beyond this log ratio nothing is left of them either.
+    farthest = r * math.sqrt(-2.0 * math.log(small)) + 0.5 * r * r
+    last = math.ceil(farthest / float(spacing))
+    if one_sum(phase, replaced):
+        return places_between(-last, last)
+    widest = max(1, int(_FINE / focus.saddle / float(spacing)))
+    if phase.repeats > 1 or not focus.alone:
+        return places_between(-last, last, _GROWTH, widest)
+    # One epoch alone: its law is asked at one epsilon, and only the nodes on both sides of it matter.
+    near = [round(focus.epsilon * share / float(spacing)) for share in _NEAR]
+    dense = range(near[0], near[1] + 1, max(1, min(widest, (near[1] - near[0]) // 12)))
+    places = {*places_between(-last, last, 1.0), *dense, *(-place for place in dense)}
+    return sorted(place for place in places if abs(place) <= last)
+
+
+def plan_for(phase: Phase, replaced: bool, direction: str, x: Fraction, small: float) -> dict[str, object]:
+    """The plan of the sum that the checker asks for at the log ratio x."""
+    if one_sum(phase, replaced):
+        return _plan(phase, replaced, 0.0, small)
+    backward = direction == "absent-present" or (direction == "both" and x < 0)
+    return _plan(phase, replaced, float(-x if backward else x), small)
+
+
+def _terms(phase: Phase, replaced: bool, x: float, reach: float) -> tuple[FloatArray, FloatArray]:
+    """Values of one term in increasing order and their probabilities, on a mesh up to `reach` deviations."""
+    r, k = 1.0 / float(phase.sigma), math.exp(x)
+    z = np.linspace(-reach, reach + 2.0 * r, 4001)
+    weights = np.exp(-0.5 * z * z)
+    weights /= weights.sum()
+    if one_sum(phase, replaced):
+        return np.exp(r * z - 0.5 * r * r), weights
+    if phase.sampler != "shuffle" or phase.isolated:
+        return np.exp(r * z - 0.5 * r * r) - k * np.exp(-r * z - 0.5 * r * r), weights
+    if replaced:
+        above, below = np.exp(2.0 * r * z - 2.0 * r * r) - k, 1.0 - k * np.exp(2.0 * r * z - 2.0 * r * r)
+    else:
+        above = np.exp(2.0 * r * z - 2.0 * r * r) - k * np.exp(r * z - 0.5 * r * r)
+        below = 1.0 - k * np.exp(r * z - 0.5 * r * r)
+    values = np.concatenate((below[below < 0.0], [0.0], above[above > 0.0]))
+    masses = np.concatenate((weights[below < 0.0], [0.0], weights[above > 0.0]))
+    masses[np.count_nonzero(below < 0.0)] = max(0.0, 1.0 - masses.sum())
+    order = np.argsort(values, kind="stable")
+    return values[order], masses[order]
+
+
+def _plan(phase: Phase, replaced: bool, x: float, small: float) -> dict[str, object]:
+    rounds, r = phase.rounds, 1.0 / float(phase.sigma)
+    log_small = math.log(small) - math.log(rounds) - 6.0 - abs(x)
+    end = math.sqrt(-2.0 * log_small)
+    values, weights = _terms(phase, replaced, x, end)
+    usual = np.cumsum(weights)
+    low_usual = float(values[np.searchsorted(usual, _RARE / rounds)])
+    high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / rounds)))])
+    resolution = _RESOLUTION if one_sum(phase, replaced) else _RESOLUTION_OF_MANY
+    clipped = np.clip(values, low_usual, high_usual) if values[0] < 0.0 else values
+    plans = ladder_plans(clipped, weights, rounds, resolution, r, log_small)
+    unit = Fraction(2) ** math.floor(math.log2(plans[0].step))
+    mean = 1.0 if one_sum(phase, replaced) else 1.0 - math.exp(x)
+    usual_sum = 4.0 * rounds * max(abs(mean), 1e-3) + 8.0 * math.sqrt(rounds) * (high_usual - low_usual)
+    high = math.ceil((usual_sum + 4.0 * float(values[-1])) / float(unit))
+    low = 0 if values[0] > 0.0 else -math.ceil((usual_sum - 4.0 * float(values[0])) / float(unit))
+    shift = math.log2(plans[0].step / float(unit))
+    return {
+        "unit": f"{unit.numerator}/{unit.denominator}",
+        "centers": [round(plan.center / float(unit)) for plan in plans],
+        "lowest": [math.floor(plan.lowest + shift) for plan in plans],
+        "reach": min(4000, math.ceil(_SPREADS / resolution)),
+        "tail": _TAIL if one_sum(phase, replaced) else _TAIL_OF_MANY,
+        "low": low,
+        "high": high,
+    }

@@ -1,0 +1,151 @@
+"""`calipers audit` of one training run with canaries: a function that trains, or a file of scores and coins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.cli.audit_targets import claimed_pair, claims
+from calipers.cli.options import show
+from calipers.errors import CertificationError, InputError
+from calipers.run import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calipers.auditing.game import Progress
+    from calipers.auditing.one_run_game import OneRunResult
+
+FILE_ENDING = ".csv"
+# Options that are about many runs; one run has no use for them.
+_OTHERS = ("trials", "jobs", "chunk", "ledger", "resume", "sequential", "most_trials", "score", "pilot", "epsilon")
+
+
+def asked_for_one_run(target_name: str, values: dict[str, Any]) -> bool:
+    """Whether one run is to be audited: --canaries was given, or the target is a file of scores."""
+    if values["canaries"] is None and not target_name.endswith(FILE_ENDING):
+        if values["guesses"]:
+            raise InputError("--guesses is about canaries in one training run; add --canaries.")
+        return False
+    for option in _OTHERS:
+        if values[option] not in (None, False, (), 1):
+            raise InputError(f"--{option.replace('_', '-')} is about audits of many runs; leave it out with canaries.")
+    return True
+
+
+def one_run(
+    target_name: str, run: Run | None, values: dict[str, Any], as_json: bool, progress: Progress | None
+) -> None:
+    """Audit one run, or test the audit, and print."""
+    from calipers.reports.records import to_json
+
+    if values["self_testing"]:
+        record, text = _tested(target_name, values, progress)
+        click.echo(to_json(record) if as_json else text)
+        return
+    result = _audited(target_name, run, values)
+    if as_json:
+        click.echo(to_json(result.to_dict()))
+        return
+    show(_report(result))
+
+
+def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
+    pairs = []
+    for text in values["guesses"]:
+        try:
+            guess_in, guess_out = (int(part) for part in text.split(","))
+        except ValueError as error:
+            raise InputError(f"Expected --guesses IN,OUT (such as 50,50), got {text!r}.") from error
+        pairs.append((guess_in, guess_out))
+    return tuple(pairs) or None
+
+
+def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRunResult:
+    from calipers.auditing.loading import load_function
+    from calipers.auditing.one_run_game import audit_one_run, play_one_run, read_canaries
+
+    claim, upper = claims(run, claimed_pair(values["claim"]))
+    if target_name.endswith(FILE_ENDING):
+        if values["canaries"] is not None:
+            raise InputError(f"{target_name} says itself how many canaries there are; leave out --canaries.")
+        found = read_canaries(Path(target_name))
+    else:
+        found = play_one_run(
+            load_function(target_name),
+            canaries=values["canaries"],
+            seed=values["seed"],
+            time_limit=values["time_limit"],
+        )
+    return audit_one_run(
+        found,
+        deltas=values["delta"] or (1e-5,),
+        confidence=values["confidence"],
+        guesses=_guesses(values),
+        claim=claim,
+        upper=upper,
+    )
+
+
+def _tested(target_name: str, values: dict[str, Any], progress: Progress | None) -> tuple[dict[str, object], str]:
+    """Repeated runs that were shown other coins; `CertificationError` when they seem to leak too often."""
+    if values["claim"]:
+        raise InputError("--claim has no meaning in a self-test; leave it out.")
+    if target_name.endswith(FILE_ENDING):
+        raise InputError("A self-test trains again and again; name the function that trains, not a file of scores.")
+    from calipers.auditing.loading import load_function
+    from calipers.auditing.one_run_game import one_run_self_test
+
+    tested = one_run_self_test(
+        load_function(target_name),
+        repeats=values["repeats"],
+        canaries=values["canaries"],
+        seed=values["seed"],
+        confidence=values["confidence"],
+        guesses=_guesses(values),
+        time_limit=values["time_limit"],
+        progress=progress,
+    )
+    text = (
+        f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "
+        f"alarms: {tested.found}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at confidence "
+        f"{tested.confidence:g}."
+    )
+    if not tested.calibrated:
+        raise CertificationError(f"The self-test failed: {text} The scores know coins that they were not shown.")
+    return tested.to_dict(), text
+
+
+def _report(result: OneRunResult) -> RenderableType:
+    """The bounds beside claim and upper jaw, the verdicts, the assumptions."""
+    from rich import box
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("quantity")
+    for heading in ("at least", "claim", "proven at most", "right guesses"):
+        table.add_column(heading, justify="right")
+    for number, bound in enumerate(result.epsilon):
+        table.add_row(
+            f"epsilon at delta = {bound.delta:g}",
+            floor_digits(bound.epsilon_lower),
+            "" if result.claims is None else nearest_digits(result.claims[number]),
+            "" if result.uppers is None else ceil_digits(result.uppers[number]),
+            f"{bound.correct} of {bound.guesses}",
+        )
+    unasked = (
+        ()
+        if result.verdicts
+        else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
+    )
+    lines = [*(text for _, _, text in result.verdicts), *unasked, *result.notes]
+    canaries = result.epsilon[0].canaries
+    title = Text(f"{result.source}: one run, {canaries} canaries, confidence {result.confidence:g}", style="bold")
+    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))

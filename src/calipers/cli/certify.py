@@ -1,0 +1,89 @@
+"""`calipers certify` and `calipers verify`: numbers that anybody can check without Calipers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from calipers.cli.options import check_folder, json_option, run_options, write
+from calipers.errors import InputError
+from calipers.run import Run, load_runs
+
+if TYPE_CHECKING:
+    from calipers_verify import Verdict
+
+
+@click.command("certify", short_help="Write a certificate that anybody can check.")
+@click.argument("run_path", metavar="[RUN]", required=False)
+@run_options(optional=True)
+@click.option("--delta", type=float, help="Certify epsilon at this delta.")
+@click.option("--epsilon", type=float, help="Certify delta at this epsilon.")
+@click.option("-o", "--output", metavar="FILE", help="Write the certificate to this file instead of standard output.")
+def certify_command(
+    run_path: str | None, runs: tuple[Run, ...], delta: float | None, epsilon: float | None, output: str | None
+) -> None:
+    """Write a certificate of a run: a statement, and what a short independent program needs to check it.
+
+    RUN is a run file; or describe the run by options, as for `calipers measure`. The certificate states
+    the upper jaw, and the lower jaw where an attack shows one, at one --delta or one --epsilon. It is
+    checked before it is written. Needs the extra `verify` (python-flint).
+
+    \b
+    Examples:
+      calipers certify run.toml --delta 1e-5 -o run.cert.json
+      calipers certify --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --epsilon 2 -o run.cert.json
+      calipers verify run.cert.json
+    """
+    if run_path is not None:
+        if runs:
+            raise InputError("RUN and options that describe a run contradict each other: give one of them.")
+        runs = load_runs(run_path)
+    if not runs:
+        raise InputError("Expected a run: give a run file, or options such as --sample-rate.")
+    check_folder(output)
+    from calipers.certificates import certify
+
+    certificate = certify(runs, epsilon=epsilon, delta=delta)
+    write(certificate.to_json(), output)
+    if output is not None:
+        sentences = list(certificate.verdict.sentences())
+        if all(claim.jaw == "upper" for claim in certificate.verdict.claims):
+            sentences.append("No attack is certified from below here.")
+        click.echo("\n".join([*sentences, f"Check it with: python -m calipers_verify {output}"]))
+
+
+@click.command("verify", short_help="Check certificates.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@json_option
+def verify_command(files: tuple[str, ...], as_json: bool) -> None:
+    """Check certificates: recompute everything they rest on, in whole numbers and balls.
+
+    The same as `python -m calipers_verify FILE...`, which needs nothing of Calipers but that package.
+    Exit status 1 if a certificate is refused.
+
+    \b
+    Examples:
+      calipers verify run.cert.json
+      calipers verify run.cert.json --json
+    """
+    from calipers.certificates import verify
+
+    verdicts = [(name, verify(name)) for name in files]
+    if as_json:
+        from calipers.reports.records import to_json
+
+        click.echo(to_json([verdict_record(name, verdict) for name, verdict in verdicts]))
+        return
+    for name, verdict in verdicts:
+        for sentence in verdict.sentences():
+            click.echo(f"{name}: proven: {sentence}")
+
+
+def verdict_record(name: str, verdict: Verdict) -> dict[str, object]:
+    """What a certificate proves, for programs; numbers are exact, as strings."""
+    claims = [
+        {"jaw": c.jaw, "epsilon": str(c.epsilon), "delta": str(c.delta), "direction": c.direction}
+        for c in verdict.claims
+    ]
+    return {"file": name, "run": verdict.run, "claims": claims}

@@ -1,0 +1,94 @@
+"""What an attack can do that picks, before it starts, which pair of neighbors to tell apart and in which order.
+
+A guarantee holds for every ordered pair at once, so it is one convex symmetric curve: the hull of all directed curves
+(`TradeoffCurve.symmetrised`). An attack has no such freedom. Its null hypothesis is either "the record is absent" or
+"the record is present", on one pair of datasets, and no test randomizes between two of these: a false positive rate
+is a probability under *one* null. So the best true positive rate at a false positive rate is the **maximum over
+directed curves**, which may lie well below the hull, and the smallest false negative rate is their minimum, which need
+not be convex. Both jaws are read this way: the maximum of directed attacks is attained, that of directed proofs proven.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calipers.bracket import Side
+from calipers.curves.risk import bayes_error
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope:
+    """The lowest of several directed trade-off curves of one side, their null "record absent", and their inverses.
+
+    UPPER: nothing any attack does, in either order, on any of the pairs, goes below. LOWER: attained, at every alpha.
+    """
+
+    absent: tuple[TradeoffCurve, ...]
+
+    def __post_init__(self) -> None:
+        if not self.absent:
+            raise InputError("Expected at least one directed curve, got none.")
+        for curve in self.absent[1:]:
+            self.side.same(curve.side)
+
+    @classmethod
+    def of(cls, curves: Sequence[TradeoffCurve]) -> Envelope:
+        """The envelope of directed curves, one for each pair of neighbors."""
+        return cls(tuple(curves))
+
+    @property
+    def side(self) -> Side:
+        """The common side of the curves."""
+        return self.absent[0].side
+
+    @cached_property
+    def directed(self) -> tuple[TradeoffCurve, ...]:
+        """The curves with the null "record absent" and those with the null "record present"."""
+        return (*self.absent, *(curve.inverse() for curve in self.absent))
+
+    def hull(self) -> TradeoffCurve:
+        """The symmetric convex curve below all of them: what a guarantee, and mu, are about."""
+        if len(self.absent) == 1:
+            return self.absent[0].symmetrised()
+        tests = [np.concatenate(column) for column in zip(*(curve.points for curve in self.absent), strict=True)]
+        alpha, miss, alpha_c, power = tests
+        return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=self.side).symmetrised()
+
+    def rates(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
+        """(smallest false negative rate, largest true positive rate) at false positive rates, rounded to the side."""
+        found = [curve.rates(alpha, alpha_c) for curve in self.directed]
+        return np.min([miss for miss, _ in found], axis=0), np.max([power for _, power in found], axis=0)
+
+    def __call__(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> FloatArray:
+        """The smallest false negative rate; UPPER: at most the true one, LOWER: at least."""
+        return self.rates(alpha, alpha_c)[0]
+
+    def bayes_error(self, prior: ArrayLike) -> FloatArray:
+        """The smallest prior-weighted error, `prior` being the probability that the record is absent.
+
+        Post-condition: at most that of every adversary (UPPER), at least that of the best one (LOWER).
+        """
+        return np.asarray(np.min([bayes_error(curve, prior) for curve in self.absent], axis=0), dtype=np.float64)
+
+    def breakpoints(self) -> tuple[FloatArray, FloatArray]:
+        """(alpha, beta) between which the envelope is linear: breakpoints of the curves and their crossings."""
+        alpha = np.unique(np.concatenate([curve.alpha for curve in self.directed]))
+        values = [curve(alpha) for curve in self.directed]
+        crossings = [alpha]
+        for first, second in itertools.combinations(values, 2):
+            gap = first - second
+            left, right = gap[:-1], gap[1:]
+            i = np.flatnonzero(left * right < 0.0)
+            share = left[i] / (left[i] - right[i])
+            crossings.append(alpha[i] + share * (alpha[i + 1] - alpha[i]))
+        places = np.unique(np.concatenate(crossings))
+        return places, self(places)

@@ -1,0 +1,162 @@
+"""Steps told apart by size, and profiles of the small ones.
+
+A step is small or a jump (`calipers.laws.rare` says why). Small steps are bounded by two deviations of their own sum, so
+every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at any depth.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.laws.direction import Direction, Shelf, eta_for, log_escape_for
+from calipers.laws.law import Law
+from calipers.laws.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.tails import LowerTail, UpperTail
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray
+
+DEVIATIONS = 2.0
+"""A step larger than so many deviations of the sum of the small ones is a jump."""
+_EXPECTED = 0.25
+_MOST_SADDLES = 14
+
+
+@dataclass(frozen=True)
+class _Small:
+    """The small steps as a source of laws: the same two whatever is asked."""
+
+    laws: dict[Side, Law]
+    symmetric: bool = False
+
+    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[side]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One factor on one side: small steps, jumps as (log ratio, P-mass, Q-mass), total masses of the small steps."""
+
+    small: Law
+    ratio: FloatArray
+    p: FloatArray
+    q: FloatArray
+    log_masses: tuple[float, float]
+
+    @classmethod
+    def of(cls, law: Law, threshold: float) -> Parts:
+        """Atoms above the threshold are jumps."""
+        big = law.log_ratio > threshold
+        keep = ~big
+        small = replace(
+            law,
+            log_ratio=law.log_ratio[keep],
+            log_p=law.log_p[keep],
+            log_q=law.log_q[keep],
+            p_inf=0.0,
+            q_zero=0.0,
+        )
+        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
+        return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
+
+
+def size_threshold(law: Law, count: int) -> float:
+    """Above which log ratio a step is a jump: `DEVIATIONS` of the sum of all steps that are no larger.
+
+    Of few heavy-tailed steps that would call ever more of them jumps; it ends where `_EXPECTED` jumps are expected.
+    """
+    p = np.exp(law.log_p)
+    often = np.flatnonzero(count * np.cumsum(p[::-1])[::-1] >= _EXPECTED)
+    lowest = float(law.log_ratio[often[-1]]) if len(often) else float(law.log_ratio[-1])
+    found = math.inf
+    for _ in range(60):
+        inside = law.log_ratio <= found
+        weights, ratio = p[inside], law.log_ratio[inside]
+        total = float(weights.sum())
+        mean = float(np.sum(weights * ratio)) / total
+        reach = DEVIATIONS * math.sqrt(count * float(np.sum(weights * (ratio - mean) ** 2)) / total)
+        following = max(lowest, mean + reach)
+        if following >= found - 1e-3 * reach:
+            break
+        found = following
+    return found
+
+
+class Profile:
+    """Bounds of D of a sum of small steps at any log threshold, from both sides, out of a few tilted compositions."""
+
+    def __init__(self, parts: dict[Side, Parts], count: int, log_deepest: float, tolerance: float) -> None:
+        self.count = count
+        self.log_p = {side: count * part.log_masses[0] for side, part in parts.items()}
+        self.log_q = {side: count * part.log_masses[1] for side, part in parts.items()}
+        self.rounding = count * (max(part.small.rounding for part in parts.values()) + 1e-15)
+        self._log_deepest, self._tolerance = log_deepest, tolerance
+        self._direction = Direction(
+            Shelf([(_Small({s: part.small for s, part in parts.items()}), max(count, 1))]), False
+        )
+
+    @functools.cached_property
+    def _plans(self) -> list[tuple[Saddle, float, float]]:
+        """Saddles with the fineness and the escaping mass of the compositions around them."""
+        plans = []
+        for saddle in _saddles(self._direction, self._log_deepest):
+            eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
+            plans.append((saddle, eta, min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)))
+        return plans
+
+    @functools.cached_property
+    def _uppers(self) -> list[UpperTail]:
+        return [self._direction.upper(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+
+    @functools.cached_property
+    def _lowers(self) -> list[LowerTail]:
+        if self.count == 0:
+            return []
+        return [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+
+    def upper(self, epsilon: FloatArray) -> FloatArray:
+        """At least D at every epsilon."""
+        if self.count == 0:
+            return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
+        mass = math.exp(self.log_p[Side.UPPER] + self.rounding)
+        best = np.full(len(epsilon), mass)
+        for tail in self._uppers:
+            first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
+            # D is convex in e^eps, and the P-mass at minus infinity: left of the first node the chord holds.
+            chord = mass - (mass - value) * np.exp(np.minimum(epsilon - first, 0.0)) if value < mass else mass
+            best = np.minimum(best, np.where(epsilon < first, chord, tail.deltas(np.maximum(epsilon, first))))
+        return np.asarray(best * (1.0 + 1e-13), dtype=np.float64)
+
+    def lower(self, epsilon: FloatArray) -> FloatArray:
+        """At most D at every epsilon: the best of the tests with thresholds next to it, and of always rejecting."""
+        always_p = math.exp(self.log_p[Side.LOWER] - self.rounding)
+        always_q = math.exp(self.log_q[Side.LOWER] + self.rounding)
+        falsely = np.exp(np.minimum(epsilon, 1.0)) * always_q
+        best = np.maximum(always_p - falsely - 4.0 * UNIT_ROUNDOFF * (always_p + falsely), 0.0)
+        for tests in self._lowers:
+            near = np.searchsorted(tests.thresholds, epsilon)
+            for shift in (-1, 0, 1):
+                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
+                power = np.exp(tests.log_power[index])
+                falsely = np.exp(np.minimum(epsilon + tests.log_alpha[index], 1.0))
+                best = np.maximum(best, power * (1.0 - 1e-14) - falsely * (1.0 + 1e-13))
+        return best
+
+
+def _saddles(direction: Direction, log_deepest: float) -> list[Saddle]:
+    """Centers from the untilted sum outward, until the estimated delta is below the deepest asked for."""
+    pilot = direction.pilot(log_deepest)
+    found = [saddle_at(pilot, 1.0)]
+    while found[-1].log_delta > log_deepest and len(found) < _MOST_SADDLES and direction.steps() > 1:
+        last = found[-1]
+        following = saddle_for_epsilon(pilot, last.mean + 2.2 * last.deviation)
+        if following.mean <= last.mean + 0.1 * last.deviation:
+            break
+        found.append(following)
+    return found

@@ -1,0 +1,178 @@
+"""Where lengths tell two datasets apart beyond doubt: closed forms instead of grids.
+
+Let everybody's gradient be zero, the record's too. Then all d = T n numbers released are noise, and only its scale
+tells which dataset was used. A composition on a lattice would need more and more points to say "a lot".
+
+**Tests.** Divisor K or K + 1: the sum of squares over its mean is a gamma variable of shape d/2, times s^2 =
+(K/(K+1))^2 where the record is present. Rejecting below (or above) a threshold has two errors in closed form, kept as
+logarithms (`calipers.numerics.gamma`). Realized batch size: a batch that holds all N + 1 records of the larger dataset
+has the least noise of all; reject when the length of any one of T rounds is as short as such a batch makes it. Its
+power is 1 - (1 - q^(N+1) F(y))^T, and its false positives are at most T times those of one round.
+
+**Moments.** Revealing the batch and the membership, a round is dominated by N(m, s^2 I) against N(0, I) in n
+coordinates with the largest possible m (docs/normalization.md, 2 (iii)), whose moments are elementary:
+
+    log E_Q L^t = (n/2) (t log(1 + e) - log(1 + t e)) + t (t - 1) m^2 / (2 (s^2 + t (1 - s^2))),     e = 1/s^2 - 1,
+
+finite for t > -1/e; T rounds add up, and (L - k)+ <= L^t k^(1 - t) turns one moment into an epsilon, in either order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.citations import add_statement, implements
+from calipers.numerics.gamma import (
+    LARGEST_SHAPE,
+    gamma_lower_quantile_at,
+    gamma_upper_quantile_at,
+    log_gamma_lower_at,
+    log_gamma_upper_at,
+)
+
+add_statement(
+    "calipers:length-test",
+    "All gradients zero",
+    "Noise divided by K or K + 1: a chi-square test of its length over all coordinates and rounds, in closed form.",
+)
+add_statement(
+    "calipers:one-moment",
+    "One moment of isotropic Gaussians",
+    "Batch and membership revealed: epsilon <= (T log E L^t + log(1/delta)) / (t - 1) for any order t > 1.",
+)
+
+BEYOND_DOUBT = 100.0
+"""Deviations between two lengths beyond which they are told apart: both errors of the test are below e^-1000."""
+_SLACK = 1e-11
+_POWERS = (1e-9, 1e-3, 0.1, 0.5, 0.9, 0.99, 0.999)
+"""False negatives of a test are at least 1e-16 in double precision; power is given by its logarithm."""
+
+
+@dataclass(frozen=True)
+class LengthTest:
+    """A test by its log power (a lower bound) and the log of its false positive rate (an upper bound)."""
+
+    log_power: float
+    log_alpha: float
+    reversed: bool
+
+
+def deviations(degrees: float, divisor: float) -> float:
+    """How many standard deviations apart the lengths of noise over K and over K + 1 are."""
+    return math.sqrt(0.5 * degrees) * 2.0 * math.log1p(1.0 / divisor)
+
+
+@implements("calipers:length-test")
+def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthTest]:
+    """Tests of `degrees` noise coordinates over K or K + 1, of power from `smallest` up, in both orders."""
+    shape = min(0.5 * degrees, LARGEST_SHAPE)  # whoever has more coordinates may ignore some
+    offset = 2.0 * math.log1p(1.0 / divisor)
+    middle = 0.5 * offset  # both errors small, where they can be
+    yield _test(log_gamma_lower_at(shape, middle), log_gamma_lower_at(shape, middle - offset), False)
+    for power in _levels(smallest):
+        short = float(gamma_lower_quantile_at(shape, math.log(power)))
+        yield _test(log_gamma_lower_at(shape, short), log_gamma_lower_at(shape, short - offset), False)
+        long = float(gamma_upper_quantile_at(shape, math.log(power)))
+        yield _test(log_gamma_upper_at(shape, long), log_gamma_upper_at(shape, long + offset), True)
+
+
+@implements("calipers:length-test")
+def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smallest: float) -> Iterator[LengthTest]:
+    """Tests of T rounds divided by the realized size: is any of them as short as a batch of all N + 1 records?"""
+    shape = min(0.5 * dimension, LARGEST_SHAPE)
+    once = 2.0 * math.log1p(1.0 / others)
+    twice = 2.0 * math.log1p(2.0 / (others - 1.0)) if others > 1 else once
+    for power in _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0)))):
+        short = float(gamma_lower_quantile_at(shape, math.log(power)))
+        one_round = math.exp((others + 1.0) * math.log(rate) + float(log_gamma_lower_at(shape, short)))
+        # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
+        log_alpha = np.logaddexp(
+            others * math.log(rate) + float(log_gamma_lower_at(shape, short - once)),
+            float(log_gamma_lower_at(shape, short - twice)),
+        )
+        if one_round > 0.0:
+            log_power = math.log(-math.expm1(rounds * math.log1p(-one_round))) if one_round < 1.0 else 0.0
+            yield _test(log_power, log_alpha + math.log(rounds), False)
+
+
+def _levels(smallest: float) -> list[float]:
+    """Powers to try, from twice the smallest useful one."""
+    ladder = smallest * np.array([1.5, 3.0, 10.0, 100.0])
+    return sorted({float(power) for power in (*ladder, *_POWERS) if 0.0 < power < 0.9995})
+
+
+def _test(log_power: object, log_alpha: object, way: bool) -> LengthTest:
+    power, alpha = float(log_power), float(log_alpha)  # type: ignore[arg-type]  # scalars of numpy
+    # Errors of the gamma tails are 2e-14 of their logarithms; those of the offset are a few units of roundoff more.
+    return LengthTest(power - _SLACK * (1.0 + abs(power)), alpha + _SLACK * (1.0 + abs(alpha)), way)
+
+
+def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:
+    """The largest log((power - delta)/alpha), at least 0, and the order of its test."""
+    best, way = 0.0, False
+    for test in tests:
+        gain = math.exp(test.log_power) - delta
+        if gain > 0.0:
+            value = math.log(gain) - test.log_alpha
+            value -= _SLACK * (1.0 + abs(value))
+            if value > best:
+                best, way = value, test.reversed
+    return best, way
+
+
+def delta_shown(tests: Sequence[LengthTest], epsilon: float) -> tuple[float, bool]:
+    """The largest power - e^epsilon alpha, at least 0, and the order of its test."""
+    best, way = 0.0, False
+    for test in tests:
+        value = math.exp(test.log_power) - math.exp(min(1.0, test.log_alpha + epsilon)) - 1e-15
+        if value > best:
+            best, way = value, test.reversed
+    return best, way
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """`count` rounds of N(m, s^2 I) against N(0, I), s = K/(K+1); without a divisor s = 1 and the scale shows nothing.
+
+    With `probability` p a round shows the pair, else nothing, and which is told.
+    """
+
+    count: int
+    dimension: int
+    mean: float
+    divisor: float = math.inf
+    probability: float = 1.0
+
+    def log_moment(self, order: float) -> float:
+        """At least log E_Q L^t for all rounds, order t > 1 or t < 0; infinite where it does not exist."""
+        excess = (2.0 * self.divisor + 1.0) / self.divisor**2 if math.isfinite(self.divisor) else 0.0
+        if 1.0 + order * excess <= 0.0:
+            return math.inf
+        scale = 0.5 * self.dimension * (order * math.log1p(excess) - math.log1p(order * excess))
+        variance = (1.0 + order * excess) / (1.0 + excess)
+        value = scale + order * (order - 1.0) * self.mean**2 / (2.0 * variance)
+        value += _SLACK * (self.dimension * abs(order) * excess + abs(value))
+        if self.probability < 1.0:
+            value = float(np.logaddexp(math.log1p(-self.probability), math.log(self.probability) + value))
+        return self.count * value
+
+
+_ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
+
+
+@implements("calipers:one-moment")
+def epsilon_by_moments(rounds: Sequence[Rounds], delta: float) -> float:
+    """At least epsilon(delta) of the product in both orders, by the best of some orders."""
+    return max(_one_way(rounds, delta, lambda order: order), _one_way(rounds, delta, lambda order: 1.0 - order))
+
+
+def _one_way(rounds: Sequence[Rounds], delta: float, argument: Callable[[float], float]) -> float:
+    best = math.inf
+    for order in _ORDERS.tolist():
+        moment = math.fsum(part.log_moment(argument(order)) for part in rounds)
+        best = min(best, (moment - math.log(delta)) / (order - 1.0))
+    return max(0.0, best * (1.0 + 1e-12))

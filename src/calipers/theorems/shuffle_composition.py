@@ -1,0 +1,124 @@
+"""From one epoch to many (van Dijk and Ertan 2026, Section 4.1, Theorem 5.2 and Lemma G.5).
+
+Suppose a symmetric curve f of one epoch is known near the middle only up to a shift: f(a) >= g(a + t) - t with
+g = G_mu. Composing that is awkward, composing G_mu tensor f_(0, d) is not (mu grows by sqrt(E), d by 1 - (1 - d)^E).
+Lemma G.5 says which d is enough: with a* the fixed point of g,
+
+    d = max{t/a*, 1 - g(t) + t},     f >= (1 - d) g(. / (1 - d)) everywhere.
+
+The maximum is always its second term: 1 - g is concave, so 1 - g(t) >= (t/a*)(1 - g(a*)) = t/a* - t for t <= a*.
+
+Proposition G.6 gives a* = Phi(-mu/2). Its first part says 1 - G_mu(a) = O(a) whenever a = O(1/M) and mu = O(1/sqrt(M)).
+That is false as printed: 1 - G_mu(a) is about a e^(mu sqrt(2 ln(1/a))), and for a = e^(-M^2) the factor grows like
+e^sqrt(2 M). It needs a >= e^(-cM). What Theorem 5.2 takes from it, that 1 - G_mu(a) is o(1/M) when a is, holds all the
+same, because 1 - G_mu grows with a.
+
+The limit of Section 4.1, (1 - d)^E - a with d = r M^-R and E = s M^R, tends to e^(-r s) - a from below: no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import ndtr
+
+from calipers.citations import add_statement
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY
+from calipers.errors import ConditionError
+from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
+from calipers.theorems.parameters import FPR, MU, Described
+from calipers.theorems.registry import Direction, theorem
+
+add_statement(
+    "vandijk2026:lemmaG.5",
+    "Lemma G.5",
+    "A symmetric curve above g(a + t) - t near 1/2 is above g tensor f_(0, d).",
+)
+add_statement("vandijk2026:thm5.2-delta-hat", "Theorem 5.2, delta-hat", "The d of Lemma G.5 for g = G_mu.")
+add_statement(
+    "vandijk2026:propG.6", "Proposition G.6", "The fixed point of G_mu is Phi(-mu/2) = 1/2 - mu/sqrt(8 pi) + O(mu^3)."
+)
+add_statement("vandijk2026:sec4.1", "Section 4.1, the limit", "(1 - r M^-R)^(s M^R) - a tends to e^(-r s) - a.")
+
+_SHIFT: Described = (OPEN_UNIT, "shift t with f(a) >= G_mu(a + t) - t")
+_CONDITION = "Needs a symmetric f with f(a) >= G_mu(a + shift) - shift for a in [a* - shift, 1 - shift]."
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """a* = G_mu(a*), and the two leading terms of its expansion."""
+
+    fixed_point: float
+    two_terms: float
+
+
+@theorem(
+    "vandijk-prop-g.6",
+    statement="vandijk2026:propG.6",
+    direction=Direction.EXACT,
+    reads="G_mu(value) = value",
+    parameters={"mu": MU},
+    note="Part (ii). Part (i) is false as printed for a far below 1/M; see calipers.theorems.shuffle_composition.",
+)
+def gaussian_fixed_point(mu: float) -> FixedPoint:
+    """Phi(-mu/2), and 1/2 - mu/sqrt(8 pi)."""
+    size = POSITIVE.check("mu", mu)
+    return FixedPoint(float(ndtr(-0.5 * size)), 0.5 - size / math.sqrt(8.0 * math.pi))
+
+
+@theorem(
+    "vandijk-thm-5.2-delta-hat",
+    statement="vandijk2026:thm5.2-delta-hat",
+    direction=Direction.UPPER_BOUND,
+    reads="f >= G_mu tensor f_(0, value), and after E epochs f >= G_(mu sqrt(E)) tensor f_(0, 1 - (1 - value)^E)",
+    parameters={"mu": MU, "shift": _SHIFT},
+    note=_CONDITION,
+)
+def failure_probability(mu: float, shift: float) -> float:
+    """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
+    moved = OPEN_UNIT.check("shift", shift)
+    middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
+    if moved >= middle:
+        raise ConditionError(
+            f"Lemma G.5 needs shift < a* = Phi(-mu/2) = {middle:.6g}, got shift={moved:g}. "
+            "A curve known so roughly guarantees nothing; use more rounds."
+        )
+    return (float(gaussian_power(mu, moved)) + moved) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+
+
+@theorem(
+    "vandijk-lemma-g.5",
+    statement="vandijk2026:lemmaG.5",
+    direction=Direction.LOWER_BOUND,
+    reads="f(fpr) >= value",
+    parameters={"fpr": FPR, "mu": MU, "shift": _SHIFT},
+    note=_CONDITION,
+)
+def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
+    """(1 - d) G_mu(a/(1 - d)) with d of `failure_probability`, rounded down; 0 from a = 1 - d on."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    kept = 1.0 - failure_probability(mu, shift)
+    if alpha >= kept:
+        return 0.0
+    share = min(alpha / kept * (1.0 + 1e-15), 1.0)
+    return kept * float(gaussian_tradeoff(mu, share)) * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR)
+
+
+@theorem(
+    "vandijk-sec-4.1-limit",
+    statement="vandijk2026:sec4.1",
+    direction=Direction.ASYMPTOTIC,
+    reads="(1 - delta)^E - fpr -> value as M grows with delta M^R -> delta_factor and E/M^R -> epochs_factor",
+    parameters={
+        "fpr": FPR,
+        "delta_factor": (NON_NEGATIVE, "limit of delta M^R"),
+        "epochs_factor": (NON_NEGATIVE, "limit of epochs / M^R"),
+    },
+    note="Approached from below, so no bound at any finite M; vandijk-epochs is one.",
+)
+def epochs_tradeoff_limit(fpr: float, delta_factor: float, epochs_factor: float) -> float:
+    """max{e^(-r s) - a, 0}."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    product = NON_NEGATIVE.check("delta_factor", delta_factor) * NON_NEGATIVE.check("epochs_factor", epochs_factor)
+    return max(math.exp(-product) - alpha, 0.0)

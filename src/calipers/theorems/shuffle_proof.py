@@ -1,0 +1,214 @@
+"""The steps of the proof of Theorem 4.1 (van Dijk and Ertan 2026, Appendix D), each as the bound it is.
+
+The pair of one epoch: M rounds of N(0, 1), one of them shifted by 1/sigma in the alternative. The best test rejects
+where the mean of M likelihood ratios exceeds a threshold h. With w = e^(1/sigma^2) - 1, e the Berry-Esseen distance of
+Equation (19) at n = M - 1, and z the noise of the shifted round,
+
+    m(z) = (e^(z/sigma + 1/(2 sigma^2)) - 1) / sqrt((M - 1) w)
+
+is how far that round moves the standardized mean of the others. The steps:
+
+- D.2: a false positive rate within d of 1/2 has its threshold in 1 -+ kappa sqrt(w/M), Phi(-kappa) <= 1/2 - e - d;
+- D.3 writes the false negative rate as an integral over M variables, D.4 replaces M - 1 of them by a normal law:
+  beta(h) = int Phi(gamma(h, z)) phi(z) dz up to e, over z < sigma ln(M h) - 1/(2 sigma);
+- D.5 puts the threshold of D.2 into it, D.6 lets the integral run over the whole line for the price theta, and D.7
+  expands it around Phi(x) = 1 - a.
+
+kappa is free in the paper; here it is the smallest allowed, Phi^-1(1/2 + e + d), which makes every step sharpest. The
+integrals are enclosed, not estimated: their integrand falls with z, so its values at the two ends of a cell bound the
+cell's share, and the normal mass of the largest cell bounds the width of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from calipers.citations import add_statement
+from calipers.domains import PROBABILITY, Domain
+from calipers.errors import ConditionError
+from calipers.numerics.types import FloatArray
+from calipers.theorems.lognormal_ratio import berry_esseen_distance
+from calipers.theorems.parameters import FPR, NOISE_MULTIPLIER, ROUNDS, Described, ratio_variance
+from calipers.theorems.registry import Direction, theorem
+
+add_statement("vandijk2026:propD.2", "Proposition D.2", "Where the threshold of a false positive rate near 1/2 lies.")
+add_statement(
+    "vandijk2026:propD.4", "Propositions D.3 and D.4", "The false negative rate at a threshold, up to Berry-Esseen."
+)
+add_statement("vandijk2026:propD.5", "Proposition D.5", "The trade-off curve near 1/2, up to Berry-Esseen.")
+add_statement("vandijk2026:propD.6", "Proposition D.6", "What letting the integral run over the whole line costs.")
+add_statement("vandijk2026:propD.7", "Proposition D.7", "The integral over the whole line, expanded around 1 - a.")
+
+_FEWEST_ROUNDS = Domain(3, math.inf, integer=True)
+_HALF = Domain(0.0, 0.5, high_open=True)
+_THRESHOLD = Domain(0.0, math.inf, low_open=True)
+_PAIR: dict[str, Described] = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": (_FEWEST_ROUNDS, ROUNDS[1])}
+_AT_FPR: dict[str, Described] = {**_PAIR, "fpr": FPR}
+_AROUND: dict[str, Described] = {**_PAIR, "delta": (_HALF, "distance from 1/2 up to which false positive rates count")}
+_VIEW = "Isolated view (and balls-and-bins sampling)."
+_CELLS = 60_000
+_REACH = 9.0
+_ROUNDED = 1e-12
+_SUMMED = 2e-11
+_ROOT_2PI = math.sqrt(2.0 * math.pi)
+_ROOT_8EPI = math.sqrt(8.0 * math.e * math.pi)
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """lower <= the quantity <= upper."""
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What every step starts from: sigma, M, w, the Berry-Esseen distance and kappa."""
+
+    sigma: float
+    rounds: int
+    w: float
+    distance: float
+    kappa: float
+
+    @property
+    def reach(self) -> float:
+        """kappa sqrt(w/M), the half width of D.2."""
+        return self.kappa * math.sqrt(self.w / self.rounds)
+
+    def last_noise(self, threshold: float) -> float:
+        """sigma ln(M h) - 1/(2 sigma): beyond it the shifted round alone exceeds the threshold."""
+        return self.sigma * math.log(self.rounds * threshold) - 0.5 / self.sigma
+
+    def pull(self, z: FloatArray) -> FloatArray:
+        """m(z) of the module docstring."""
+        exponent = np.minimum(z / self.sigma + 0.5 / self.sigma**2, 700.0)
+        return np.asarray(np.expm1(exponent) / math.sqrt((self.rounds - 1) * self.w), dtype=np.float64)
+
+
+def _step(noise_multiplier: float, rounds: int, around: float) -> _Step:
+    """The step for false positive rates within `around` of 1/2; `ConditionError` where no kappa satisfies D.2."""
+    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
+    w = ratio_variance(noise_multiplier, power=3)
+    distance = berry_esseen_distance(noise_multiplier, count - 1) * (1.0 + _ROUNDED)
+    if distance + around >= 0.5:
+        raise ConditionError(
+            f"Proposition D.2 needs the Berry-Esseen distance plus the distance of the false positive rate from 1/2 "
+            f"below 1/2, got {distance:.6g} + {around:.6g}. Use more rounds, or a rate nearer to 1/2."
+        )
+    return _Step(noise_multiplier, count, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
+
+
+def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
+    """int Phi(level - m(z)) phi(z) dz over z < last, from both sides."""
+    ends = np.linspace(-_REACH, min(max(last, -_REACH), _REACH), _CELLS + 1)
+    values, mass = ndtr(level - step.pull(ends)), np.diff(ndtr(ends))
+    # Left of the grid the integrand is at most 1, right of it it is at most its last value.
+    left = float(ndtr(-_REACH))
+    right = float(ndtr(-_REACH)) if last > _REACH else 0.0
+    # A cell's mass is a difference of numbers near 1, so sixty thousand of them carry an absolute error of 1e-11.
+    lower, upper = float(values[1:] @ mass) - _SUMMED, float(values[:-1] @ mass) + _SUMMED
+    return Enclosure(lower, upper + left + right)
+
+
+@theorem(
+    "vandijk-prop-d.2",
+    statement="vandijk2026:propD.2",
+    direction=Direction.LOWER_BOUND,
+    reads="false positive rates within delta of 1/2 have thresholds on the mean likelihood ratio in [value, upper]",
+    parameters=_AROUND,
+    note=_VIEW,
+)
+def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> Enclosure:
+    """1 -+ kappa sqrt(w/M) with the smallest kappa allowed."""
+    step = _step(noise_multiplier, rounds, _HALF.check("delta", delta))
+    return Enclosure((1.0 - step.reach) - _ROUNDED, (1.0 + step.reach) * (1.0 + _ROUNDED))
+
+
+@theorem(
+    "vandijk-prop-d.4",
+    statement="vandijk2026:propD.4",
+    direction=Direction.LOWER_BOUND,
+    reads="the test that rejects a mean likelihood ratio above threshold has a false negative rate in [value, upper]",
+    parameters={**_PAIR, "threshold": (_THRESHOLD, "threshold h on the mean likelihood ratio")},
+    note=_VIEW,
+)
+def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enclosure:
+    """int Phi(gamma(h, z)) phi(z) dz -+ e, within [0, 1] as a rate is."""
+    height = _THRESHOLD.check("threshold", threshold)
+    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
+    w = ratio_variance(noise_multiplier, power=3)
+    distance = berry_esseen_distance(noise_multiplier, count - 1) * (1.0 + _ROUNDED)
+    step = _Step(noise_multiplier, count, w, distance, 0.0)
+    # gamma(h, z) = (h - 1) M / sqrt((M - 1) w) - m(z): the rest of h M/(M-1) - e^(...)/(M-1) - 1.
+    level = (height - 1.0) * count / math.sqrt((count - 1) * w)
+    found = _enclosed(step, level, step.last_noise(height))
+    return Enclosure(max(found.lower - distance, 0.0), min(found.upper + distance, 1.0))
+
+
+@theorem(
+    "vandijk-prop-d.5",
+    statement="vandijk2026:propD.5",
+    direction=Direction.LOWER_BOUND,
+    reads="trade-off curve of one epoch at fpr in [value, upper]",
+    parameters=_AT_FPR,
+    note=_VIEW,
+)
+def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Enclosure:
+    """The integral of D.5 at the worst x, mu(z) and limit that D.2 leaves open, less e; at the best, plus e."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    step = _step(noise_multiplier, rounds, abs(alpha - 0.5))
+    shift = 0.5 * step.kappa / (step.rounds - 1)
+    if step.reach >= 1.0:
+        raise ConditionError(
+            f"The interval of Proposition D.2 must stay above 0, got 1 - {step.reach:.6g}. Use more rounds."
+        )
+    low_level = float(ndtri(1.0 - alpha - step.distance)) - shift
+    high_level = float(ndtri(1.0 - alpha + step.distance)) + shift
+    below = _enclosed(step, low_level, step.last_noise(1.0 - step.reach))
+    above = _enclosed(step, high_level, step.last_noise(1.0 + step.reach))
+    return Enclosure(max(below.lower - step.distance, 0.0), min(above.upper + step.distance, 1.0))
+
+
+@theorem(
+    "vandijk-prop-d.6",
+    statement="vandijk2026:propD.6",
+    direction=Direction.UPPER_BOUND,
+    reads="the integral of Proposition D.5 over the whole line exceeds the one it has by at most value",
+    parameters=_AROUND,
+    note=_VIEW,
+)
+def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float:
+    """theta of Equation (35): e^(-t^2/2)/(t sqrt(2 pi)) at t = sigma ln(M - kappa sqrt(w M)) - 1/(2 sigma)."""
+    step = _step(noise_multiplier, rounds, _HALF.check("delta", delta))
+    t = step.last_noise(1.0 - step.reach) * (1.0 - _ROUNDED) if step.reach < 1.0 else -math.inf
+    if t <= 0.0:
+        raise ConditionError(
+            f"Equation (35) needs t > 0, got t={t:.6g} at noise_multiplier={noise_multiplier:g}, rounds={rounds}. "
+            "Use more rounds or more noise."
+        )
+    return math.exp(-0.5 * t * t) / (t * _ROOT_2PI) * (1.0 + 1e-10)
+
+
+@theorem(
+    "vandijk-prop-d.7",
+    statement="vandijk2026:propD.7",
+    direction=Direction.LOWER_BOUND,
+    reads="the integral of Proposition D.5 over the whole line >= value, so f(fpr) >= value - theta - distance",
+    parameters=_AT_FPR,
+    note=_VIEW + " theta: vandijk-prop-d.6; distance: vandijk-prop-c.3 at rounds - 1.",
+)
+def expanded_integral(noise_multiplier: float, rounds: int, fpr: float) -> float:
+    """1 - a - e - {mu/sqrt(2 pi) + kappa/(sqrt(8 pi)(M-1))} - {...}/sqrt(8 e pi), kappa not yet replaced by (36)."""
+    alpha = PROBABILITY.check("fpr", fpr)
+    step = _step(noise_multiplier, rounds, abs(alpha - 0.5))
+    others, x = step.rounds - 1, 1.0 + step.w
+    mu = math.sqrt(step.w / others)
+    first = mu / _ROOT_2PI + step.kappa / (2.0 * _ROOT_2PI * others)
+    second = (x * x + x - 1.0) / others + step.kappa * mu / others + step.kappa**2 / (4.0 * others**2)
+    return 1.0 - alpha - (step.distance + first + second / _ROOT_8EPI) * (1.0 + _ROUNDED)

@@ -1,0 +1,55 @@
+"""A certificate that is quick to check, and ways to alter one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flint", reason="python-flint comes with the extra test")
+
+from calipers.certificates import Certificate, certify, claims, lower, placing, rounds
+from calipers.run import Run
+from calipers_verify.reading import digest
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="session")
+def coarse() -> Iterator[None]:
+    """Wide cells: certificates as true as any, quick to check, and looser by some percent."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "_SHARE", 0.05)
+        patch.setattr(placing.places_between, "__defaults__", (0.2, 1 << 60))
+        patch.setattr(lower, "_MESH", 2001)
+        patch.setattr(lower._snapped, "__defaults__", (0.2,))
+        patch.setattr(rounds, "_RESOLUTION", 0.2)
+        patch.setattr(rounds, "_TAIL", 16)
+        yield
+
+
+@pytest.fixture(scope="session")
+def small(coarse: None) -> Certificate:
+    """Twenty Poisson steps: both jaws, a few hundred numbers."""
+    return certify(Run(sample_rate=0.1, steps=20, noise_multiplier=2.0), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
+def hidden(coarse: None) -> Certificate:
+    """Two epochs of balls-and-bins: sums, plans and bins."""
+    return certify(Run(sample_rate=0.25, epochs=2, noise_multiplier=2.0, sampler="balls-and-bins"), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
+def altered() -> Callable[[Certificate, Change], bytes]:
+    """The certificate after a change, with a digest that fits: what a dishonest producer would hand out."""
+
+    def made(certificate: Certificate, change: Change) -> bytes:
+        record = json.loads(certificate.to_json())
+        change(record)
+        record["digest"] = digest(record)
+        return json.dumps(record).encode()
+
+    return made

@@ -1,0 +1,277 @@
+"""Certificates of real runs: accepted, ordered against `measure`, close to it, and checkable without Calipers."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flint", reason="python-flint comes with the extra test")
+
+from calipers.certificates import certify, verify
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.measure import measure
+from calipers.run import Run
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "certificates").glob("*.cert.json"))
+CHECKER = ROOT / "src" / "calipers_verify"
+
+
+def consistent(runs: Run | list[Run], delta: float, within: float) -> None:
+    """The certified and the measured bracket overlap as they must, and their upper ends are close."""
+    certificate, measured = certify(runs, delta=delta), measure(runs, tolerance=1e-2).epsilon(delta)
+    low, high = certificate.epsilon
+    assert high is not None
+    assert measured.lower <= high
+    assert low is None or low <= measured.upper
+    assert low is None or low <= high
+    assert high <= measured.upper * (1 + within) + 1e-9
+
+
+QUICK: dict[str, tuple[dict[str, Any], float]] = {
+    "poisson": ({"sample_rate": 0.01, "steps": 100, "noise_multiplier": 1.0}, 1e-5),
+    "poisson, deep": ({"sample_rate": 0.05, "steps": 30, "noise_multiplier": 2.0}, 1e-30),
+    "poisson, replaced": ({"sample_rate": 0.1, "steps": 50, "noise_multiplier": 2.0, "adjacency": "substitute"}, 1e-5),
+    "fixed": ({"sample_rate": 0.1, "epochs": 5, "noise_multiplier": 2.0, "sampler": "deterministic"}, 1e-5),
+    "balls": ({"sample_rate": 0.02, "epochs": 3, "noise_multiplier": 1.5, "sampler": "balls-and-bins"}, 1e-5),
+    "shuffled, nobody dropped": (
+        {"sample_rate": 0.02, "epochs": 2, "noise_multiplier": 2.0, "sampler": "shuffle"},
+        1e-5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("keys", "delta"), QUICK.values(), ids=QUICK.keys())
+def test_certificates_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
+    """One run of every kind that is quick: the certified upper jaw within 1 % of the measured one."""
+    consistent(Run(**keys), delta, 0.01)
+
+
+SLOW: dict[str, tuple[dict[str, Any], float]] = {
+    "balls, replaced": (
+        {
+            "sample_rate": 0.05,
+            "epochs": 1,
+            "noise_multiplier": 2.0,
+            "sampler": "balls-and-bins",
+            "adjacency": "substitute",
+        },
+        1e-4,
+    ),
+    "shuffled": (
+        {"dataset_size": 205, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"},
+        1e-4,
+    ),
+    "shuffled, isolated": (
+        {
+            "dataset_size": 205,
+            "batch_size": 10,
+            "epochs": 2,
+            "noise_multiplier": 1.0,
+            "sampler": "shuffle",
+            "view": "isolated",
+        },
+        1e-5,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("keys", "delta"), SLOW.values(), ids=SLOW.keys())
+def test_certificates_with_a_sum_for_every_node_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
+    """Replaced and shuffled epochs."""
+    consistent(Run(**keys), delta, 0.01)
+
+
+def test_phases_compose() -> None:
+    """Two phases with different rates and noises, one of them with fixed batches."""
+    shared = {"dataset_size": 1000}
+    consistent(
+        [
+            Run(**shared, batch_size=50, steps=40, noise_multiplier=2.0),
+            Run(**shared, batch_size=100, epochs=1, noise_multiplier=4.0, sampler="deterministic"),
+        ],
+        1e-5,
+        0.01,
+    )
+
+
+def test_delta_is_certified_at_epsilon() -> None:
+    """The other question: both claims at the epsilon asked for."""
+    run = Run(sample_rate=0.05, steps=50, noise_multiplier=1.5)
+    certificate, measured = certify(run, epsilon=1.0), measure(run).delta(1.0)
+    low, high = certificate.delta
+    assert certificate.epsilon == (1, 1)
+    assert low is not None
+    assert high is not None
+    assert measured.lower <= high <= 1.03 * measured.upper
+    assert 0.97 * measured.lower <= low <= measured.upper
+
+
+def test_what_cannot_be_certified_is_said() -> None:
+    """Divided sums, and questions that are none."""
+    divided = Run(
+        dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, normalization="realized", dimension=10
+    )
+    with pytest.raises(UnsupportedError, match="divide"):
+        certify(divided, delta=1e-5)
+    run = Run(sample_rate=0.1, steps=5, noise_multiplier=1.0)
+    with pytest.raises(InputError, match="exactly one"):
+        certify(run)
+    with pytest.raises(InputError, match="delta"):
+        certify(run, delta=1e-100)
+
+
+def test_a_refused_file_says_why(tmp_path: Path) -> None:
+    """From Python: one sentence with the name of the file."""
+    path = tmp_path / "bad.cert.json"
+    path.write_text("{}")
+    with pytest.raises(CertificationError, match=r"bad\.cert\.json is refused"):
+        verify(path)
+    with pytest.raises(CertificationError, match="cannot be read"):
+        verify(tmp_path / "absent.json")
+
+
+def test_three_certificates_are_checked_without_calipers(tmp_path: Path) -> None:
+    """The shipped examples, by a copy of the checker in a folder that holds nothing else of Calipers."""
+    assert len(EXAMPLES) >= 3
+    shutil.copytree(CHECKER, tmp_path / "calipers_verify", ignore=shutil.ignore_patterns("__pycache__"))
+    block = "import sys; sys.modules['calipers'] = None; sys.modules['numpy'] = None; sys.path.insert(0, sys.argv[1]); "
+    code = block + "from calipers_verify.__main__ import main; sys.exit(main(sys.argv[2:]))"
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *map(str, EXAMPLES)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("proven: The run is differentially private") == len(EXAMPLES)
+
+
+def test_the_checker_refuses_on_the_command_line(tmp_path: Path) -> None:
+    """Exit status 1 and the reason for a damaged file, 2 without a file."""
+    damaged = tmp_path / "damaged.cert.json"
+    text = EXAMPLES[0].read_text("utf-8")
+    damaged.write_text(text.replace('"steps":1', '"steps":2', 1).replace('"epochs":', '"epochs":1', 1))
+    result = subprocess.run(
+        [sys.executable, "-m", "calipers_verify", str(damaged)],
+        cwd=ROOT / "src",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "REFUSED" in result.stderr
+    assert result.stdout == ""
+    usage = subprocess.run(
+        [sys.executable, "-m", "calipers_verify"], cwd=ROOT / "src", capture_output=True, text=True, check=False
+    )
+    assert usage.returncode == 2
+
+
+def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
+    """python-flint and the standard library only; short enough to be read."""
+    lines = 0
+    for path in CHECKER.glob("*.py"):
+        text = path.read_text("utf-8")
+        lines += len(text.splitlines())
+        for node in ast.walk(ast.parse(text)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                root = name.partition(".")[0]
+                assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
+            assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
+    assert lines < 1600
+
+
+def random_run(rng: random.Random) -> tuple[Run, float]:
+    """A run of a random kind, small enough to be certified quickly."""
+    sampler = rng.choice(["poisson", "poisson", "poisson", "deterministic", "balls-and-bins"])
+    sigma = round(math.exp(rng.uniform(math.log(0.5), math.log(6.0))), 3)
+    delta = 10.0 ** -rng.randint(3, 12)
+    adjacency = rng.choice(["add-remove", "zero-out", "substitute"])
+    if sampler == "poisson":
+        rate, steps = round(math.exp(rng.uniform(math.log(1e-3), 0.0)), 4), rng.choice([1, 2, 7, 30, 200, 1000])
+        return Run(sample_rate=rate, steps=steps, noise_multiplier=sigma, adjacency=adjacency), delta
+    if sampler == "balls-and-bins" and adjacency == "substitute":
+        adjacency = "zero-out"
+    batches = rng.choice([2, 5, 20, 100])
+    run = Run(
+        sample_rate=1 / batches,
+        epochs=rng.choice([1, 2, 5]),
+        noise_multiplier=max(sigma, 0.7),
+        sampler=sampler,
+        adjacency=adjacency,
+    )
+    return run, delta
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_runs_are_not_refuted(seed: int, coarse: None) -> None:
+    """The checker against `measure`: neither finds the other's bound on the wrong side."""
+    run, delta = random_run(random.Random(seed))
+    consistent(run, delta, math.inf)
+
+
+@pytest.mark.heavy
+def test_three_hundred_random_runs_are_not_refuted() -> None:
+    """The same at full resolution: no upper jaw below what is certified from below, and the other way round."""
+    for seed in range(300):
+        run, delta = random_run(random.Random(1000 + seed))
+        consistent(run, delta, 0.02)
+
+
+TEN: dict[str, tuple[dict[str, Any], float]] = {
+    "reference 1": ({"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0}, 1e-5),
+    "reference 2": ({"dataset_size": 60000, "batch_size": 256, "steps": 14040, "noise_multiplier": 1.1}, 1e-5),
+    "reference 3": ({"sample_rate": 1e-4, "steps": 10_000, "noise_multiplier": 0.5}, 1e-6),
+    "reference 4": ({"dataset_size": 50000, "batch_size": 16384, "steps": 2000, "noise_multiplier": 9.4}, 1e-5),
+    "reference 5, a million steps": ({"sample_rate": 1e-3, "steps": 10**6, "noise_multiplier": 0.8}, 1e-6),
+    "delta 1e-15": ({"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0}, 1e-15),
+    "delta 1e-30": ({"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0}, 1e-30),
+    "replaced": ({"sample_rate": 0.01, "steps": 1000, "noise_multiplier": 1.0, "adjacency": "substitute"}, 1e-5),
+    "sixty shuffled epochs": (
+        {"dataset_size": 60000, "batch_size": 256, "epochs": 60, "noise_multiplier": 1.1, "sampler": "shuffle"},
+        1e-5,
+    ),
+    "balls-and-bins": ({"sample_rate": 1e-4, "epochs": 1, "noise_multiplier": 1.0, "sampler": "balls-and-bins"}, 1e-6),
+}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("keys", "delta"), TEN.values(), ids=TEN.keys())
+def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
+    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s and 1 GB on one core."""
+    run = Run(**keys)
+    certificate, measured = certify(run, delta=delta), measure(run).epsilon(delta)
+    high = certificate.epsilon[1]
+    assert high is not None
+    assert measured.lower <= high <= 1.01 * measured.upper
+    path = tmp_path / "run.cert.json"
+    certificate.save(path)
+    assert path.stat().st_size < 3_000_000
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); from calipers_verify.__main__ import main; sys.exit(main(sys.argv[1:]))"  # noqa: E501
+    subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT / "src", check=True, capture_output=True)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 60.0
+
+
+def test_certificates_are_plain_json(small: Any) -> None:
+    """No float anywhere; reading and writing gives the same record."""
+
+    def no_float(text: str) -> float:
+        raise AssertionError(text)
+
+    began = time.process_time()
+    assert json.loads(small.to_json(), parse_float=no_float) == small.record
+    assert time.process_time() - began < 5.0

@@ -1,0 +1,260 @@
+"""The checker's ingredients against independent oracles: mpmath, enumeration, closed forms of compositions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+
+pytest.importorskip("flint", reason="python-flint comes with the extra test")
+
+import mpmath
+import numpy as np
+from flint import arb, ctx, fmpz
+
+from calipers.numerics.types import FloatArray
+from calipers_verify import attacks, lattice
+from calipers_verify.calls import ONE, PRECISION, ball, gaussian, poisson_absent, poisson_present, poisson_replaced
+from calipers_verify.epochs import displaced, displaced_replaced, lognormal, opposite
+from calipers_verify.reading import Effort, Refused
+from calipers_verify.sums import Calls, Plan, connected, summed
+
+
+@pytest.fixture(autouse=True)
+def _precise() -> Iterator[None]:
+    with ctx.workprec(PRECISION):
+        yield
+
+
+NOISE = np.linspace(-15.0, 17.0, 400_001)
+"""Where integrals are summed: kinks cost about the square of the spacing, 1e-8."""
+
+
+def phi(z: FloatArray) -> FloatArray:
+    return np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+
+
+def integral(values: FloatArray) -> float:
+    return float(np.sum(values) * (NOISE[1] - NOISE[0]))
+
+
+def near(value: arb, truth: float) -> bool:
+    return abs(float(value.mid()) - truth) <= 1e-8
+
+
+@pytest.mark.parametrize("x", [-0.4, -0.05, 0.0, 0.11, 0.7])
+def test_closed_forms_of_one_step_are_the_divergences_of_their_densities(x: float) -> None:
+    """Poisson steps, present, absent and replaced, by numerical integration of (p - k q)+."""
+    q, r, k = 0.3, 0.8, math.exp(x)
+
+    def mixed(mean: float) -> FloatArray:
+        return (1 - q) * phi(NOISE) + q * phi(NOISE - mean)
+
+    forms = {
+        poisson_present: (mixed(r), mixed(0)),
+        poisson_absent: (mixed(0), mixed(r)),
+        poisson_replaced: (mixed(r), mixed(-r)),
+    }
+    for form, (p, other) in forms.items():
+        found = form(Fraction(3, 10), ball(Fraction(4, 5)), ball(Fraction(x)))
+        assert near(found, integral(np.maximum(p - k * other, 0.0))), form.__name__
+
+
+def lognormals(shift: float) -> FloatArray:
+    return np.exp(shift * NOISE - shift * shift / 2)
+
+
+def call_of(term: FloatArray, c: float) -> float:
+    return integral(phi(NOISE) * np.maximum(term - c, 0.0))
+
+
+@pytest.mark.parametrize("c", [-2.0, -0.3, 0.0, 0.4, 3.0])
+def test_calls_of_terms_are_integrals(c: float) -> None:
+    """The four kinds of terms: E[(X - c)+] by summing over the noise."""
+    r, k = 0.7, 1.3
+    one, two = lognormals(r), lognormals(2 * r)
+    ball_r, ball_k, ball_c = ball(Fraction(7, 10)), ball(Fraction(13, 10)), ball(Fraction(c))
+    assert near(lognormal(ball_r)(ball_c), call_of(one, c))
+    assert near(opposite(ball_r, ball_k)(ball_c), call_of(one - k * lognormals(-r), c))
+    assert near(displaced(ball_r, ball_k)(ball_c), call_of(two - k * one if c >= 0 else 1 - k * one, c))
+    assert near(displaced_replaced(ball_r, ball_k)(ball_c), call_of(two - k if c >= 0 else 1 - k * two, c))
+
+
+def test_the_term_of_shuffled_batches_is_above_every_pair_of_gradients() -> None:
+    """The call of X* is at least that of A - k B for shifts a, b on a line with |b| <= r and |a - b| <= r."""
+    k, r = 1.2, 1.0
+    call = displaced(ball(1), ball(Fraction(6, 5)))
+    for a, b in ((2.0, 1.0), (0.0, 1.0), (1.0, 0.5), (-0.5, 0.5), (1.2, 0.4), (0.0, -1.0)):
+        assert abs(b) <= r
+        assert abs(a - b) <= r
+        for c in (-1.5, -0.2, 0.3, 2.0):
+            assert call_of(lognormals(a) - k * lognormals(b), c) <= float(call(ball(Fraction(c))).mid()) + 1e-8
+    # Reaching further than that, the call may be exceeded: the bound is about these gradients, not all.
+    assert call_of(lognormals(2.5) - k * lognormals(1.0), 0.3) > float(call(ball(Fraction(0.3))).mid())
+
+
+def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
+    """The split of one Gaussian, built here by slopes of its call, and checked by the checker."""
+
+    def call(x: Fraction) -> arb:
+        return gaussian(ball(mu), ball(x))
+
+    places = list(range(-last, last + 1))
+    k = [ball(place * spacing).exp() for place in places]
+    heights = [call(place * spacing) for place in places]
+    falls = [
+        (1 - heights[0]) / k[0],
+        *((heights[i] - heights[i + 1]) / (k[i + 1] - k[i]) for i in range(2 * last)),
+        arb(0),
+    ]
+    masses = [
+        int((k[i] * (falls[i] - falls[i + 1]) * ONE).upper().ceil().unique_fmpz()) + 1 for i in range(len(places))
+    ]
+    infinity = int((heights[-1] * ONE).upper().ceil().unique_fmpz()) + 1
+    record = {"places": places, "masses": masses, "infinity": infinity}
+    return lattice.dominating(record, spacing, call, Effort())
+
+
+@pytest.mark.parametrize(("count", "coarsen"), [(1, [0]), (7, [0, 1, 0]), (16, [0, 0, 1, 0, 1])])
+def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(count: int, coarsen: list[int]) -> None:
+    """T Gaussians compose to one with mu sqrt(T): the bound is never below, and close, coarsened or not."""
+    law = gaussian_law(Fraction(1, 64), Fraction(1, 4), 160)
+    total = lattice.power(law, count, coarsen, ONE >> 60, Effort())
+    for epsilon in (Fraction(0), Fraction(1, 3), Fraction(1), Fraction(2)):
+        bound = lattice.delta_bound(total, epsilon)
+        truth = gaussian(ball(Fraction(1, 4)) * arb(count).sqrt(), ball(epsilon))
+        assert bound >= truth
+        assert float(bound.mid()) <= 1.02 * float(truth.mid()) + 1e-12
+
+
+def test_trimming_and_coarsening_only_add() -> None:
+    """V grows at every k, and a law that is moved left instead falls below somewhere."""
+    law = gaussian_law(Fraction(1, 32), Fraction(1, 2), 200)
+    coarse, cut = lattice.coarsened(law, Effort()), lattice.trimmed(law, ONE // 1000)
+    left = law._replace(low=law.low - 1)
+    assert cut.infinity > law.infinity
+    worse = []
+    for epsilon in (Fraction(n, 37) for n in range(-60, 60)):
+        value = lattice.delta_bound(law, epsilon)
+        assert lattice.delta_bound(coarse, epsilon) >= value - ball(Fraction(1, 10**70))
+        assert lattice.delta_bound(cut, epsilon) >= value - ball(Fraction(1, 10**70))
+        worse.append(bool(lattice.delta_bound(left, epsilon) < value))
+    assert any(worse)
+
+
+def test_integer_products_round_every_mass_up() -> None:
+    """Against exact fractions: no mass is below the exact one, none above it by more than one unit."""
+    first, second = [fmpz(3), fmpz(ONE // 3), fmpz(7)], [fmpz(ONE // 7), fmpz(5)]
+    found = lattice.product_up(first, second, Effort())
+    for n, value in enumerate(found):
+        exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
+        assert exact <= int(value) < exact + 1
+
+
+PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 5])
+def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
+    """One term against the closed form, two against a double integral, more against the mean (the call at 0)."""
+    r = ball(Fraction(1, 2))
+    plan = PLAN._replace(centers=PLAN.centers[: terms.bit_length()], lowest=PLAN.lowest[: terms.bit_length()])
+    calls = Calls(summed(connected(lognormal(r), plan, Effort()), terms, plan, Effort()), plan.unit)
+    assert calls(arb(0)) >= terms
+    assert float(calls(arb(0)).mid()) <= terms * (1 + 1e-9)
+    if terms > 2:
+        return
+    for c in (Fraction(1, 2), Fraction(terms), Fraction(2 * terms), Fraction(12)):
+        if terms == 1:
+            truth = float(lognormal(r)(ball(c)).mid())
+        else:
+            grid = np.linspace(-9.0, 9.0, 3001)
+            inner = [float(lognormal(r)(arb(float(c) - math.exp(z / 2 - 1 / 8))).mid()) for z in grid]
+            truth = float(np.sum(phi(grid) * inner) * (grid[1] - grid[0]))
+        found = float(calls(ball(c)).mid())
+        assert truth - 1e-6 <= found <= truth * 1.001 + 1e-6
+
+
+def test_caps_lose_nothing() -> None:
+    """What lies beyond the caps is charged: with tight caps the call is still above the truth, at every strike."""
+    r = ball(Fraction(1))
+    plan = PLAN._replace(centers=(64,), lowest=(0,), low=32, high=128)
+    calls = Calls(connected(lognormal(r), plan, Effort()), plan.unit)
+    for c in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3), Fraction(50)):
+        assert calls(ball(c)) >= lognormal(r)(ball(c))
+
+
+def test_a_test_shows_no_more_than_there_is_and_nearly_all() -> None:
+    """Rounded log ratios of eight Gaussians with mu 1/4: at most the closed form, and more than 99 % of it."""
+    cuts = [Fraction(n, 16) for n in range(-96, 100)]
+    mean = Fraction(1, 4)
+    scores = list(range(len(cuts) + 1))
+    one = attacks.cells(cuts, scores, [(Fraction(1), ball(mean))], [(Fraction(1), arb(0))], Effort())
+    total = attacks.power(one, 8, [0, 0, 1, 1], ONE >> 80, Effort())
+    truth = float(gaussian(ball(mean) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
+    values = [
+        float(attacks.delta_shown(total, t, Fraction(1, 2)).mid()) for t in range(total.low, total.low + len(total.p))
+    ]
+    assert 0.99 * truth < max(values) <= truth
+    assert int(sum(total.p)) <= ONE
+
+
+def test_an_epoch_s_test_agrees_with_enumeration() -> None:
+    """Two rounds, two cells each: all outcomes by hand, p below and q above the exact probabilities."""
+    record = {"cuts": ["1/2"], "scores": [0, 1], "coarsen": [0, 0]}
+    share = Fraction(9, 10)
+    total = attacks.epoch(record, (ball(Fraction(1)), ball(Fraction(-1))), share, 2, 0, Effort())
+
+    def high(mean: float) -> float:
+        return float(mpmath.ncdf(mean - 0.5))
+
+    for masses, mean, below in ((total.p, 1.0, True), (total.q, -1.0, False)):
+        noise, marked = high(0.0), high(mean)
+        for score in range(3):
+            plain = [(1 - noise) ** 2, 2 * noise * (1 - noise), noise**2][score]
+            shown = [(1 - noise) * (1 - marked), noise * (1 - marked) + marked * (1 - noise), noise * marked][score]
+            truth = 0.9 * shown + 0.1 * plain
+            assert abs(int(masses[score]) / ONE - truth) < 1e-12
+            assert below or int(masses[score]) > 0
+
+
+def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
+    """Coins that coarsen sums treat rounds differently: the marked row must average over the record's place.
+
+    Three rounds, scores 0 and 1, halved before the second doubling: with the record in a random round the exact law is
+    a mean over places, which differs from that of the record alone at the end.
+    """
+    record = {"cuts": ["0"], "scores": [0, 1], "coarsen": [0, 1]}
+    total = attacks.epoch(record, (ball(Fraction(3)), arb(0)), Fraction(1), 3, 0, Effort())
+    noise, marked = 0.5, float(mpmath.ncdf(3))
+
+    def halves(law: dict[int, float]) -> dict[int, float]:
+        out: dict[int, float] = {}
+        for score, mass in law.items():
+            for place in {score // 2} if score % 2 == 0 else {score // 2, score // 2 + 1}:
+                out[place] = out.get(place, 0.0) + (mass if score % 2 == 0 else mass / 2)
+        return out
+
+    def plus(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+        out: dict[int, float] = {}
+        for i, x in a.items():
+            for j, y in b.items():
+                out[i + j] = out.get(i + j, 0.0) + x * y
+        return out
+
+    plain, shown = {0: 1 - noise, 1: noise}, {0: 1 - marked, 1: marked}
+    alone = plus(halves(shown), halves(plus(plain, plain)))
+    paired = plus(halves(plain), halves(plus(plain, shown)))
+    for score in range(3):
+        truth = alone.get(score, 0.0) / 3 + 2 * paired.get(score, 0.0) / 3
+        assert abs(int(total.p[score - total.low]) / ONE - truth) < 1e-12
+
+
+def test_effort_is_limited() -> None:
+    """More work than the limit is refused rather than done."""
+    effort = Effort(10)
+    effort.spend(10)
+    with pytest.raises(Refused, match="operations"):
+        effort.spend(1)

@@ -1,0 +1,211 @@
+"""The upper jaw of shuffled epochs: above every enumerated adversary, below fixed batches, near the attack."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from oracles.shuffled_adversary import Shuffled, disc, line
+
+from calipers.bracket import Side
+from calipers.errors import InputError, UnsupportedError
+from calipers.laws.displaced import DisplacedEpoch, blocks_of_two_or_more, largest_moment, sample_moment
+from calipers.laws.proof_product import ProofProduct
+from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.shuffled import ShuffledEpoch
+from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(("sigma", "epsilon"), [(2.0, 0.5), (1.0, 0.5), (1.0, 1.0), (2.0, 0.0)])
+def test_no_enumerated_adversary_exceeds_the_theorem(
+    sigma: float, epsilon: float, replaced: bool, reverse: bool
+) -> None:
+    """N = 3, B = 1, one record dropped: every gradient of every record chosen adaptively. No tolerance."""
+    epoch = ShuffledEpoch(sigma, 2, 2 / 3, replaced)
+    attacked = Shuffled(3, 1, 2, sigma, replaced=replaced).divergence(math.exp(epsilon), line(3), reverse)
+    bound = epoch.delta(epsilon)
+    assert attacked <= bound
+    if not reverse and not replaced:
+        assert bound <= 1.05 * attacked  # and it is no loose bound
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5])
+def test_two_dimensions_do_not_help_the_adversary_beyond_the_theorem(epsilon: float) -> None:
+    """Gradients in the plane, adaptive, six directions and none."""
+    attacked = Shuffled(3, 1, 2, 2.0, width=1.0).divergence(math.exp(epsilon), disc(4))
+    assert attacked <= ShuffledEpoch(2.0, 2, 2 / 3).delta(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "epsilon", "published"),
+    [(2.0, 0.5, 0.017033), (1.0, 0.5, 0.142450), (1.0, 1.0, 0.073676), (2.0, 0.0, 0.114946)],
+)
+def test_the_bound_of_three_records(sigma: float, epsilon: float, published: float) -> None:
+    """Values of the theorem found independently by quadrature, to their digits."""
+    assert ShuffledEpoch(sigma, 2, 2 / 3).delta(epsilon) == pytest.approx(published, rel=1.2e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rounds", "estimate"),
+    [(1.0, 1000, 3.7257), (2.0, 1000, 0.1327), (2.0, 100, 0.7292), (0.7, 1000, 7.3091), (5.0, 1000, 0.0252)],
+)
+def test_one_epoch_beside_a_prototype(sigma: float, rounds: int, estimate: float) -> None:
+    """epsilon at 1e-6, estimated to about 1e-3 by a computation that shares no code."""
+    found = ShuffledEpoch(sigma, rounds).epsilon(1e-6)
+    assert found == pytest.approx(estimate, rel=2e-3)
+    assert ShuffleAttack(sigma, rounds).epsilon(1e-6) <= found
+
+
+def test_little_noise_closes_to_one_percent() -> None:
+    """sigma <= 1 and a hundred batches or more: proof and attack within 1 %."""
+    for sigma, rounds, delta in ((1.0, 100, 1e-5), (0.6, 400, 1e-7)):
+        upper = ShuffledEpoch(sigma, rounds, 0.999).epsilon(delta)
+        lower = ShuffleAttack(sigma, rounds, 0.999).epsilon(delta)
+        assert lower <= upper <= 1.01 * lower
+
+
+def test_never_above_fixed_batches_and_monotone() -> None:
+    """At most fixed batches (times the share that takes part); less with more noise and with more rounds."""
+    for epsilon in (0.0, 1.0):
+        values = [ShuffledEpoch(sigma, 50, 0.7).delta(epsilon) for sigma in (0.5, 0.8, 1.3)]
+        assert values == sorted(values, reverse=True)
+        assert values[1] <= 0.7 * float(gaussian_delta(1 / 0.8, epsilon)) * (1.0 + 1e-10)
+        hidden = [ShuffledEpoch(1.0, rounds).delta(epsilon) for rounds in (2, 8, 64)]
+        assert hidden == sorted(hidden, reverse=True)
+    assert ShuffledEpoch(0.11, 10).epsilon(1e-5) <= gaussian_epsilon(1 / 0.11, 1e-5) * (1.0 + 1e-9)
+
+
+def test_an_upper_law_connects_proven_nodes() -> None:
+    """Between its nodes the law lies on chords: at least the bound at every epsilon, and close to it."""
+    epoch = ShuffledEpoch(1.0, 40, 0.95)
+    law = epoch.law(Side.UPPER)
+    for epsilon in (0.0, 0.11, 1.3):
+        fine = epoch.node(epsilon, False, 0.08, -45.0)[1]
+        assert fine <= law.delta(epsilon) <= 1.05 * fine
+        backward = epoch.node(epsilon, True, 0.08, -45.0)[1]
+        assert backward <= law.reverse().delta(epsilon)
+    with pytest.raises(UnsupportedError, match="LOWER"):
+        epoch.law(Side.LOWER)
+
+
+def test_products_multiply_epochs() -> None:
+    """Two epochs: at least the two-fold attack, at most two fixed batches; one epoch: as the epoch itself says."""
+    epoch = ShuffledEpoch(1.0, 100, 0.99)
+    once, twice = ProofProduct([(epoch, 1)]), ProofProduct([(epoch, 2)])
+    assert once.epsilon(1e-5) == pytest.approx(epoch.epsilon(1e-5), rel=1e-2)
+    assert epoch.epsilon(1e-5) <= twice.epsilon(1e-5) <= gaussian_epsilon(math.sqrt(2.0), 1e-5)
+    assert ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2) <= twice.epsilon(1e-5)
+    value = twice.epsilon(1e-5)
+    assert twice.delta(value) <= 1.001e-5
+    curve = twice.curve(1e-9)
+    assert curve.symmetrised().epsilon(1e-5) == pytest.approx(value, rel=2e-3)
+    assert curve.symmetrised().epsilon(1e-5) >= ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2)
+
+
+# --------------------------------------------------------------------- nothing left over
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("records", "batch", "batches"), [(4, 2, 2), (3, 1, 3)])
+def test_adversaries_where_nothing_is_left_over(records: int, batch: int, batches: int, reverse: bool) -> None:
+    """R = 0: enumerated adversaries stay below the bound, which is fixed batches for so few records."""
+    width = 0.1 if batches == 2 else 0.6
+    attacked = Shuffled(records, batch, batches, 2.0, width=width).divergence(math.exp(0.5), line(3), reverse)
+    assert attacked <= DisplacedEpoch(2.0, batches, 1.0, False, batch, records).delta(0.5)
+
+
+def test_partitions_into_blocks_of_two_or_more() -> None:
+    """Against a count of set partitions one by one."""
+
+    def partitions(things: int) -> list[list[int]]:
+        if things == 0:
+            return [[]]
+        found = []
+        for rest in partitions(things - 1):
+            found.append([*rest, 1])
+            found.extend([*rest[:i], rest[i] + 1, *rest[i + 1 :]] for i in range(len(rest)))
+        return found
+
+    for things in range(2, 9):
+        sizes = [p for p in partitions(things) if all(size >= 2 for size in p)]
+        for blocks in range(1, things):
+            assert blocks_of_two_or_more(things, blocks) == sum(len(p) == blocks for p in sizes)
+
+
+@pytest.mark.parametrize("order", [2, 4])
+def test_moments_of_likelihood_ratios_stay_below_the_largest(order: int) -> None:
+    """200 random sets of first gradients on a line, two clusters among them: E[W^p / mean^(p-1)] by quadrature."""
+    rng = np.random.default_rng(7)
+    width = 0.6
+    z = np.linspace(-14.0, 14.0, 8001)
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) * (z[1] - z[0])
+    bound, largest = largest_moment(order, width), 0.0
+    for trial in range(200):
+        count = int(rng.integers(2, 40))
+        c = rng.uniform(-1.0, 1.0, count) * width
+        if trial % 2:
+            c = np.where(rng.random(count) < rng.random(), width, -width)
+        ratios = np.exp(c[:, None] * z - 0.5 * c[:, None] ** 2)
+        moment = float(np.sum((ratios**order).mean(axis=0) / ratios.mean(axis=0) ** (order - 1) * density))
+        assert moment <= bound
+        largest = max(largest, moment)
+    assert largest > 1.0
+
+
+def test_moments_of_a_batch_stay_below_their_bound() -> None:
+    """(w - 1)^p over random batches drawn without replacement, for orthogonal and for clustered first gradients."""
+    rng = np.random.default_rng(3)
+    width, batch, others, draws = 0.5, 10, 200, 4000
+    for clustered in (False, True):
+        for order in (2, 4):
+            values = []
+            for _ in range(draws):
+                chosen = rng.integers(others)
+                if clustered:
+                    signs = np.where(np.arange(others) < others // 5, 1.0, -1.0)
+                    z = rng.standard_normal() + width * signs[chosen]
+                    ratios = np.exp(width * signs * z)
+                else:
+                    z = rng.standard_normal(others)
+                    z[chosen] += width
+                    ratios = np.exp(width * z)
+                members = rng.permutation(others)[:batch]
+                values.append((ratios[members].mean() / ratios.mean() - 1.0) ** order)
+            mean, error = float(np.mean(values)), float(np.std(values)) / math.sqrt(draws)
+            assert mean - 5.0 * error <= sample_moment(order, width, batch)
+
+
+def test_an_adversary_who_is_told_the_base_stays_below_the_theorem() -> None:
+    """The step that the proof takes, simulated: base revealed, first gradients +-u, later ones opposite to the record.
+
+    Sum over batches of p_t w_t X_t with the weights that the first batch leaves, 40,000 epochs, against the bound.
+    """
+    rng = np.random.default_rng(11)
+    sigma, batch, batches, epsilon, epochs = 3.0, 40, 10, 0.35, 40_000
+    size, r, k = batch * batches, 1.0 / sigma, math.exp(epsilon)
+    signs = np.where(rng.permutation(size - batch) < (size - batch) // 4, 1.0, -1.0).reshape(batches - 1, batch)
+    z = rng.standard_normal(epochs)
+    ratios = np.exp(r * signs * z[:, None, None] - 0.5 * r * r).mean(axis=2)  # epoch x batch
+    x = rng.standard_normal((epochs, batches - 1))
+    terms = np.exp(2.0 * r * x - 2.0 * r * r) - k * np.exp(r * x - 0.5 * r * r)
+    own = np.exp(r * z - 0.5 * r * r) - k
+    gains = np.maximum(own + (ratios * terms).sum(axis=1), 0.0) / batches
+    mean, error = float(gains.mean()), float(gains.std()) / math.sqrt(epochs)
+    bound = DisplacedEpoch(sigma, batches, 1.0, False, batch, size).delta(epsilon)
+    assert mean - 5.0 * error <= bound < float(gaussian_delta(r, epsilon))
+
+
+def test_what_leaving_nothing_over_costs() -> None:
+    """Published targets: below 1.4 where fixed batches give 2.25, and above what one record left over would give."""
+    full = DisplacedEpoch(2.0, 100, 1.0, False, 100, 10_000).epsilon(1e-6)
+    assert ShuffledEpoch(2.0, 100, 0.9999).epsilon(1e-6) <= full < 1.4
+
+
+def test_epochs_that_leave_nothing_over_are_checked() -> None:
+    """The number of rounds has to be that of the sizes."""
+    with pytest.raises(InputError, match="ceil"):
+        DisplacedEpoch(1.0, 9, 1.0, False, 10, 100)
+    assert DisplacedEpoch(1.0, 11, 1.0, False, 10, 101).delta(0.5) <= float(gaussian_delta(1.0, 0.5)) * (1 + 1e-10)
