@@ -26,19 +26,26 @@ overrides some, and the phases follow one another on the same data.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import json
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.opacus_releases import run_keys
+from calipers.run_keys import (
+    checked,
+    complete,
+    exactly_one,
+    known,
+    overridden,
+    phase_tables,
+    read_toml,
+    toml_value,
+    whole,
+)
 
 SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
@@ -52,14 +59,10 @@ RESHUFFLES = ("every-epoch", "once")
 CUT, ORDERED = ("shuffle", "deterministic"), ("shuffle",)
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
-# Exactly one of each pair is given; naming one of them anew drops the other.
-ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 # Counts up to 2^53 are exact in double precision.
 COUNT = Domain(1, 2**53, integer=True)
 EPOCHS = Domain(0, 2**53, low_open=True)
 RATE = Domain(2**-53, 1)
-# 1/q and epochs * steps_per_epoch count as whole within this relative distance.
-WHOLE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +111,15 @@ class Run:
 
     def _check_fields(self) -> None:
         remedy = "It is the standard deviation of the noise / clipping norm; without noise there is no privacy."
-        self._keep("noise_multiplier", _checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
+        self._keep("noise_multiplier", checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
         for name in ("dataset_size", "batch_size", "steps", "dimension"):
             if getattr(self, name) is not None:
-                self._keep(name, int(_checked(COUNT, name, getattr(self, name))))
+                self._keep(name, int(checked(COUNT, name, getattr(self, name))))
         if self.sample_rate is not None:
             remedy = "It is the probability that a record enters a batch."
-            self._keep("sample_rate", _checked(RATE, "sample_rate", self.sample_rate, remedy))
+            self._keep("sample_rate", checked(RATE, "sample_rate", self.sample_rate, remedy))
         if self.epochs is not None:
-            epochs = _checked(EPOCHS, "epochs", self.epochs)
+            epochs = checked(EPOCHS, "epochs", self.epochs)
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
@@ -136,7 +139,7 @@ class Run:
             )
 
     def _check_batches(self) -> None:
-        _exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
+        exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
         if self.batch_size is None:
             self._check_equal_batches()
             return
@@ -150,7 +153,7 @@ class Run:
 
     def _check_equal_batches(self) -> None:
         """A sample rate describes an epoch of equal batches only if it is one over their number."""
-        if self.sampler != "poisson" and _whole(1 / self.rate) is None:
+        if self.sampler != "poisson" and whole(1 / self.rate) is None:
             raise InputError(
                 f"sampler={self.sampler!r} needs sample_rate = 1/M for a whole number M of batches per epoch, got "
                 f"sample_rate={self.sample_rate}; give dataset_size and batch_size instead."
@@ -167,13 +170,13 @@ class Run:
             )
 
     def _check_length(self) -> None:
-        _exactly_one(self, "steps", "epochs", "how long the run is")
+        exactly_one(self, "steps", "epochs", "how long the run is")
         per_epoch = self.steps_per_epoch
-        if self.epochs is not None and _whole(self.epochs * per_epoch) is None:
+        if self.epochs is not None and whole(self.epochs * per_epoch) is None:
             raise InputError(
                 f"epochs={self.epochs} times {per_epoch} steps per epoch is not a whole number of steps; give steps."
             )
-        _checked(COUNT, "epochs * steps_per_epoch", self.total_steps)
+        checked(COUNT, "epochs * steps_per_epoch", self.total_steps)
         if self.sampler != "poisson" and self.total_steps % per_epoch:
             below = self.total_steps // per_epoch * per_epoch
             nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"
@@ -210,8 +213,8 @@ class Run:
         if self.batch_size is not None and self.dataset_size is not None:
             batches, rest = divmod(self.dataset_size, self.batch_size)
             return batches + 1 if rest and self.last_batch == "keep" else batches
-        whole = _whole(1 / self.rate)
-        return whole if whole is not None else math.floor(1 / self.rate)
+        inverse = whole(1 / self.rate)
+        return inverse if inverse is not None else math.floor(1 / self.rate)
 
     @property
     def total_steps(self) -> int:
@@ -273,7 +276,7 @@ class Run:
             record.pop("reshuffle", None)
         if changes.get("sample_rate") is not None or changes.get("sampler", self.sampler) != "poisson":
             record.pop("derived_rate", None)
-        return Run.from_dict(_overridden(record, changes))
+        return Run.from_dict(overridden(record, changes))
 
     def to_dict(self) -> dict[str, object]:
         """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""
@@ -285,7 +288,7 @@ class Run:
 
     def to_toml(self) -> str:
         """The same as the text of a run file."""
-        return "".join(f"{name} = {_toml_value(value)}\n" for name, value in self.to_dict().items())
+        return "".join(f"{name} = {toml_value(value)}\n" for name, value in self.to_dict().items())
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Run:
@@ -293,9 +296,9 @@ class Run:
         if not isinstance(record, Mapping):
             raise InputError(f"Expected a mapping that describes a run, got {type(record).__name__}.")
         for key in record:
-            _known(key, KEYS)
+            known(key, KEYS)
         given = {key: value for key, value in record.items() if value is not None}
-        _complete(given)
+        complete(given)
         return cls(**given)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
@@ -380,82 +383,11 @@ def load_runs(path: str | os.PathLike[str], *, defaults: Mapping[str, object] | 
     `defaults` fills keys that the file leaves out.
     """
     name = os.fspath(path)
-    record = _read_toml(name)
+    record = read_toml(name)
     try:
         for key in record:
-            _known(key, (*KEYS, "phase"))
-        shared = _overridden(dict(defaults or {}), {key: value for key, value in record.items() if key != "phase"})
-        return as_phases([Run.from_dict(_overridden(shared, phase)) for phase in _phase_tables(record)])
+            known(key, (*KEYS, "phase"))
+        shared = overridden(dict(defaults or {}), {key: value for key, value in record.items() if key != "phase"})
+        return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-
-
-def _phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
-    phases = record.get("phase", [{}])
-    if not isinstance(phases, list) or not phases or not all(isinstance(phase, dict) for phase in phases):
-        raise InputError("Expected phase to be an array of tables; write [[phase]] above each of them.")
-    return phases
-
-
-def _read_toml(name: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not a text file in UTF-8; a run file is TOML.") from error
-    except (ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"{name} is not valid TOML: {detail}.") from error
-
-
-def _overridden(record: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """`record` with `changes`; a changed key drops the alternative it contradicts."""
-    merged = dict(record)
-    for pair in ALTERNATIVES:
-        if any(changes.get(name) is not None for name in pair):
-            for name in pair:
-                merged.pop(name, None)
-    return merged | dict(changes)
-
-
-def _known(key: object, allowed: tuple[str, ...]) -> None:
-    if key in allowed:
-        return
-    near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
-    raise InputError(f"Unknown key {str(key)!r}; {remedy}")
-
-
-def _complete(given: Mapping[str, object]) -> None:
-    """Refuse a description without noise, and name at once everything else that is missing."""
-    if "noise_multiplier" in given:
-        return
-    missing = [" or ".join(pair) for pair in ALTERNATIVES if not any(name in given for name in pair)]
-    raise InputError(f"A run needs {'; '.join(['noise_multiplier', *missing])}: add {'them' if missing else 'it'}.")
-
-
-def _exactly_one(run: Run, first: str, second: str, meaning: str) -> None:
-    given = [name for name in (first, second) if getattr(run, name) is not None]
-    if len(given) == 2:
-        raise InputError(f"{first} and {second} contradict each other: both say {meaning}; give one of them.")
-    if not given:
-        raise InputError(f"Nothing says {meaning}; give {first} or {second}.")
-
-
-def _checked(domain: Domain, name: str, value: object, remedy: str = "") -> float:
-    """`domain.check`, which also refuses integers that no double can hold."""
-    try:
-        return domain.check(name, value, remedy)
-    except OverflowError as error:
-        raise InputError(f"Expected {name} in {domain}, got an integer beyond double precision.") from error
-
-
-def _whole(value: float) -> int | None:
-    """The integer within a relative distance of `WHOLE` of a positive value, if there is one."""
-    nearest = round(value)
-    return nearest if nearest >= 1 and abs(value - nearest) <= WHOLE * nearest else None
-
-
-def _toml_value(value: object) -> str:
-    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from flint import arb, fmpz, fmpz_poly
 
 from calipers_verify.calls import ONE, ball, rounded_down, rounded_up, tail
-from calipers_verify.lattice import product_up
+from calipers_verify.lattice import MOST_PLACES, product_up
 from calipers_verify.reading import Effort, Refused, each, increasing, items, rational, whole
 
 MOST_CELLS = 20_000
-MOST_SCORE = 10**6
+MOST_SCORE = 10**5
 Mixture = list[tuple[Fraction, arb]]
 """Weights and means of unit normals."""
 
@@ -65,6 +65,8 @@ def multiplied(first: Scores, second: Scores, dust: int, effort: Effort) -> Scor
     """The sum of two independent scores."""
     if first.level != second.level:
         raise Refused("two scores on different lattices cannot be added")
+    if len(first.p) + len(second.p) > MOST_PLACES:
+        raise Refused("a sum of scores has too many places")
     p = ((fmpz_poly(first.p) * fmpz_poly(second.p)) // fmpz(ONE)).coeffs()
     q = product_up(first.q, second.q, effort)
     p += [fmpz(0)] * (len(q) - len(p))
@@ -152,6 +154,8 @@ class Rounds(NamedTuple):
 def _rounds_added(first: Rounds, second: Rounds, dust: int, effort: Effort) -> Rounds:
     m, n = first.terms, second.terms
     count = len(first.p) + len(second.p) - 1
+    if count > MOST_PLACES:
+        raise Refused("a sum of scores has too many places")
     effort.spend(4 * count)
 
     def exact(a: list[Any], b: list[Any]) -> Any:

@@ -124,8 +124,11 @@ def verify(data: bytes) -> Verdict:
     adjacency = one_of(run["adjacency"], ADJACENCIES, "adjacency")
     phases = [read_phase(phase) for phase in items(run["phases"], 1, MOST_PHASES, "phases")]
     effort = Effort()
-    with ctx.workprec(PRECISION):
-        claims = [_claim(claim, phases, adjacency, effort) for claim in items(record["claims"], 1, 4, "claims")]
+    try:
+        with ctx.workprec(PRECISION):
+            claims = [_claim(claim, phases, adjacency, effort) for claim in items(record["claims"], 1, 4, "claims")]
+    except (ArithmeticError, ValueError, MemoryError) as error:  # whatever this is, nothing was proven
+        raise Refused(f"its numbers are out of all proportion ({type(error).__name__})") from error
     return Verdict(run, tuple(claims))
 
 

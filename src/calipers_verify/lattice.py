@@ -29,7 +29,7 @@ from flint import arb, fmpz, fmpz_poly
 from calipers_verify.calls import ONE, ball, rounded_up
 from calipers_verify.reading import Effort, Refused, each, fields, increasing, whole
 
-MOST_PLACES = 1 << 19
+MOST_PLACES = 1 << 18
 MOST_NODES = 60_000
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 MOST_BYTES = 8_000_000
 MOST_DIGITS = 100
-MOST_EFFORT = 400_000_000
+MOST_EFFORT = 100_000_000
 _RATIONAL = re.compile(r"-?[0-9]{1,60}(/[0-9]{1,60})?", re.ASCII)
 
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from flint import arb, fmpz
 
 from calipers_verify.calls import ONE, ball, rounded_up
-from calipers_verify.lattice import product_up
+from calipers_verify.lattice import MOST_NODES, MOST_PLACES, product_up
 from calipers_verify.reading import Effort, Refused, each, fields, items, rational, whole
 
 MOST_REACH = 20_000
@@ -112,6 +112,8 @@ def _nodes(plan: Plan) -> list[tuple[int, int]]:
         radius = plan.radius(e, plan.lowest[0])
         first, last = max(plan.low, center - radius), min(plan.high, center + radius)
         found += [(n << e, e) for n in range(-(-first >> e), (last >> e) + 1) if abs((n << e) - center) > inner]
+        if len(found) > MOST_NODES:
+            raise Refused("a plan has too many nodes")
         inner, e = max(inner, radius), e + 1
     if len(found) < 2:
         raise Refused("a plan has too few nodes")
@@ -130,8 +132,10 @@ def _joined(first: Strip | None, second: Strip | None) -> Strip | None:
     """The sum of two strips of one rung."""
     if first is None or second is None:
         return second if first is None else first
-    low = min(first[0], second[0])
-    masses = [fmpz(0)] * (max(first[0] + len(first[1]), second[0] + len(second[1])) - low)
+    low, end = min(first[0], second[0]), max(first[0] + len(first[1]), second[0] + len(second[1]))
+    if end - low > MOST_PLACES:
+        raise Refused("a plan spreads a sum over too many places")
+    masses = [fmpz(0)] * (end - low)
     for start, values in (first, second):
         for i, mass in enumerate(values, start - low):
             masses[i] += mass

@@ -69,7 +69,7 @@ def binned_shift(rng: np.random.Generator) -> Scores:
                 "curve": 1.0,
             },
         ),
-        (
+        pytest.param(
             binned_shift,
             {
                 "epsilon": gaussian_epsilon(1.0, 0.05),
@@ -78,6 +78,7 @@ def binned_shift(rng: np.random.Generator) -> Scores:
                 "mu": 1.0,
                 "curve": 1.0,
             },
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["null", "shift", "binned"],

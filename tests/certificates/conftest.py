@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +18,9 @@ from calipers_verify.reading import digest
 Change = Callable[[dict[str, Any]], object]
 
 
-@pytest.fixture(scope="session")
-def coarse() -> Iterator[None]:
-    """Wide cells: certificates as true as any, quick to check, and looser by some percent."""
+@contextlib.contextmanager
+def wide_cells() -> Iterator[None]:
+    """Certificates as true as any, quick to check, and looser by some percent."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claims, "_SHARE", 0.05)
         patch.setattr(placing.places_between, "__defaults__", (0.2, 1 << 60))
@@ -30,16 +31,25 @@ def coarse() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def coarse() -> Iterator[None]:
+    """Wide cells for one test."""
+    with wide_cells():
+        yield
+
+
 @pytest.fixture(scope="session")
-def small(coarse: None) -> Certificate:
+def small() -> Certificate:
     """Twenty Poisson steps: both jaws, a few hundred numbers."""
-    return certify(Run(sample_rate=0.1, steps=20, noise_multiplier=2.0), delta=1e-3)
+    with wide_cells():
+        return certify(Run(sample_rate=0.1, steps=20, noise_multiplier=2.0), delta=1e-3)
 
 
 @pytest.fixture(scope="session")
-def hidden(coarse: None) -> Certificate:
+def hidden() -> Certificate:
     """Two epochs of balls-and-bins: sums, plans and bins."""
-    return certify(Run(sample_rate=0.25, epochs=2, noise_multiplier=2.0, sampler="balls-and-bins"), delta=1e-3)
+    with wide_cells():
+        return certify(Run(sample_rate=0.25, epochs=2, noise_multiplier=2.0, sampler="balls-and-bins"), delta=1e-3)
 
 
 @pytest.fixture(scope="session")

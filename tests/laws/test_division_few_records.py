@@ -42,7 +42,7 @@ def test_full_batches_compared_by_their_noise_dominate(seed: int) -> None:
     [(2, 0.5, 10), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 0.7, 100), (4, 0.1, 3)))],
 )
 def test_noise_in_many_coordinates(others: int, rate: float, dimension: int) -> None:
-    """Gradients on a line in up to 100 coordinates, opposite or zero: the proof stays above the integral over lengths."""
+    """Gradients on a line in up to 100 coordinates, opposite or zero: the proof stays above the integral."""
     law = SizeAndSumPair(2.0, rate, others, dimension).law(Side.UPPER, 0.05, -40.0)
     for direction in (-1.0, 0.0):
         gradients, extra = division.on_a_line(direction, others, dimension)
@@ -65,7 +65,7 @@ def test_nothing_lies_at_infinity_but_what_noise_says() -> None:
 
 @pytest.mark.parametrize(("first", "last", "rate", "sigma"), [(2, 5, 0.4, 1.0), (3, 4, 0.9, 0.5), (1, 3, 0.1, 3.0)])
 def test_one_proof_covers_a_range_of_sizes(first: int, last: int, rate: float, sigma: float) -> None:
-    """Divisors first .. last, as many others as the divisor: above the integral for each, opposite or zero gradients."""
+    """Divisors first .. last, as many others as the divisor: above the integral for each, whatever the direction."""
     law = HiddenBitPair(sigma, rate, last, first, largest_divisor=last).law(Side.UPPER, 0.05, -40.0)
     for others in range(first, last + 1):
         for direction in (-1.0, 0.0, 1.0):

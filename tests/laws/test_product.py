@@ -27,6 +27,7 @@ from calipers.laws import direction as direction_module
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
 from calipers.laws.product import Jaws, Product
+from calipers.mechanisms.gaussian import poisson_gaussian
 
 ORACLE = 1e-9
 """What the contour oracle may be off by in log delta."""
@@ -344,3 +345,10 @@ def test_memory_of_runs_that_rarely_see_a_record(q: float, steps: int, delta: fl
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr[-400:]
+
+
+@pytest.mark.parametrize("steps", [10**12, 10**13, 10**20])
+def test_more_steps_than_can_be_charged_are_refused(steps: int) -> None:
+    """In one sentence about the number of steps, not by an error from inside an array library."""
+    with pytest.raises(InputError, match="composed steps"):
+        Product([(poisson_gaussian(1e-6, 1.0), steps)])

@@ -26,7 +26,7 @@ from calipers.laws.told_apart import (
 @pytest.mark.parametrize(("degrees", "divisor"), [(1, 1), (10, 3), (400, 5), (100_000, 20)])
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 def test_a_length_shows_no_more_than_the_best_test(degrees: int, divisor: int, delta: float) -> None:
-    """At the epsilon shown the exact delta is still at least the one asked for; at 1 % more than 3/2 of it, it is not."""
+    """At the epsilon shown the exact delta is at least the one asked for; half as far again it is not."""
     shown, way = epsilon_shown(list(scale_tests(degrees, divisor, delta)), delta)
     order = "QP" if way else "PQ"
     assert division.scale_delta(degrees, divisor, shown, order) >= delta
@@ -66,18 +66,14 @@ def test_a_full_batch_shows_no_more_than_its_noise(others: int, rate: float, dim
 
 def test_many_rounds_add_chances() -> None:
     """T rounds of the same batch: T times the power while it is small, T times the false positives."""
-    one, many = ([*full_batch_tests(t, 10, 2, 0.01, 1e-7)][0] for t in (1, 5))
+    one, many = (next(full_batch_tests(t, 10, 2, 0.01, 1e-7)) for t in (1, 5))
     assert many.log_power == pytest.approx(one.log_power + math.log(5.0), rel=1e-3)
     assert many.log_alpha == pytest.approx(one.log_alpha + math.log(5.0), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("rounds", "dimension", "divisor", "mean"), [(20, 20, 9, 0.3), (200, 50, 30, 0.1)]
-)
+@pytest.mark.parametrize(("rounds", "dimension", "divisor", "mean"), [(20, 20, 9, 0.3), (200, 50, 30, 0.1)])
 def test_one_moment_bounds_isotropic_gaussians(rounds: int, dimension: int, divisor: int, mean: float) -> None:
-    """At the epsilon of the best moment the exact delta is at most 1e-5 in the order that leaks more; at half of it it is
-    not.
-    """
+    """At the epsilon of the best moment the exact delta of the worse order is at most 1e-5; at half of it it is not."""
     pair = division.isotropic(dimension, divisor, mean)
     bound = epsilon_by_moments([Rounds(rounds, dimension, mean, divisor)], 1e-5)
     assert contour.delta(pair, rounds, bound, "QP") <= 1e-5

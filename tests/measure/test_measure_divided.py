@@ -51,7 +51,7 @@ def holds(found: Bracket, value: float, digits: float = 0.0) -> None:
 
 
 def test_expected_batch_size_in_26010_dimensions() -> None:
-    """60,000 records, 200 steps: v = 0 shows 0.174972, v = -1/3 more, the proof 0.179771; the usual claim is 0.018726."""
+    """60,000 records, 200 steps: v = 0 shows 0.174972, v = -1/3 more, the proof 0.179771; the claim is 0.018726."""
     found = measure(run("expected", 59_999, 0.005, steps=200, dimension=26_010))
     bracket = found.epsilon(1e-5)
     assert 0.17497 < bracket.lower < 0.1755
@@ -84,10 +84,10 @@ def test_floor_of_the_expected_batch_size_where_it_jumps() -> None:
 
 @pytest.mark.slow
 def test_realized_batch_size_in_26010_dimensions() -> None:
-    """N = 999, q = 0.7, 200 steps: at most 10.716 in every dimension; the explicit pair has 10.6823."""
+    """N = 999, q = 0.7, 200 steps: at most 10.7165 in every dimension; the explicit pair has 10.6823."""
     bracket = measure(run("realized", 999, 0.7, steps=200, dimension=26_010)).epsilon(1e-5)
     assert 10.67 <= bracket.lower <= 10.68231
-    assert 10.6823 <= bracket.upper <= 10.716
+    assert 10.6823 <= bracket.upper <= 10.7165
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_upper_jaws_fall_with_noise_and_grow_with_epochs() -> None:
 
 
 def random_run(rng: np.random.Generator) -> Run:
-    """sigma 0.3 to 20, M 1 to 1e6, E 1 to 1000, participation 1e-3 to 1, both adjacencies, all ways of the last batch."""
+    """sigma 0.3 to 20, M 1 to 1e6, E 1 to 1000, all adjacencies, last batches kept and dropped, one order now and then."""
     batches = int(10 ** rng.uniform(0.0, 6.0))
     batch = int(rng.integers(1, 400))
     rest = int(rng.integers(0, batch)) if batches > 1 else int(10 ** rng.uniform(0.0, 3.0) * batch) % batch

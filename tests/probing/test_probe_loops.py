@@ -269,3 +269,36 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
     """Before anything is run."""
     with pytest.raises(InputError, match=message):
         probe(Loop, **settings)
+
+
+def test_pairs_that_keep_the_spread_of_batch_sizes_are_found_out() -> None:
+    """A tenth of the pairs always together, the others never, at rate 1/10: three moments are those of Poisson sampling."""
+
+    class Pairs(Loop):
+        def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[Any]:
+            half = self.size // 2
+            for _ in range(epochs * self.steps_per_epoch):
+                first = rng.random(half)
+                one = first < self.rate
+                never = (first >= self.rate) & (first < 2 * self.rate)
+                yield np.flatnonzero(
+                    np.stack([one, np.where(np.arange(half) < half // 10, one, never)], axis=1).ravel()
+                )
+
+    report = probe(Pairs, dataset_size=200, batch_size=20)
+    sampler = report.finding("sampler")
+    assert sampler.verdict == "not Poisson: records come together or avoid each other"
+    assert sampler.alarm
+    assert report.run is None
+    assert probe(Loop, dataset_size=200, batch_size=20).run is not None
+
+
+def test_a_loop_without_noise_gets_an_answer() -> None:
+    """No division by zero, no overflow: the finding says that there is none, and there is no run."""
+
+    class Silent(Loop):
+        noise_multiplier = 0.0
+
+    report = probe(Silent, dataset_size=130, batch_size=20)
+    assert report.finding("noise").verdict.startswith("none")
+    assert report.run is None

@@ -23,9 +23,9 @@ from calipers_verify.reading import Effort
 
 _MESH = 40_001
 _GROWTH = 0.02
-_PER_SPREAD = 12.0
+_PER_SPREAD = 9.0
 """Round scores per deviation of a term."""
-_MOST_SCORE = 30_000
+_MOST_SCORE = 12_000
 
 
 class Shown(NamedTuple):

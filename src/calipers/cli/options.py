@@ -177,7 +177,8 @@ def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, 
     """Measure the phases of one run."""
     from calipers.measure import measure
 
-    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
+    named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
+    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
 
 
 def show(content: RenderableType) -> None:

@@ -71,6 +71,10 @@ def ladder_plans(
     """Plans for sums of 1, 2, 4, ... up to `count` terms with these atoms (values increasing)."""
     sizes = np.ldexp(1.0, np.arange(count.bit_length()))
     centers, spreads = typical(values, weights, sizes)
+    # A term that is usually the same number has no spread of its own: that of the first sum that has one will do.
+    some = spreads[spreads > 0]
+    smallest_spread = float(some.min()) if len(some) else max(1e-6 * float(np.max(np.abs(values))), 1e-300)
+    spreads = np.where(spreads > 0, spreads, smallest_spread)
     moves = min(len(sizes) - 1.0, math.log2(float(spreads.max()) / float(spreads[0])))
     eta = resolution / math.sqrt(1.0 + 0.5 * moves)
     grain = min(_COARSEST_GRAIN, _STEEPNESS * eta * log_width)

@@ -87,14 +87,14 @@ def maximum_probabilities(
     arguments = ((threshold - shift) / noise_multiplier, threshold / noise_multiplier)
     tails = tuple(log_ndtr(x) for x in arguments)
     below = tails[0] + (rounds - 1) * tails[1]
-    # Two roundings of an argument x move log Phi(x) by 2 u |x| phi(x)/Phi(x), and the probability of falling below by
-    # that share of itself. Its complement 1 - e^S moves by e^S/(1 - e^S) <= 1/|S| times as much of itself: in the far
-    # tail, where S = -Phi(-x), by about x^2 u.
+    # Two roundings of an argument x, and two more inside log_ndtr, move log Phi(x) by 4 u |x| phi(x)/Phi(x), and the
+    # probability of falling below by that share of itself. Its complement 1 - e^S moves by e^S/(1 - e^S) <= 1/|S|
+    # times as much of itself: in the far tail, where S = -Phi(-x), by about x^2 u each.
     moved = [
         np.abs(x) * np.exp(-0.5 * x * x - _LOG_SQRT_TWO_PI - tail) for x, tail in zip(arguments, tails, strict=True)
     ]
-    arguments_error = 2.5 * UNIT_ROUNDOFF * (moved[0] + (rounds - 1) * moved[1]) / np.clip(np.abs(below), 1e-300, 1.0)
-    # log_ndtr is accurate to a few units in the last place, relative to itself.
+    arguments_error = 4.5 * UNIT_ROUNDOFF * (moved[0] + (rounds - 1) * moved[1]) / np.clip(np.abs(below), 1e-300, 1.0)
+    # Otherwise log_ndtr is accurate to a few units in the last place (`calipers.numerics.accuracy`).
     return -np.expm1(below), np.exp(below), 8.0 * UNIT_ROUNDOFF * (2.0 - below) + arguments_error
 
 

@@ -16,7 +16,6 @@ on a lattice of 1e-4, where that is affordable.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -43,6 +42,8 @@ from calipers.laws.tails import Focus
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
 _ROUNDS = 6
+MOST_STEPS = 10**11
+"""More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
 _SIGNED_STEP, _SIGNED_LENGTH = 0.95e-4, 60_000.0
 """The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it."""
 
@@ -55,6 +56,12 @@ class Product:
         if not factors:
             raise InputError("A product needs at least one factor.")
         self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        steps = sum(count for _, count in self.factors)
+        if steps > MOST_STEPS:
+            raise InputError(
+                f"Expected at most {MOST_STEPS:.0e} composed steps, got {steps:.3e}: every step's rounding is charged, "
+                "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
+            )
         self.symmetric = all(source.symmetric for source, _ in self.factors)
         shelf = Shelf(self.factors)
         self.bounded = all(_is_bounded(source) for source, _ in self.factors)
@@ -112,11 +119,13 @@ class Product:
         """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         tolerance = OPEN_UNIT.check("tolerance", tolerance)
-        found = [self._delta_one_way(direction, epsilon, tolerance) for direction in self.directions]
-        return functools.reduce(_larger, found)
+        best = self._delta_one_way(self.directions[0], epsilon, tolerance, 0.0)
+        for direction in self.directions[1:]:
+            best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
+        return best
 
-    def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float) -> Jaws:
-        """Jaws of D at epsilon in one direction."""
+    def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float, known: float) -> Jaws:
+        """Jaws of D at epsilon in one direction, or a cheap proof that it is at most `known`."""
         for log_tail in (-40.0, -160.0, _DEEPEST_LOG_DELTA - 60.0):
             far, log_leak = direction.end(log_tail)
             if epsilon < far or self.bounded:
@@ -128,10 +137,26 @@ class Product:
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
             return Jaws(0.0, bound, math.inf, direction.reverse)
+        if known > 0.0:
+            bound = direction.moment_bound(epsilon, saddle, min(log_tail, math.log(known) - 40.0))
+            if bound <= known:
+                return Jaws(0.0, bound, math.inf, direction.reverse)
         if saddle.log_delta < 0.375 * log_tail:
             log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-        return _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
+        found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
+        # The estimate may be far too large; then what was charged beyond the last cell exceeds the answer.
+        while 0.0 < found.lower < math.exp(log_tail + 18.0) and found.upper - found.lower > tolerance * found.upper:
+            deeper = math.log(found.lower) - math.log(direction.steps()) - 30.0
+            if deeper > log_tail - 10.0 or log_tail < _DEEPEST_LOG_DELTA - 60.0:
+                break
+            log_tail = deeper
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
+        if found.upper > found.lower:
+            moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
+            found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
+        return found
 
 
 def _is_bounded(source: LawSource) -> bool:
@@ -170,7 +195,7 @@ def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
 
 
 def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
-    """By tilted composition, by conditioning on rare large steps, or the best of both where neither is within tolerance.
+    """By tilted composition, by conditioning on rare large steps, or the best of both where neither is narrow enough.
 
     Conditioning comes first where the tilted total has more than one hump.
     """
@@ -252,8 +277,7 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
     humps = saddle.deviation > saddle.mean
     for conditioned in (humps, not humps):
         if conditioned:
-            rare = rare_steps(direction, saddle.log_delta, log_tail, tolerance)
-            found = rare.delta(epsilon) if rare is not None else best
+            found = _conditioned_delta(direction, saddle, epsilon, tolerance)
         else:
             found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance)
         best = _tighter(best, found)
@@ -261,6 +285,23 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
             break
     if best.lower > best.upper:
         raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
+    return best
+
+
+def _conditioned_delta(direction: Direction, saddle: Saddle, epsilon: float, tolerance: float) -> Jaws:
+    """Looks ever deeper, since a saddle point says little of a total with several humps."""
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    log_delta = min(saddle.log_delta, 0.0) - 10.0
+    for _ in range(_ROUNDS):
+        log_tail = log_delta - math.log(direction.steps()) - 18.0
+        # A share of delta is a smaller share of epsilon, for which the nodes and profiles are made.
+        rare = rare_steps(direction, log_delta, log_tail, 0.4 * tolerance)
+        if rare is None:
+            return best
+        best = _tighter(best, rare.delta(epsilon))
+        if best.upper <= 0.0 or best.upper - best.lower <= tolerance * best.upper or math.log(best.upper) > log_delta:
+            return best
+        log_delta = max(math.log(best.upper) - 20.0, _DEEPEST_LOG_DELTA)
     return best
 
 

@@ -1,14 +1,14 @@
 """Products of steps that are rarely large, conditioned on how many of them are.
 
 With a small sampling rate nearly every step tells next to nothing, and once in a long while one tells a lot. Tilted by
-the saddle point of the epsilon asked for, such a total has two humps, the steps' noise and the far jumps, and the answer
-lies in the valley between them, where a transform's rounding error drowns it. So the steps are told apart first. Each is
-small (measure s: log ratio at most a threshold of about two deviations of the whole) or a jump (measure b), and
+the saddle point of the epsilon asked for, such a total has two humps, the steps' noise and the far jumps, and the
+answer lies in the valley between them, where a transform's rounding error drowns it. So steps are told apart first.
+Each is small (measure s: log ratio at most a threshold of about two deviations of the whole) or a jump (measure b):
 
     (s + b)^T = sum over k of C(T, k) s^(T-k) b^k.
 
 - **Small steps** are bounded by two deviations of their own sum, so every tilted sum has one hump, and tilted
-  transforms (`calipers.laws.direction`) give its tails with relative accuracy at any depth.
+  transforms give its tails with relative accuracy at any depth (`calipers.laws.small_steps`).
 - **Jumps** are few: terms with more than K of them have P-mass at most (T beta)^(K+1)/(K+1)!, which is charged. Powers
   of b are sums of products of positive numbers on a few hundred nodes: nothing cancels, however small the mass.
 
@@ -17,11 +17,12 @@ Given jumps with log ratio y and P-mass p the rest is a profile of the small ste
     D(eps) = sum over k and y of C(T, k) b_P^k(y) D_(T-k)(eps - y),
 
 a sum of positive numbers again. UPPER: jumps are split onto nodes (a mean preserving spread) and D_(T-k) is an upper
-bound. LOWER: the observer is told k, a label of the jumps, and the score of the small steps, and for each label uses the
-best of the computed tests; labels of sums are a function of the labels, so this is one explicit test.
+bound. LOWER: the observer is told k, a label of the jumps, and the score of the small steps, and uses for each label
+the best of the computed tests; labels of sums are a function of the labels, so this is one explicit test. The
+likelihood ratio test with threshold eps is at least as good.
 
-**Fewer profiles than k.** Normalized, the small steps are a pair of probability measures of which more copies tell more.
-With M_P, M_Q the masses of s, hence, for j <= k (for j >= k the other way round),
+**Fewer profiles than k.** Normalized, the small steps are a pair of probability measures of which more copies tell
+more. With M_P, M_Q the masses of s, hence, for j <= k (for j >= k the other way round),
 
     D_(T-k)(e) <= M_P^(j-k) D_(T-j)(e + (j - k) log(M_Q/M_P)).
 
@@ -187,8 +188,8 @@ class RareSteps:
         return number
 
     def _fewer(self, side: Side, jumps: int) -> int:
-        """Of how many small steps fewer than `count` the profile is taken: at most `jumps` (UPPER), at least (LOWER)."""
-        if self.most <= 0.05 * self.tolerance * self.count:  # then it hardly matters, and one profile a side is enough
+        """How many small steps fewer than `count` a profile is made of: at most `jumps` (UPPER), at least (LOWER)."""
+        if self.most <= 0.1 * self.tolerance * self.count:  # then it hardly matters, and one profile a side is enough
             return 0 if side is Side.UPPER else self.most
         exact = _FEW_EXACT if self.count > _MANY_STEPS else _MANY_EXACT
         return min(jumps, exact) if side is Side.UPPER or jumps <= exact else self.most
@@ -266,9 +267,9 @@ def rare_steps(direction: Direction, log_delta: float, log_tail: float, toleranc
 
 
 def _crossing(bound: Callable[[float], float], delta: float, guess: float, width: float) -> tuple[float, float]:
-    """(low, high) with bound(low) > delta >= bound(high), high at most 1 + width times low; (0, 0) if bound(0) <= delta.
+    """(low, high) with bound(low) > delta >= bound(high), high at most 1 + width times low.
 
-    Where no such high is found it is infinite.
+    (0, 0) if bound(0) <= delta; where no such high is found it is infinite.
     """
     if bound(0.0) <= delta:
         return 0.0, 0.0

@@ -39,9 +39,10 @@ _SPARE, _DEEP = 30.0, 300.0
 _MOST_SIZES_WITH_LENGTH = 2_000
 _MOST_LENGTHS = 96
 _FEW_SIZES = 24
-_MOST_CELLS = 800
 """Up to so many sizes everything is summed in logarithms, so that no cell is too rare to be computed."""
-_MOST_TERMS = 600_000
+_MOST_CELLS = (800, 3_000)
+"""Cells of the coordinate where sizes are few, and where they are many and one matrix product does it."""
+_MOST_TERMS = 1_000_000
 _MOST_ATOMS = 4_000
 _MOST_TOLD = 300.0
 
@@ -60,6 +61,7 @@ class RealizedAttack:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.03
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
@@ -120,7 +122,12 @@ class RealizedAttack:
             usual = np.ones(len(base), dtype=bool)
         start = float(np.min((base - radius * deviation)[usual]))
         end = float(np.max((moved + radius * deviation)[usual]))
-        finest = max(resolution, self.finest, (end - start) * len(base) / _MOST_TERMS, (end - start) / _MOST_CELLS)
+        finest = max(
+            resolution,
+            self.finest,
+            (end - start) * len(base) / _MOST_TERMS,
+            (end - start) / _MOST_CELLS[len(base) > _FEW_SIZES],
+        )
         step = finest if len(base) <= _FEW_SIZES else min(finest, WIDEST * float(deviation.min()))
         x = start + step * np.arange(math.ceil((end - start) / step) + 1)
         width = np.full((1, len(x) - 1), step) / deviation[:, None]

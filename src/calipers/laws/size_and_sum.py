@@ -58,7 +58,7 @@ add_statement(
 add_statement(
     "calipers:full-batch",
     "Size and sum, but for full and empty batches",
-    "As batch size and sum revealed, but full batches are compared by their noise, and the record alone with no record.",
+    "As batch size and sum revealed, but full batches are compared by noise, and the record alone with no record.",
 )
 
 _MOST_ODDS = 160
@@ -76,7 +76,7 @@ def _log_shifted_cells(x: FloatArray, mean: float) -> FloatArray:
 @implements("calipers:size-and-sum", "calipers:full-batch")
 @dataclass(frozen=True)
 class SizeAndSumPair:
-    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches are compared by noise."""
+    """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches count by noise."""
 
     sigma: float
     rate: float

@@ -1,7 +1,7 @@
 """Steps told apart by size, and profiles of the small ones.
 
-A step is small or a jump (`calipers.laws.rare` says why). Small steps are bounded by two deviations of their own sum, so
-every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at any depth.
+A step is small or a jump (`calipers.laws.rare` says why). Small steps are bounded by two deviations of their own sum,
+so every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at any depth.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
 _MOST_SADDLES = 14
+_PLACES = 97
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,28 @@ class Profile:
         always_q = math.exp(self.log_q[Side.LOWER] + self.rounding)
         falsely = np.exp(np.minimum(epsilon, 1.0)) * always_q
         best = np.maximum(always_p - falsely - 4.0 * UNIT_ROUNDOFF * (always_p + falsely), 0.0)
-        for tests in self._lowers:
-            near = np.searchsorted(tests.thresholds, epsilon)
-            for shift in (-1, 0, 1):
+        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
+            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
+            for shift in (-2, 0, 2):
                 index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
                 power = np.exp(tests.log_power[index])
                 falsely = np.exp(np.minimum(epsilon + tests.log_alpha[index], 1.0))
                 best = np.maximum(best, power * (1.0 - 1e-14) - falsely * (1.0 + 1e-13))
         return best
+
+    @functools.cached_property
+    def _best_indices(self) -> list[tuple[FloatArray, FloatArray]]:
+        """For each list of tests, which one shows most at a few epsilons.
+
+        Rounding moves the score of every step a little the same way, so a test's threshold is not its likelihood ratio.
+        """
+        found = []
+        for tests in self._lowers:
+            middle, spread = float(np.mean(tests.thresholds)), float(np.ptp(tests.thresholds))
+            places = middle + np.linspace(-0.75, 0.75, _PLACES) * spread
+            power, falsely = np.exp(tests.log_power), np.minimum(np.add.outer(places, tests.log_alpha), 1.0)
+            found.append((places, np.argmax(power - np.exp(falsely), axis=1).astype(np.float64)))
+        return found
 
 
 def _saddles(direction: Direction, log_deepest: float) -> list[Saddle]:

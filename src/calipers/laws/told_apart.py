@@ -35,7 +35,7 @@ from calipers.numerics.gamma import (
 )
 
 add_statement(
-    "calipers:length-test",
+    "calipers:noise-length",
     "All gradients zero",
     "Noise divided by K or K + 1: a chi-square test of its length over all coordinates and rounds, in closed form.",
 )
@@ -66,7 +66,7 @@ def deviations(degrees: float, divisor: float) -> float:
     return math.sqrt(0.5 * degrees) * 2.0 * math.log1p(1.0 / divisor)
 
 
-@implements("calipers:length-test")
+@implements("calipers:noise-length")
 def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthTest]:
     """Tests of `degrees` noise coordinates over K or K + 1, of power from `smallest` up, in both orders."""
     shape = min(0.5 * degrees, LARGEST_SHAPE)  # whoever has more coordinates may ignore some
@@ -80,7 +80,7 @@ def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthT
         yield _test(log_gamma_upper_at(shape, long), log_gamma_upper_at(shape, long + offset), True)
 
 
-@implements("calipers:length-test")
+@implements("calipers:noise-length")
 def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smallest: float) -> Iterator[LengthTest]:
     """Tests of T rounds divided by the realized size: is any of them as short as a batch of all N + 1 records?"""
     shape = min(0.5 * dimension, LARGEST_SHAPE)

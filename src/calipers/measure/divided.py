@@ -189,7 +189,7 @@ class DividedBackend:
             best = f" ({jaws.attack})" if jaws is not None and jaws.attack else ""
             return Evidence.of(
                 Kind.TEST,
-                "calipers:length-test",
+                "calipers:noise-length",
                 f"Everybody's gradient is zero, the record's too{best}: the length of the noise over all coordinates "
                 f"and rounds is compared with a threshold ({order}); both error rates in closed form.",
             )

@@ -61,8 +61,8 @@ def _shuffled_notes(run: Run) -> list[str]:
     if run.reshuffle == "once":
         return [
             "One order is kept for all epochs, so a record sits in the same batch every time: the attack sees one "
-            "epoch at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new order "
-            "every epoch (reshuffle = 'every-epoch')."
+            "epoch at noise sigma / sqrt(epochs), and above nothing better than fixed batches is proven. Draw a new "
+            "order every epoch (reshuffle = 'every-epoch')."
         ]
     rest = left_over(run)
     if rest is None:

@@ -112,10 +112,10 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
     run = measurement.runs[0]
-    if measurement.dataset_sizes is not None:
-        return
     floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
-    if floored and len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
+    if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole
+        return
+    if len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
         from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
 
         try:

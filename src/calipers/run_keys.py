@@ -1,0 +1,93 @@
+"""Reading, completing and writing the keys of a run, before there is a `Run`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from calipers.domains import Domain
+from calipers.errors import InputError
+
+# Exactly one of each pair is given; naming one of them anew drops the other.
+ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
+# 1/q and epochs * steps_per_epoch count as whole within this relative distance.
+WHOLE = 1e-9
+
+
+def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
+    """The `[[phase]]` tables of a run file; one empty table where there are none."""
+    phases = record.get("phase", [{}])
+    if not isinstance(phases, list) or not phases or not all(isinstance(phase, dict) for phase in phases):
+        raise InputError("Expected phase to be an array of tables; write [[phase]] above each of them.")
+    return phases
+
+
+def read_toml(name: str) -> dict[str, object]:
+    """What a run file holds, or `InputError` naming the file."""
+    try:
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not a text file in UTF-8; a run file is TOML.") from error
+    except (ValueError, RecursionError) as error:
+        detail = " ".join(str(error).split()).rstrip(".")
+        raise InputError(f"{name} is not valid TOML: {detail}.") from error
+
+
+def overridden(record: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """`record` with `changes`; a changed key drops the alternative it contradicts."""
+    merged = dict(record)
+    for pair in ALTERNATIVES:
+        if any(changes.get(name) is not None for name in pair):
+            for name in pair:
+                merged.pop(name, None)
+    return merged | dict(changes)
+
+
+def known(key: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a key that is none of the allowed ones, with the nearest of them."""
+    if key in allowed:
+        return
+    near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
+    raise InputError(f"Unknown key {str(key)!r}; {remedy}")
+
+
+def complete(given: Mapping[str, object]) -> None:
+    """Refuse a description without noise, and name at once everything else that is missing."""
+    if "noise_multiplier" in given:
+        return
+    missing = [" or ".join(pair) for pair in ALTERNATIVES if not any(name in given for name in pair)]
+    raise InputError(f"A run needs {'; '.join(['noise_multiplier', *missing])}: add {'them' if missing else 'it'}.")
+
+
+def exactly_one(run: object, first: str, second: str, meaning: str) -> None:
+    """Refuse none and refuse both of two keys that say the same."""
+    given = [name for name in (first, second) if getattr(run, name) is not None]
+    if len(given) == 2:
+        raise InputError(f"{first} and {second} contradict each other: both say {meaning}; give one of them.")
+    if not given:
+        raise InputError(f"Nothing says {meaning}; give {first} or {second}.")
+
+
+def checked(domain: Domain, name: str, value: object, remedy: str = "") -> float:
+    """`domain.check`, which also refuses integers that no double can hold."""
+    try:
+        return domain.check(name, value, remedy)
+    except OverflowError as error:
+        raise InputError(f"Expected {name} in {domain}, got an integer beyond double precision.") from error
+
+
+def whole(value: float) -> int | None:
+    """The integer within a relative distance of `WHOLE` of a positive value, if there is one."""
+    nearest = round(value)
+    return nearest if nearest >= 1 and abs(value - nearest) <= WHOLE * nearest else None
+
+
+def toml_value(value: object) -> str:
+    """A value as TOML writes it."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -1,0 +1,143 @@
+"""Rarely large steps: bounds against enumeration and against a contour integral of many bits; widths in hard places."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from mpmath import mp
+from oracles import line_arb
+
+from calipers.bracket import Side
+from calipers.laws.direction import Direction, Shelf
+from calipers.laws.law import Law
+from calipers.laws.product import Product
+from calipers.laws.rare import RareSteps
+from calipers.mechanisms.gaussian import poisson_gaussian
+
+# (rate, noise, steps, eps, D of present against absent), by `oracles.line_arb` with a line of 1200/0.05 nodes and more:
+# the last node contributes less than 1e-30 of the value. The contour integral in doubles loses all but the first.
+REFERENCE = [
+    (1e-5, 0.7, 100_000, 0.02285567147707018, 1.0006818162741251e-5),
+    (1e-5, 0.7, 100_000, 0.022859948081394584, 0.9991883930593944e-5),
+    (1e-4, 1.0, 10_000, 0.30427090039483434, 1.0004795675730886e-15),
+    (1e-4, 1.0, 10_000, 0.30430325941242226, 0.9994885959592661e-15),
+]
+# (rate, noise, steps, delta): few participations in large datasets, down to single digits of steps.
+HARD = [
+    (1e-5, 0.7, 100_000, 1e-5),
+    (1e-5, 0.7, 100_000, 1e-9),
+    (1e-4, 1.0, 10_000, 1e-15),
+    (1e-5, 0.5, 1_000_000, 1e-5),
+    (1e-6, 0.7, 10_000, 1e-15),
+    (1e-6, 1.0, 100_000, 1e-15),
+    (1e-6, 2.0, 10, 1e-15),
+    (1e-6, 0.5, 3, 1e-7),
+]
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "eps", "truth"), REFERENCE)
+def test_delta_between_the_humps(rate: float, noise: float, steps: int, eps: float, truth: float) -> None:
+    """delta in the valley between the noise of many steps and one large step, to two parts in a thousand."""
+    found = Product([(poisson_gaussian(rate, noise), steps)]).delta(eps)
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower <= 2e-3 * found.upper
+
+
+@pytest.mark.slow
+def test_the_reference_values() -> None:
+    """One of them once more, with half the spacing of the line."""
+    rate, noise, steps, eps, truth = REFERENCE[2]
+    value, last = line_arb.poisson_delta(rate, noise, steps, eps, top=1200.0, spacing=0.025)
+    assert value == pytest.approx(truth, rel=1e-12)
+    assert last < 1e-20 * truth
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta"), HARD)
+def test_epsilon_of_few_participations_is_narrow(rate: float, noise: float, steps: int, delta: float) -> None:
+    """Widths were 5 to 99 percent; they are below one in a thousand. The truth of the first lies inside."""
+    found = Product([(poisson_gaussian(rate, noise), steps)]).epsilon(delta)
+    assert 0.0 < found.lower <= found.upper
+    assert found.upper - found.lower <= 1e-3 * found.upper
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_epsilon_lies_where_the_contour_integral_crosses_delta(index: int) -> None:
+    """D is 1.0007e-5 at one place and 0.9992e-5 at another, so epsilon at 1e-5 lies between the two."""
+    rate, noise, steps, left, _ = REFERENCE[index]
+    right = REFERENCE[index + 1][3]
+    found = Product([(poisson_gaussian(rate, noise), steps)]).epsilon(1e-5 if index == 0 else 1e-15)
+    assert found.lower < right
+    assert found.upper > left
+
+
+def test_a_finer_tolerance_never_proves_less() -> None:
+    """q = 1e-5, sigma = 0.7, T = 1e5: tolerance 0.3 proved 0.0239 where 1e-3 proved 0.0490."""
+    product = Product([(poisson_gaussian(1e-5, 0.7), 100_000)])
+    uppers = [product.epsilon(1e-5, tolerance).upper for tolerance in (0.3, 1e-2, 1e-3)]
+    assert uppers[1] <= uppers[0] * (1.0 + 1e-3)
+    assert uppers[2] <= uppers[1] * (1.0 + 1e-3)
+    assert product.delta(uppers[2], 1e-3).upper <= 1e-5 * (1.0 + 1e-2)
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A pair with finitely many outcomes: the same law on both sides."""
+
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    symmetric: bool = False
+
+    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+        del resolution, log_tail
+        return Law.from_masses(np.array(self.p), np.array(self.q), side)
+
+
+def enumerated(atoms: Atoms, steps: int, eps: float) -> mp.mpf:
+    """D of the product, over all counts of outcomes."""
+    total = mp.mpf(0)
+    k = mp.exp(mp.mpf(eps))
+    for counts in itertools.product(range(steps + 1), repeat=len(atoms.p) - 1):
+        rest = steps - sum(counts)
+        if rest < 0:
+            continue
+        every = (*counts, rest)
+        ways = mp.factorial(steps)
+        for count in every:
+            ways /= mp.factorial(count)
+        p, q = (mp.fprod(mp.mpf(m) ** c for m, c in zip(masses, every, strict=True)) for masses in (atoms.p, atoms.q))
+        total += ways * max(mp.mpf(0), p - k * q)
+    return total
+
+
+SMALL, LARGE = 2.0**-16, 2.0**-24
+FINITE = Atoms(
+    (0.5 + 2.0**-8, 0.5 - 2.0**-8 - 6 * SMALL - 30 * LARGE, 6 * SMALL, 30 * LARGE),
+    (0.5, 0.5 - SMALL - LARGE, SMALL, LARGE),
+)
+
+
+@pytest.mark.parametrize("steps", [2, 5, 14])
+@pytest.mark.parametrize("eps", [0.0, 0.05, 0.5, 1.7, 3.0, 5.0])
+def test_against_enumeration(steps: int, eps: float) -> None:
+    """Jumps of log 6 and log 30 among coin flips: both bounds hold at every eps, also between the jumps."""
+    direction = Direction(Shelf([(FINITE, steps)]), False)
+    truth = enumerated(FINITE, steps, eps)
+    rare = RareSteps(direction, float(mp.log(truth)), -60.0, 1e-3)
+    assert rare.useful
+    found = rare.delta(eps)
+    assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower <= 0.1 * found.upper
+
+
+def test_jumps_that_are_not_followed_are_charged() -> None:
+    """With two jumps followed out of fourteen, the upper bound still holds, by the mass of three or more."""
+    direction = Direction(Shelf([(FINITE, 14)]), False)
+    rare = RareSteps(direction, math.log(1e-3), -60.0, 1e-3)
+    assert rare.most == 2
+    eps = 8.3  # above two jumps of log 30, below one more of log 6
+    rare.look_at(eps)
+    assert rare.lower(eps) <= enumerated(FINITE, 14, eps) <= rare.upper(eps)
