@@ -44,94 +44,97 @@ def register() -> None:
     opacus_module("opacus.accountants.registry").register_accountant(NAME, accountant_class(), force=True)
 
 
+class _Watching:
+    """Both jaws of the steps that were taken; stands before Opacus's own base, which is known at run time only."""
+
+    def __init__(self) -> None:
+        self.history: list[tuple[float, float, int]] = []
+        self._record: Attachment | None = None
+        self._refusal = ""
+        self._saved: Mapping[str, Any] | None = None
+
+    def describe(
+        self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
+    ) -> None:
+        """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`."""
+        if self.history and self._record is None and self._saved is None:
+            raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
+        self._record = attached(
+            self, optimizer, data_loader, reading=Reading(**reading), batch_size=batch_size, engine=engine,
+            state=self._saved,
+        )  # fmt: skip
+        self._refusal, self._saved = "", None
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """One more step; equal steps in a row are counted together."""
+        last = self.history[-1] if self.history else None
+        if last is not None and tuple(last[:2]) == (noise_multiplier, sample_rate):
+            self.history[-1] = (noise_multiplier, sample_rate, last[2] + 1)
+        else:
+            self.history.append((noise_multiplier, sample_rate, 1))
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
+        """Opacus's own hook. `make_private`, which asks for it, has the optimizer and the loader at hand."""
+        asking = sys._getframe(1).f_locals
+        try:
+            if "optimizer" not in asking or "data_loader" not in asking:
+                raise UnsupportedError("How batches are drawn is not known.")
+            self.describe(asking["optimizer"], asking["data_loader"], engine=asking.get("self"))
+        except CalipersError as error:
+            self._refusal = (
+                f"{error} Then call engine.accountant.describe(optimizer, data_loader, ...) before training."
+            )
+            warnings.warn(f"No epsilon will be given. {self._refusal}", CalipersWarning, stacklevel=3)
+        inherited: Any = super()
+        hook: Callable[[Any], None] = inherited.get_optimizer_hook_fn(sample_rate)
+        return hook
+
+    def bracket(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
+        """epsilon(delta): lower <= truth <= upper.
+
+        `reading` is passed on to `Attachment.runs` (adjacency, public_rate) where training was watched.
+        """
+        if self._record is not None:
+            return self._record.measure(tolerance=tolerance, **reading).epsilon(delta)
+        if self._refusal:
+            raise UnsupportedError(self._refusal)
+        phases = [Run(noise_multiplier=noise, sample_rate=rate, steps=steps) for noise, rate, steps in self.history]
+        return measure(phases, tolerance=tolerance).epsilon(delta)
+
+    def get_epsilon(self, delta: float, **kwargs: Any) -> float:
+        """The upper jaw at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
+        taken = self._record.steps if self._record is not None else 0
+        return self.bracket(delta, **kwargs).upper if self.history or taken else 0.0
+
+    def state_dict(self, destination: Any = None) -> Any:
+        """Opacus's own state, and the record's."""
+        inherited: Any = super()
+        state = inherited.state_dict(destination)
+        if self._record is not None:
+            state["calipers"] = self._record.state_dict()
+        return state
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Opacus's own state, and the record's where a checkpoint holds one."""
+        inherited: Any = super()
+        inherited.load_state_dict(state_dict)
+        saved = state_dict.get("calipers")
+        if saved is not None and self._record is not None:
+            self._record.load_state_dict(saved)
+        else:
+            self._saved = saved
+
+    def __len__(self) -> int:
+        return sum(steps for _, _, steps in self.history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """The name Opacus knows it by."""
+        return NAME
+
+
 @functools.lru_cache(maxsize=1)
 def accountant_class() -> type[Any]:
     """The accountant, as a class that derives from Opacus's own base."""
     base: Any = opacus_module("opacus.accountants").IAccountant
-
-    class CalipersAccountant(base):
-        """Both jaws of the steps that were taken; see the module."""
-
-        def __init__(self) -> None:
-            self.history: list[tuple[float, float, int]] = []
-            self._record: Attachment | None = None
-            self._refusal = ""
-            self._saved: Mapping[str, Any] | None = None
-
-        def describe(
-            self, optimizer: Any, data_loader: Any, *, batch_size: int | None = None, engine: Any = None, **reading: Any
-        ) -> None:
-            """Watch this optimizer and loader, before training; `reading` says adjacency, public_rate, as `attach`."""
-            if self.history and self._record is None and self._saved is None:
-                raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
-            self._record = attached(
-                self, optimizer, data_loader, reading=Reading(**reading), batch_size=batch_size, engine=engine,
-                state=self._saved,
-            )  # fmt: skip
-            self._refusal, self._saved = "", None
-
-        def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-            """One more step; equal steps in a row are counted together."""
-            last = self.history[-1] if self.history else None
-            if last is not None and tuple(last[:2]) == (noise_multiplier, sample_rate):
-                self.history[-1] = (noise_multiplier, sample_rate, last[2] + 1)
-            else:
-                self.history.append((noise_multiplier, sample_rate, 1))
-
-        def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
-            """Opacus's own hook. `make_private`, which asks for it, has the optimizer and the loader at hand."""
-            asking = sys._getframe(1).f_locals
-            try:
-                if "optimizer" not in asking or "data_loader" not in asking:
-                    raise UnsupportedError("How batches are drawn is not known.")
-                self.describe(asking["optimizer"], asking["data_loader"], engine=asking.get("self"))
-            except CalipersError as error:
-                self._refusal = (
-                    f"{error} Then call engine.accountant.describe(optimizer, data_loader, ...) before training."
-                )
-                warnings.warn(f"No epsilon will be given. {self._refusal}", CalipersWarning, stacklevel=3)
-            hook: Callable[[Any], None] = super().get_optimizer_hook_fn(sample_rate)
-            return hook
-
-        def bracket(self, delta: float, *, tolerance: float = 1e-3, **reading: Any) -> Bracket:
-            """epsilon(delta): lower <= truth <= upper.
-
-            `reading` is passed on to `Attachment.runs` (adjacency, public_rate) where training was watched.
-            """
-            if self._record is not None:
-                return self._record.measure(tolerance=tolerance, **reading).epsilon(delta)
-            if self._refusal:
-                raise UnsupportedError(self._refusal)
-            phases = [Run(noise_multiplier=noise, sample_rate=rate, steps=steps) for noise, rate, steps in self.history]
-            return measure(phases, tolerance=tolerance).epsilon(delta)
-
-        def get_epsilon(self, delta: float, **kwargs: Any) -> float:
-            """The upper jaw at delta: the steps are (this, delta)-differentially private. 0 before the first step."""
-            taken = self._record.steps if self._record is not None else 0
-            return self.bracket(delta, **kwargs).upper if self.history or taken else 0.0
-
-        def state_dict(self, destination: Any = None) -> Any:
-            """Opacus's own state, and the record's."""
-            state = super().state_dict(destination)
-            if self._record is not None:
-                state["calipers"] = self._record.state_dict()
-            return state
-
-        def load_state_dict(self, state_dict: Any) -> None:
-            """Opacus's own state, and the record's where a checkpoint holds one."""
-            super().load_state_dict(state_dict)
-            saved = state_dict.get("calipers")
-            if saved is not None and self._record is not None:
-                self._record.load_state_dict(saved)
-            else:
-                self._saved = saved
-
-        def __len__(self) -> int:
-            return sum(steps for _, _, steps in self.history)
-
-        @classmethod
-        def mechanism(cls) -> str:
-            """The name Opacus knows it by."""
-            return NAME
-
-    return CalipersAccountant
+    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__})
