@@ -135,6 +135,11 @@ def test_what_cannot_be_certified_is_said() -> None:
     )
     with pytest.raises(UnsupportedError, match="divide"):
         certify(divided, delta=1e-5)
+    shuffled = Run(dataset_size=105, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="shuffle")
+    moving = Run(dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, derived_rate="moving")
+    for kept in (shuffled.replace(last_batch="keep"), shuffled.replace(reshuffle="once"), moving):
+        with pytest.raises(UnsupportedError, match="No certificate"):
+            certify(kept, delta=1e-5)
     run = Run(sample_rate=0.1, steps=5, noise_multiplier=1.0)
     with pytest.raises(InputError, match="exactly one"):
         certify(run)

@@ -7,11 +7,29 @@ is refused.
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 from calipers.errors import UnsupportedError
 from calipers.measure.divisors import is_divided
 from calipers.run import Run
+
+_STATED = frozenset(
+    (
+        "noise_multiplier",
+        "dataset_size",
+        "batch_size",
+        "sample_rate",
+        "steps",
+        "epochs",
+        "sampler",
+        "normalization",
+        "dimension",
+        "adjacency",
+        "view",
+    )
+)
+"""Keys of a run that a certificate can state, or that `is_divided` looks at."""
 
 
 def exact(number: float) -> Fraction:
@@ -29,7 +47,19 @@ def run_record(phases: tuple[Run, ...]) -> dict[str, object]:
     return {"adjacency": phases[0].adjacency, "phases": [_phase(run) for run in phases]}
 
 
+def _refuse_unknown(run: Run) -> None:
+    """A certificate speaks of the run that these keys describe; one that says more is another mechanism."""
+    harmless = ("last_batch",) if run.sampler == "deterministic" else ()  # every record is still used once per epoch
+    for field in dataclasses.fields(run):
+        if field.name in _STATED or field.name in harmless or getattr(run, field.name) == field.default:
+            continue
+        raise UnsupportedError(
+            f"No certificate can be had yet for {field.name}={getattr(run, field.name)!r}; measure the run without one."
+        )
+
+
 def _phase(run: Run) -> dict[str, object]:
+    _refuse_unknown(run)
     if is_divided(run):
         raise UnsupportedError(
             f"No certificate can be had yet for sums divided by a number that moves with the data "
