@@ -272,7 +272,7 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
 
 
 def test_pairs_that_keep_the_spread_of_batch_sizes_are_found_out() -> None:
-    """A tenth of the pairs always together, the others never, at rate 1/10: three moments are those of Poisson sampling."""
+    """A tenth of the pairs always together, the others never, at rate 1/10: three moments look like Poisson."""
 
     class Pairs(Loop):
         def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[Any]:
