@@ -33,9 +33,7 @@ def shuffled(size: int, batch: int, sigma: float, epochs: int, **more: object) -
         pytest.param(60_000, 256, 2.0, 60, 1.70, 1.90, marks=pytest.mark.slow),
     ],
 )
-def test_many_epochs_nearly_close(
-    size: int, batch: int, sigma: float, epochs: int, lower: float, upper: float
-) -> None:
+def test_many_epochs_nearly_close(size: int, batch: int, sigma: float, epochs: int, lower: float, upper: float) -> None:
     """Where a record is left over: at most four percent for little noise, around an independent prototype's values."""
     found = measure(shuffled(size, batch, sigma, epochs)).epsilon(1e-5)
     assert lower <= found.lower * 1.0005
@@ -110,7 +108,7 @@ def test_upper_jaws_fall_with_noise_and_grow_with_epochs() -> None:
 
 
 def random_run(rng: np.random.Generator) -> Run:
-    """sigma 0.3 to 20, M 1 to 1e6, E 1 to 1000, all adjacencies, last batches kept and dropped, one order now and then."""
+    """sigma 0.3 to 20, M 1 to 1e6, E 1 to 1000, all adjacencies, last batches kept or dropped, one order at times."""
     batches = int(10 ** rng.uniform(0.0, 6.0))
     batch = int(rng.integers(1, 400))
     rest = int(rng.integers(0, batch)) if batches > 1 else int(10 ** rng.uniform(0.0, 3.0) * batch) % batch
