@@ -183,27 +183,33 @@ def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
         marked_first = _convolved(first.rows[i], second.rows[0], accurate)
         marked_second = _convolved(first.rows[0], second.rows[i], accurate)
         rows.append(share * marked_first + (1.0 - share) * marked_second)
-    return Strip(first.low + second.low, np.stack(rows))
+    return Strip(first.low + second.low, _stacked(rows))
+
+
+def _stacked(rows: list[FloatArray]) -> FloatArray:
+    return rows[0][None] if len(rows) == 1 else np.stack(rows)
 
 
 def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
     """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice."""
     if finer is None:
         rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
-        return Strip(2 * rung.low, np.stack(rows))
-    once = joined(rung, finer)
+        return Strip(2 * rung.low, _stacked(rows))
     twice = joined(rung, Strip(finer.low, 2.0 * finer.rows))
-    assert once is not None
     assert twice is not None
     rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
-    low = rung.low + once.low
+    low = rung.low + twice.low
+    if rung.rows.shape[0] == 1:
+        return Strip(low, _stacked(rows))
+    once = joined(rung, finer)
+    assert once is not None
     for i in range(1, rung.rows.shape[0]):
         row = _convolved(rung.rows[i], once.rows[0], accurate)
         other = _convolved(finer.rows[i], rung.rows[0], accurate)
         start = finer.low + rung.low - low
         row[start : start + len(other)] += other
         rows.append(row)
-    return Strip(low, np.stack(rows))
+    return Strip(low, _stacked(rows))
 
 
 def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
@@ -267,7 +273,8 @@ def regrouped(
             if above is not None:
                 above = coarsened(above)
         e += 1
-    return _trimmed(rungs, plan, terms, blocks)
+    # A doubling makes a tail one rung longer at most, so the ends may wait for every other one.
+    return _trimmed(rungs, plan, terms, blocks) if terms.bit_length() % 2 else (rungs, 0.0, 0.0)
 
 
 def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None, Strip | None]:
@@ -293,10 +300,12 @@ def _trimmed(
     """Without the far ends, as long as they matter less than e^log_loss for the final sum.
 
     Leaving out a base mass q of one block leaves out at most blocks * q of the final base law; of
-    a marked law it leaves out the block's marked mass if the mark is inside, and blocks * q else.
+    a marked law it leaves out the block's marked mass if the mark is inside, and blocks * q else. Where there is no
+    marked law the first moment stands for it.
     """
     order, values, masses = _sorted(rungs, plan.step)
-    weight = blocks * masses[0] + masses.sum(axis=0)
+    marked = masses[1:].sum(axis=0) if masses.shape[0] > 1 else masses[0] * np.abs(values) / terms
+    weight = (blocks + 1.0) * masses[0] + marked
     allowed = math.exp(plan.log_loss)
     left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
     right = int(np.searchsorted(np.cumsum(weight[order][::-1]), allowed))

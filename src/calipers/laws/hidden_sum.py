@@ -46,13 +46,8 @@ class HiddenSum:
 
     @classmethod
     def deep(cls, term: HiddenTerm, rounds: int, log_tail: float) -> HiddenSum:
-        """As deep as needed so that k times the largest term that is cut, k e^(shift end), costs about e^log_tail."""
-        deeper = log_tail
-        for _ in range(6):  # the end moves like the root of the depth
-            found = cls(term, rounds, deeper)
-            deeper = log_tail - 2.0 * term.epsilon - found.end * term.farthest_shift + 0.5 * term.farthest_shift**2
-            deeper = min(deeper, log_tail - 2.0 * term.epsilon)
-        return cls(term, rounds, max(deeper, _DEEPEST))
+        """As deep as needed so that what is cut, which counts 1 + k times, costs about e^log_tail."""
+        return cls(term, rounds, max(log_tail - term.epsilon, _DEEPEST))
 
     @property
     def log_loss(self) -> float:
