@@ -79,14 +79,15 @@ def test_shuffled_batches_are_never_less_private_than_fixed_ones():
 
 
 def test_profiles_are_bounds_on_one_grid():
-    """The jaws of fixed batches enclose the closed form; those of shuffled ones share the upper."""
+    """The jaws of fixed batches enclose the closed form; those of shuffled ones stay below."""
     measurements = [measure(RUN.replace(sampler=name)) for name in ("deterministic", "shuffle")]
     fixed, shuffled = profiles(["fixed", "shuffled"], measurements)
     exact = gaussian_delta(0.5, np.array(fixed.epsilon))
     assert np.all(np.array(fixed.lower) <= exact)
     assert np.all(exact <= np.array(fixed.upper) * (1 + 1e-12))
     assert fixed.epsilon == shuffled.epsilon
-    assert shuffled.upper == fixed.upper
+    assert np.all(np.array(shuffled.upper) <= np.array(fixed.upper) * (1 + 1e-12))
+    assert np.all(np.array(shuffled.lower) <= np.array(shuffled.upper))
     assert np.all(np.array(shuffled.lower) <= np.array(fixed.lower) + 1e-4)
     assert measurements[0].curve(Side.UPPER).epsilon(1e-8) == fixed.epsilon[-1]
 

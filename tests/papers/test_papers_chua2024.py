@@ -321,7 +321,7 @@ def test_figure_7_quotes_epsilon_one_half():
     assert [row.verdict for row in half] == [Verdict.AGREES] * 4
     assert f"{LatticeProfile(1.0, 1000).delta(0.5):.2e}" == "2.06e-10"
     at_one = rows["δ_P(1)"]
-    assert (f"{at_one.lower:.2e}", f"{at_one.upper:.2e}") == ("2.54e-13", "2.55e-13")
+    assert (f"{at_one.lower:.2e}", f"{at_one.upper:.2e}") == ("2.54e-13", "2.54e-13")
     assert f"{renyi_delta(Setting(1.0, 1000), 0.5):.3g}" == "8.45e-05"
     assert f"{float(event_delta(0.5, 1.0, 1000)):.5f}" == "0.00433"
     assert f"{float(event_delta(1.0, 1.0, 1000)):.6f}" == "0.000999"

@@ -178,13 +178,16 @@ def test_percentages_keep_their_direction(answers):
 
 
 def test_the_remedy_for_shuffled_batches_is_measured(answers):
-    """Balls-and-bins is named first, and its bracket is that of the changed run."""
+    """First to leave a record over, then balls-and-bins; each with the bracket of the changed run."""
     measurement = measure(SHUFFLED)
     found = remedies(measurement, asked(measurement, Questions())[0])
-    assert found[0].change == {"sampler": "balls-and-bins"}
-    expected = measure(SHUFFLED.replace(sampler="balls-and-bins")).epsilon(1e-5)
-    assert (found[0].epsilon.lower, found[0].epsilon.upper) == (expected.lower, expected.upper)
-    assert "calipers calibrate" in found[1].text
+    assert found[0].change == {"last_batch": "drop", "batch_size": 24, "epochs": 1}
+    assert found[1].change == {"sampler": "balls-and-bins"}
+    for remedy in found[:2]:
+        expected = measure(SHUFFLED.replace(**remedy.change)).epsilon(1e-5)
+        assert (remedy.epsilon.lower, remedy.epsilon.upper) == (expected.lower, expected.upper)
+    assert found[0].epsilon.upper < measurement.epsilon(1e-5).upper
+    assert "calipers calibrate" in found[2].text
 
 
 def test_a_data_dependent_divisor_is_to_be_made_public(answers, fixed_measurement):
@@ -208,10 +211,10 @@ def test_a_remedy_nothing_is_proven_for_has_no_numbers(answers):
     found = answers(2.0, 3.0, 1.0, run=run)
     from types import SimpleNamespace
 
-    second = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)[1]
-    assert second.change == {"sampler": "balls-and-bins"}
-    assert second.epsilon is None
-    assert "Measured so" not in second.sentence
+    third = remedies(SimpleNamespace(runs=(run,), tolerance=TOLERANCE), found)[2]
+    assert third.change == {"sampler": "balls-and-bins"}
+    assert third.epsilon is None
+    assert "Measured so" not in third.sentence
 
 
 def test_evidence_is_listed_once_and_cited_in_full(answers):

@@ -201,7 +201,8 @@ def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail:
     """
     log_delta = math.log(delta)
     best = Jaws(0.0, math.inf, math.inf, direction.reverse)
-    humps = saddle.deviation > saddle.mean
+    # Where every log ratio lies on one lattice a transform rounds nothing.
+    humps = saddle.deviation > saddle.mean and direction.span is None
     for conditioned in (humps, not humps):
         if conditioned:
             rare = rare_steps(direction, log_delta, log_tail, tolerance)
@@ -274,7 +275,8 @@ def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: f
 def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
     """As `_solve_epsilon`."""
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
-    humps = saddle.deviation > saddle.mean
+    # Where every log ratio lies on one lattice a transform rounds nothing.
+    humps = saddle.deviation > saddle.mean and direction.span is None
     for conditioned in (humps, not humps):
         if conditioned:
             found = _conditioned_delta(direction, saddle, epsilon, tolerance)
