@@ -89,7 +89,7 @@ def test_profiles_are_bounds_on_one_grid():
     assert np.all(np.array(shuffled.upper) <= np.array(fixed.upper) * (1 + 1e-12))
     assert np.all(np.array(shuffled.lower) <= np.array(shuffled.upper))
     assert np.all(np.array(shuffled.lower) <= np.array(fixed.lower) + 1e-4)
-    assert measurements[0].curve(Side.UPPER).epsilon(1e-8) == fixed.epsilon[-1]
+    assert measurements[0].curve(Side.UPPER).epsilon(1e-8) == pytest.approx(fixed.epsilon[-1], rel=1e-12)
 
 
 def test_labels_do_not_overlap():

@@ -223,7 +223,7 @@ def test_phases_with_different_noise_are_at_most_one_gaussian() -> None:
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
 def test_phases_with_other_samplers_compose(adjacency: str) -> None:
-    """Shuffled and Poisson phases: at most the product of a Gaussian and the Poisson pairs, by contour, and the attack."""
+    """Shuffled and Poisson phases: above the attack, at most a Gaussian times the Poisson pairs, by contour."""
     shuffled = dealt("shuffle", 100, 10, 3.0, 2, adjacency=adjacency)
     poisson = Run(
         dataset_size=100, batch_size=10, steps=30, noise_multiplier=1.5, adjacency=adjacency, sampler="poisson"
