@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.options import json_option, measured, run_options, show, tolerance_option
+from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
 from calipers.run import Run
@@ -52,7 +53,8 @@ def calibrate_command(
         raise InputError(f"calibrate finds the noise of one run, got a file with {len(runs)} phases; use one phase.")
     from calipers.calibrate import solve
 
-    calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
+    with patience("calibrating"):
+        calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
     write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
         from calipers.reports.records import calibration_record, to_json

@@ -17,6 +17,7 @@ from calipers.cli.options import (
     tolerance_option,
     write,
 )
+from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
 from calipers.run import SAMPLERS, Run, load_runs
@@ -58,8 +59,9 @@ def compare_command(
     names, described = _described(files, samplers)
     from calipers.reports.comparison import compare_measurements, profiles
 
-    measurements = [measured(runs, tolerance) for runs in described]
-    comparison = compare_measurements(names, measurements, questions)
+    with patience("comparing"):
+        measurements = [measured(runs, tolerance) for runs in described]
+        comparison = compare_measurements(names, measurements, questions)
     if output is not None and file_format is not None:
         from calipers.reports.plots import draw_profiles, picture
 

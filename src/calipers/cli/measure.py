@@ -17,6 +17,7 @@ from calipers.cli.options import (
     show,
     tolerance_option,
 )
+from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.run import Run
 
@@ -77,12 +78,13 @@ def measure_command(
     from calipers.reports.answers import answer
 
     check_folder(certificate)
-    measurement = measured(runs, tolerance, dataset_size_range)
-    if certificate is not None:
-        from calipers.certificates import certified
+    with patience("measuring"):
+        measurement = measured(runs, tolerance, dataset_size_range)
+        if certificate is not None:
+            from calipers.certificates import certified
 
-        measurement = certified(measurement, questions.deltas[0], certificate)
-    answers = answer(measurement, questions)
+            measurement = certified(measurement, questions.deltas[0], certificate)
+        answers = answer(measurement, questions)
 
     def report() -> Report:
         from calipers.reports.report import report_measurement

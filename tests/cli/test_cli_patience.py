@@ -1,0 +1,34 @@
+"""Waiting at a terminal: a line after two seconds, none where nobody looks, none left behind."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from calipers.cli import patience as module
+from calipers.cli.patience import patience
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_computation_says_how_long_it_has_been_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(module, "_AFTER", 0.05)
+    with patience("measuring"):
+        time.sleep(0.3)
+    assert "measuring ... 0 s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_short_ones_and_files_stay_silent(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    with pytest.raises(ValueError, match="passed on"), patience("measuring"):
+        raise ValueError("passed on")
+    assert stream.getvalue() == ""
