@@ -109,7 +109,9 @@ def divergence(
             continue  # masses without digits bound nothing
         above = values > strike
         gain = float(np.sum(noise[above] * (values[above] - strike))) / rounds
-        gain += 8.0 * UNIT_ROUNDOFF * strike * float(np.sum(noise[above])) / rounds  # the strike is rounded too
+        # The strike is rounded too, and so is the participation it is made of.
+        rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(epsilon) / participation)
+        gain += rounded * float(np.sum(noise[above])) / rounds
         charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error)
         best = min(best, participation * (charged + (1.0 + k) * ladder.lost_moment))
     shift = term.farthest_shift
