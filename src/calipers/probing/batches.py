@@ -237,10 +237,17 @@ def _dealt(counts: BatchCounts, redrawn: BatchCounts, evidence: str) -> tuple[Fi
         return Finding("sampler", f"fixed batches: {kind}{left}", evidence + tail, alarm=True), word
     if dropped:
         verdict = f"shuffle that leaves {dropped} records out in every epoch, a new order in every epoch"
-        return Finding("sampler", verdict, evidence + tail, alarm=True), None
+        word = "shuffle" if even and dropped < int(counts.sizes[0]) else None
+        return Finding("sampler", verdict, evidence + tail, alarm=True), word
     return Finding("sampler", "shuffle: fixed batch sizes, a new order in every epoch", evidence + tail, alarm=True), (
-        "shuffle" if even else None
+        "shuffle" if even or last[0] < others[0] else None
     )
+
+
+def loader_keys(counts: BatchCounts) -> dict[str, object]:
+    """The keys of a `Run` that cuts an order into batches: their size, and what became of the last one."""
+    first, last = int(counts.sizes[0]), int(counts.sizes[counts.steps_per_epoch - 1])
+    return {"batch_size": first, "last_batch": "keep" if last < first else "drop"}
 
 
 def _poisson_deviations(counts: BatchCounts) -> dict[str, float]:

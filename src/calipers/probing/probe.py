@@ -15,7 +15,14 @@ import numpy as np
 
 from calipers.domains import OPEN_UNIT, Domain
 from calipers.numerics.decimals import ceil_digits, floor_digits
-from calipers.probing.batches import BatchCounts, count_batches, epochs_needed, rate_interval, sampler_finding
+from calipers.probing.batches import (
+    BatchCounts,
+    count_batches,
+    epochs_needed,
+    loader_keys,
+    rate_interval,
+    sampler_finding,
+)
 from calipers.probing.clipping import clipping_finding, infinite_finding
 from calipers.probing.lens import Lens
 from calipers.probing.noise import correlation_finding, noise_finding, noise_table
@@ -31,7 +38,7 @@ from calipers.probing.rules import (
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
 from calipers.probing.words import caveats, unseen
-from calipers.run import Run
+from calipers.run import CUT, Run
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
@@ -120,7 +127,7 @@ def probe(
         _schedule(lens, numbers, other) if other == size else _schedule_at(configure, other, batch, seed)
         for other in sizes
     )
-    findings, sampler, rate = _batch_findings(lens, size, epochs, seed, error)
+    findings, sampler, rate, loader = _batch_findings(lens, size, epochs, seed, error)
     findings += [divisor_finding(numbers, schedules, size), neighbor_finding(schedules, size)]
     steps, noise, clips = _step_findings(lens, numbers, seed, error)
     findings += steps
@@ -134,6 +141,7 @@ def probe(
         noise_multiplier=noise,
         clips=clips,
         sampler=sampler,
+        loader=loader,
         normalization=run_normalization(rule, near, rate, lens.configuration.steps_per_epoch),
         dimension=dimension,
         one_size=one_size,
@@ -146,16 +154,16 @@ def probe(
 
 def _batch_findings(
     lens: Lens, size: int, epochs: int | None, seed: int, error: float
-) -> tuple[list[Finding], str | None, float]:
-    """What is to be said about batches, the word for the sampler, and the rate."""
+) -> tuple[list[Finding], str | None, float, dict[str, object]]:
+    """What is to be said about batches, the word for the sampler, the rate, and the keys of a loader."""
     here = lens.configuration
     if not getattr(here, "shows_batches", True):
-        return [Finding("sampler", "not seen: no batches were shown", "Nothing draws batches here.")], None, 0.0
+        return [Finding("sampler", "not seen: no batches were shown", "Nothing draws batches here.")], None, 0.0, {}
     length = epochs_needed(size, here.steps_per_epoch, error) if epochs is None else epochs
     counts = count_batches(here, size, length, seed + 1)
     sampler, word = sampler_finding(counts, count_batches(here, size, 2, seed + 2), error)
     rate, rates = _rate_findings(here, counts, word, error)
-    return [sampler, *rates], word, rate
+    return [sampler, *rates], word, rate, loader_keys(counts) if word in CUT else {}
 
 
 def _step_findings(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from calipers.errors import InputError
 from calipers.probing.lens import close
@@ -179,6 +179,7 @@ def matching_run(
     sampler: str | None,
     normalization: str | None,
     dimension: int | None,
+    loader: Mapping[str, object],
     one_size: bool = False,
 ) -> tuple[Run | None, str]:
     """One epoch of what was found as a `Run`, or None and the reason."""
@@ -191,17 +192,16 @@ def matching_run(
                 "(dataset_size, batch_size) instead."
             )
         return None, f"No Run describes this {' or this '.join(missing)}."
-    batch_size = dataset_size // steps
+    drawn = {"sample_rate": rate} if sampler == "poisson" else loader or {"batch_size": dataset_size // steps}
+    described = {
+        "noise_multiplier": noise_multiplier,
+        "dataset_size": dataset_size,
+        "steps": steps,
+        "sampler": sampler,
+        "normalization": normalization,
+        "dimension": dimension,
+    }
     try:
-        return Run(
-            noise_multiplier=noise_multiplier,
-            dataset_size=dataset_size,
-            sample_rate=rate if sampler == "poisson" else None,
-            batch_size=None if sampler == "poisson" else batch_size,
-            steps=steps,
-            sampler=sampler,
-            normalization=normalization,
-            dimension=dimension,
-        ), ""
+        return Run.from_dict({**described, **drawn}), ""
     except InputError as error:
         return None, str(error)
