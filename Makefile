@@ -6,6 +6,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The other accountants pull in heavy packages, so they live in an environment of their own.
 BENCH_VENV ?= .venv-bench
+# Files of tests share what they compute, so a file stays with one worker.
+PARALLEL ?= -n 2 --dist loadfile
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
@@ -18,14 +20,14 @@ help: ## list the targets
 run: $(VENV)/.calipers ## measure the example run
 	$(BIN)/calipers measure --run examples/mnist.toml
 
-test: $(VENV)/.extra-test ## the test suite
-	$(BIN)/python -m pytest
+test: $(VENV)/.extra-test ## the test suite, on two cores
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "slow or heavy"
 
 test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
-	$(BIN)/python -m pytest -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
+	$(BIN)/python -m pytest $(PARALLEL) -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
 	# In a process of its own: where JAX runs, PyTorch's loaders must not fork.
 	$(BIN)/python -m pytest -m "jax_privacy and not slow and not heavy"
 
