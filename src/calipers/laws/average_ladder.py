@@ -56,10 +56,7 @@ UNDERFLOW = 1e-280
 
 
 class Strip(NamedTuple):
-    """Masses at the places low, low + 1, ... of one lattice; one row for each law.
-
-    A plain tuple: a sum of a thousand terms makes some ten thousand of them.
-    """
+    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many of them."""
 
     low: int
     rows: FloatArray

@@ -47,8 +47,8 @@ add_statement(
 )
 
 _LARGEST_SHIFTS = (3.4, 8.0)
-"""Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a ladder would
-leave the range of doubles. The order counts as known there."""
+"""Zeroed out, replaced: beyond the first a million rounds hide less than 1e-4 of delta; beyond the second a ladder
+would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _LADDER = 0.2
