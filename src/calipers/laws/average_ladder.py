@@ -56,7 +56,7 @@ UNDERFLOW = 1e-280
 
 
 class Strip(NamedTuple):
-    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many of them."""
+    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many."""
 
     low: int
     rows: FloatArray
