@@ -10,6 +10,7 @@ import cProfile
 import importlib.util
 import pstats
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,11 @@ def test_watching_costs_little() -> None:
             optimizer.step()
 
     epoch()
+    # Processor time of all threads: what else runs on the machine only ever adds to it, so the least of a few counts.
+    assert min(_share_of_watching(epoch) for _ in range(6)) < 0.02
+
+
+def _share_of_watching(epoch: Callable[[], None]) -> float:
     profile = cProfile.Profile(time.process_time)
     profile.runcall(epoch)
     own = heard = 0.0
@@ -129,4 +135,4 @@ def test_watching_costs_little() -> None:
             # The others pass calls on: their own time is ours, what they call is counted above or is the script's.
             own += cumulative if name in LISTENING else alone if name in ("__next__", "overheard") else 0.0
     assert heard == len(LISTENING)
-    assert own < 0.02 * pstats.Stats(profile).total_tt
+    return own / pstats.Stats(profile).total_tt
