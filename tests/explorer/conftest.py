@@ -17,12 +17,12 @@ SOURCE = Path(__file__).parents[2] / "src"
 SMALL = {"sample_rate": 0.1, "steps": 5, "noise_multiplier": 1.0}
 """A run that is measured at once."""
 SLOW = {
-    "dataset_size": 60_000,
-    "batch_size": 256,
-    "epochs": 60,
-    "noise_multiplier": 1.1,
-    "normalization": "realized",
-    "dimension": 1_000,
+    "dataset_size": 350_551,
+    "batch_size": 249,
+    "epochs": 357,
+    "noise_multiplier": 0.34,
+    "sampler": "shuffle",
+    "adjacency": "substitute",
 }
 """A run that takes many seconds."""
 
