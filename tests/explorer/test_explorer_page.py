@@ -287,7 +287,7 @@ def test_a_long_measurement_can_be_cancelled(page: Page, page_explorer: Explorer
     page.one("#status button").click()
     page.settle("error")
     assert "Cancelled" in page.one("#status").text
-    page.choose("normalization", "none")
+    page.choose("sampler", "deterministic")
     assert len(page.exact()) == 3
 
 
