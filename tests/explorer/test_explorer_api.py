@@ -278,7 +278,7 @@ def test_a_default_measure_takes_about_half_a_second(explorer) -> None:
     """Whether it was asked before or not; the limits leave room for a busy machine."""
     fresh = [1.1 + number / 1000 for number in range(40)]
     p95_of_default_measures(explorer, [2.0, 3.0])  # the first of a process loads what the others find loaded
-    assert p95_of_default_measures(explorer, fresh) < 3.0
+    assert p95_of_default_measures(explorer, fresh) < 1.5
     assert p95_of_default_measures(explorer, [fresh[0]] * 100) < 0.3
 
 

@@ -97,10 +97,11 @@ def test_the_worst_term_has_the_mean_of_every_term() -> None:
 def test_values_and_preimages_agree(epsilon: float) -> None:
     """X*(z) = s has the solutions it claims, on both branches, and is flat in between."""
     s = np.array([-40.0, -2.0, -0.1, 0.1, 2.0, 40.0])
-    for term in (zeroed_out(0.8, epsilon, False), zeroed_out(0.8, epsilon, True), replaced(1.5, epsilon)):
+    ways = [(zeroed_out(0.8, epsilon, reverse), 0.8) for reverse in (False, True)]
+    for term, sigma in [*ways, (replaced(1.5, epsilon), 1.5)]:
         assert term.value(term.preimages(s)) == pytest.approx(s, rel=1e-9)
         left, right = term.flat
-        assert right - left == pytest.approx(2.0 / (1.5 if term.width > 1.3 and term.right[1] == 0.0 else 0.8), rel=0.7)
+        assert right - left == pytest.approx(2.0 / sigma, rel=1e-12)
         assert np.all(term.value(np.linspace(left, right, 9)) == 0.0)
     pair = opposite(0.8, epsilon)
     assert pair.flat[0] == pytest.approx(pair.flat[1], abs=1e-12)
