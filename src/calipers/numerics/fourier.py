@@ -18,7 +18,7 @@ Three facts carry the bound (u = 2^-53 is the unit round-off):
    Hence c = 12 in both: `||fl(Fx) - Fx||_2 <= c u log2(n) ||Fx||_2` and `|fl(Fx)_k - (Fx)_k| <= c u log2(n) sum |x|`.
    (Radix 2 alone is Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., Theorem 24.2, c < 7.) Real
    transforms do part of the same operations. Against transforms in extended precision the largest
-   error seen is below a tenth of the charge (`tests/numerics/test_fourier.py`).
+   error seen is below half of the charge (`tests/numerics/test_fourier.py`).
 2. `|a^T - b^T| <= T |a - b| max(|a|, |b|)^(T-1)`, and the Fourier coefficients of a vector with
    sum at most 1 are at most 1 in modulus. So a perturbation `d_j` of the coefficients of w_j
    moves the product by at most `sum_j T_j d_j`, in the 2-norm as well.
