@@ -13,6 +13,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
 from calipers.errors import CertificationError
 from calipers.reports.format import ceil_digits, floor_digits
 from calipers.run import Run
+from calipers.schemes import ASSUMED, scheme_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -112,7 +113,7 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
     run = measurement.runs[0]
-    floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
+    floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
     if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole
         return
     if len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
@@ -130,7 +131,7 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
 def _refuted(answers: Answers) -> Iterator[str]:
     """How far the claim is off, where an attack shows more than it allows."""
     comparable = all(run.adjacency != "substitute" for run in answers.runs)  # else the claim is about other neighbors
-    if not comparable or all(run.sampler == "poisson" and run.normalization in PUBLIC for run in answers.runs):
+    if not comparable or all(run.sampler == ASSUMED and run.normalization in PUBLIC for run in answers.runs):
         return
     for row in answers.epsilon:
         if 0 < row.claim < row.bracket.lower:

@@ -21,6 +21,7 @@ from calipers.bracket import Bracket
 from calipers.reports.answers import PUBLIC, Answers, Claimed
 from calipers.reports.document import Badge, setting
 from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+from calipers.schemes import ASSUMED
 
 
 class Standing(enum.Enum):
@@ -49,7 +50,7 @@ def comparable(answers: Answers) -> bool:
 
 def is_claimed_run(answers: Answers) -> bool:
     """Whether the usual accounting describes exactly what was executed."""
-    return comparable(answers) and all(r.sampler == "poisson" and r.normalization in PUBLIC for r in answers.runs)
+    return comparable(answers) and all(r.sampler == ASSUMED and r.normalization in PUBLIC for r in answers.runs)
 
 
 def standing(answers: Answers, row: Claimed) -> Standing:
