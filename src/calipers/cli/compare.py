@@ -10,6 +10,7 @@ import click
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
+    explain_option,
     json_option,
     measured,
     question_options,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--output", metavar="FILE", help="Also draw both jaws of all profiles, as FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
+@explain_option
 @json_option
 @report_option
 def compare_command(
@@ -42,6 +44,7 @@ def compare_command(
     output: str | None,
     questions: Questions,
     tolerance: float,
+    explain: bool,
     as_json: bool,
     report_path: Path | None,
 ) -> None:
@@ -79,9 +82,9 @@ def compare_command(
 
         click.echo(to_json(comparison_record(comparison)))
         return
-    from calipers.reports.table import comparison_report
+    from calipers.reports.compared import brief_comparison
 
-    show(comparison_report(comparison))
+    show(brief_comparison(comparison), explain=explain)
 
 
 def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:

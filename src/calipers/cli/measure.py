@@ -10,6 +10,7 @@ import click
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
+    explain_option,
     json_option,
     measured,
     question_options,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
+@explain_option
 @json_option
 @report_option
 @click.option(
@@ -49,6 +51,7 @@ def measure_command(
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
+    explain: bool,
     as_json: bool,
     report_path: Path | None,
     certificate: str | None,
@@ -97,6 +100,6 @@ def measure_command(
 
         click.echo(to_json(measurement_record(answers)))
         return
-    from calipers.reports.table import measurement_report
+    from calipers.reports.report import brief_measurement
 
-    show(measurement_report(answers))
+    show(brief_measurement(answers, measurement.tolerance), explain=explain)

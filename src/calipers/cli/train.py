@@ -274,9 +274,9 @@ def _report(
     if answers is None:
         click.echo("No noise was added: there is no privacy to measure.")
         return
-    from calipers.reports.table import measurement_report
+    from calipers.reports.report import brief_measurement
 
     click.echo()
-    show(measurement_report(answers))
+    show(brief_measurement(answers, tolerance))
     if uncovered:
         click.echo(f"\nVocabulary: {_UNCOVERED}.")

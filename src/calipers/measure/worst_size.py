@@ -44,7 +44,7 @@ class WorstSize:
             f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
             f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured, with "
             f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
-            f"delta = {self.delta:g}."
+            f"delta = {setting(self.delta)}."
         )
 
 

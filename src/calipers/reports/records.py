@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError
-from calipers.reports.answers import Answers, Claimed
+from calipers.reports.answers import Answers
+from calipers.reports.readings import Claimed
 from calipers.run import Run
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
-from calipers.reports.answers import PUBLIC, Answers
-from calipers.reports.document import setting
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.answers import Answers
+from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET
-from calipers.reports.standing import Standing, is_claimed_run, is_closed, standing
+from calipers.reports.readings import PUBLIC, Standing, is_claimed_run
+from calipers.reports.standing import is_closed
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
@@ -43,8 +43,8 @@ class Remedy:
         upper = self.epsilon.upper
         proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite proof"
         return (
-            f"{self.text} Measured so, with everything else unchanged: ε at least {floor_digits(self.epsilon.lower)} "
-            f"(attack), {proven}, at δ = {setting(self.delta)}."
+            f"{self.text} Measured so, with everything else unchanged: epsilon at least "
+            f"{floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -101,8 +101,8 @@ def _by_sampler(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object
 def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
     found: list[Remedy] = []
     row = answers.epsilon[0] if answers.epsilon else None
-    beyond = row is not None and standing(answers, row) in (Standing.REFUTED, Standing.UNDECIDED)
-    if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers):
+    beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
+    if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers.runs):
         found.append(
             Remedy(
                 "Or pay with noise: calipers calibrate, with this run and "
