@@ -67,6 +67,8 @@ class Answers:
     advantage: Bracket
     separation: Bracket
     notes: tuple[str, ...]
+    closes: bool = False
+    """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
 
     def brackets(self) -> Iterator[tuple[str, Bracket]]:
         """Every bracket with the name of its quantity, in the order of the report."""
@@ -105,6 +107,7 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         separation=measurement.separation(),
         notes=(),
     )
+    answers = dataclasses.replace(answers, closes=measurement.closes)  # asked last: it is about every bracket above
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes])
 

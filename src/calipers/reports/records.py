@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError
+from calipers.provenance import sealed
 from calipers.reports.answers import Answers, Claimed
+from calipers.reports.standing import Standing, standing
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -25,7 +27,14 @@ Record = dict[str, object]
 
 def to_json(record: object) -> str:
     """The record as one strict JSON document."""
-    return json.dumps(_strict(record), indent=2, allow_nan=False)
+    return json.dumps(strict(record), indent=2, allow_nan=False)
+
+
+def to_document(record: Record, run: Record | None = None) -> str:
+    """The record as strict JSON with its origin: version, date, command, and the hashes of the run and of itself."""
+    content = strict(record)
+    assert isinstance(content, dict)
+    return to_json(sealed(content, run))
 
 
 def run_record(runs: Sequence[Run]) -> Record:
@@ -48,6 +57,8 @@ def measurement_record(answers: Answers) -> Record:
         },
         "advantage": _ends(answers.advantage),
         "separation": _ends(answers.separation),
+        "refuted": any(standing(answers, row) is Standing.REFUTED for row in answers.epsilon),
+        "closes": answers.closes,
         "notes": list(answers.notes),
     }
 
@@ -91,13 +102,14 @@ def _evidence(bracket: Bracket) -> Record:
     }
 
 
-def _strict(value: object) -> object:
+def strict(value: object) -> object:
+    """The value with every bound that is not finite as None; NaN raises."""
     if isinstance(value, float):
         if math.isnan(value):
             raise CertificationError("NaN is no bound and cannot be reported as one.")
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
+        return {key: strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     return value
