@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 def compare_command(
     files: tuple[str, ...],
@@ -42,6 +44,7 @@ def compare_command(
     questions: Questions,
     tolerance: float,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
 ) -> None:
     """Measure several run files and say which run is more private.
@@ -74,13 +77,14 @@ def compare_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import comparison_record, to_json
+        from calipers.reports.records import comparison_record, to_document
 
-        click.echo(to_json(comparison_record(comparison)))
-        return
-    from calipers.reports.table import comparison_report
+        click.echo(to_document(comparison_record(comparison)))
+    else:
+        from calipers.reports.table import comparison_report
 
-    show(comparison_report(comparison))
+        show(comparison_report(comparison))
+    end_measured(fail_on, comparison.answers)
 
 
 def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 @click.option(
     "--certificate",
@@ -50,6 +52,7 @@ def measure_command(
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
     certificate: str | None,
 ) -> None:
@@ -93,10 +96,11 @@ def measure_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_document
 
-        click.echo(to_json(measurement_record(answers)))
-        return
-    from calipers.reports.table import measurement_report
+        click.echo(measurement_document(answers))
+    else:
+        from calipers.reports.table import measurement_report
 
-    show(measurement_report(answers))
+        show(measurement_report(answers))
+    end_measured(fail_on, [answers])

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from calipers.gate.budget import Budget, configured, find_settings, settings_of
-from calipers.gate.check import Checked, Outcome, check, uncertified
+from calipers.gate.outcome import Checked, Outcome, check, uncertified
 from calipers.gate.sources import Described, read_described
 
 __all__ = [

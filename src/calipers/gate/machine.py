@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from calipers.gate.check import Checked, Outcome
+from calipers.gate.outcome import Checked, Outcome
 
 _TITLES = {
     Outcome.WITHIN: "Privacy budget kept",

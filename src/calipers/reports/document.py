@@ -135,6 +135,8 @@ class Document:
     verdict: str
     badges: tuple[Badge, ...]
     sections: tuple[Section, ...]
+    origin: str = ""
+    """Version, date, command and hash, set when the report is written."""
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from calipers.reports.comparison import Comparison
 
 Record = dict[str, object]
+MEASURE_SCHEMA = "calipers-measure/1"
 
 
 def to_json(record: object) -> str:
@@ -37,9 +38,22 @@ def to_document(record: Record, run: Record | None = None) -> str:
     return to_json(sealed(content, run))
 
 
+def measurement_document(answers: Answers) -> str:
+    """What `calipers measure --json` prints; `assets/measure.schema.json` says which keys there are."""
+    record = measurement_record(answers)
+    return to_document({"schema": MEASURE_SCHEMA, **record}, run_record(answers.runs))
+
+
 def run_record(runs: Sequence[Run]) -> Record:
     """The run's own keys; several phases as {"phase": [...]}, the way a run file writes them."""
     return runs[0].to_dict() if len(runs) == 1 else {"phase": [run.to_dict() for run in runs]}
+
+
+def run_of_record(record: Record) -> Record | None:
+    """The run that a record is about, wherever it stands in it; None for a comparison of several."""
+    inner = record.get("measurement")
+    run = record.get("run", inner.get("run") if isinstance(inner, dict) else None)
+    return run if isinstance(run, dict) else None
 
 
 def measurement_record(answers: Answers) -> Record:
@@ -61,6 +75,14 @@ def measurement_record(answers: Answers) -> Record:
         "closes": answers.closes,
         "notes": list(answers.notes),
     }
+
+
+def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:
+    """The record of an audit with the run that it is said to be, and that run."""
+    if run is None:
+        return record, None
+    described = run.to_dict()
+    return {"run": described, **record}, described
 
 
 def calibration_record(calibration: Calibration) -> Record:

@@ -5,9 +5,9 @@
     exceeded      the lower jaw, an explicit attack, already exceeds the budget
     uncertified   the bracket could not be computed, or no proven statement covers the run
 
-A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget lies inside the numerical
-width of a bracket whose jaws could meet, the run is measured again, more narrowly, before anything is said; so noise
-that `calibrate` found for a budget passes the gate of that budget.
+A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget is so near to a jaw that
+the numerical width decides, the run is measured again, more narrowly, before anything is said; so noise that
+`calibrate` found for a budget passes the gate of that budget.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.run import Run, as_phases
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
-"""Tried in turn while the budget lies between the jaws of one pair."""
+"""Tried in turn while a jaw is nearer to the budget than the numerical width."""
 
 
 class Outcome(enum.Enum):
@@ -109,11 +109,15 @@ def _narrow_enough(run: Run | Sequence[Run] | Measurement, budget: Budget) -> Br
     for tolerance in TOLERANCES:
         measurement = measure(run, tolerance=tolerance)
         bracket = measurement.epsilon(budget.delta)
-        between = bracket.lower <= budget.epsilon < bracket.upper
-        # Jaws of two different pairs stay apart however narrowly each is computed.
-        if not between or bracket.relative_width > 10 * tolerance:
+        if not _near(bracket, budget.epsilon, tolerance):
             break
     return bracket
+
+
+def _near(bracket: Bracket, epsilon: float, tolerance: float) -> bool:
+    """Whether one of the jaws, computed more narrowly, might still move over to the other side of the budget."""
+    reach = 2.0 * tolerance * epsilon
+    return (epsilon < bracket.upper <= epsilon + reach) or (epsilon - reach <= bracket.lower <= epsilon < bracket.upper)
 
 
 def _outcome(bracket: Bracket, budget: Budget) -> Outcome:
