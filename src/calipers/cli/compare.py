@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @tolerance_option(DEFAULT_TOLERANCE)
 @explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 def compare_command(
     files: tuple[str, ...],
@@ -46,6 +48,7 @@ def compare_command(
     tolerance: float,
     explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
 ) -> None:
     """Measure several run files and say which run is more private.
@@ -78,13 +81,14 @@ def compare_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import comparison_record, to_json
+        from calipers.reports.records import comparison_record, to_document
 
-        click.echo(to_json(comparison_record(comparison)))
-        return
-    from calipers.reports.compared import brief_comparison
+        click.echo(to_document(comparison_record(comparison)))
+    else:
+        from calipers.reports.compared import brief_comparison
 
-    show(brief_comparison(comparison), explain=explain)
+        show(brief_comparison(comparison), explain=explain)
+    end_measured(fail_on, comparison.answers)
 
 
 def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 )
 @explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 @click.option(
     "--certificate",
@@ -53,6 +55,7 @@ def measure_command(
     dataset_size_range: tuple[int, int] | None,
     explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
     certificate: str | None,
 ) -> None:
@@ -96,10 +99,11 @@ def measure_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_document
 
-        click.echo(to_json(measurement_record(answers)))
-        return
-    from calipers.reports.report import brief_measurement
+        click.echo(measurement_document(answers))
+    else:
+        from calipers.reports.report import brief_measurement
 
-    show(brief_measurement(answers, measurement.tolerance), explain=explain)
+        show(brief_measurement(answers, measurement.tolerance), explain=explain)
+    end_measured(fail_on, [answers])

@@ -56,6 +56,8 @@ class Answers:
     delta0: float
     regret: float
     notes: tuple[str, ...] = ()
+    closes: bool = False
+    """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
@@ -119,7 +121,7 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         Reading("separation", None, measurement.separation()),
         Reading("mu", gdp.delta0, gdp.mu),
     )
-    answers = Answers(runs, readings, gdp.delta0, gdp.regret)
+    answers = Answers(runs, readings, gdp.delta0, gdp.regret, closes=measurement.closes)
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*_refuted(answers), *meaningless(answers), *measurement.notes, *sizes])
 

@@ -142,6 +142,8 @@ class Document:
     badges: tuple[Badge, ...]
     opening: tuple[Block, ...]
     sections: tuple[Section, ...]
+    origin: str = ""
+    """Version, date, command and hash, set when the report is written."""
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:

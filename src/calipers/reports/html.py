@@ -54,6 +54,7 @@ def to_html(document: Document) -> str:
         contents=links,
         sections=body,
         version=_text(__version__),
+        origin=_text(document.origin),
     )
 
 

@@ -40,6 +40,7 @@ def to_markdown(document: Document) -> str:
     head += [_block(block) for block in document.opening]
     head += [plain(line) for line in document.subject.split("\n")]
     foot = f"Measured with Calipers {plain(__version__)}. Lower bounds are rounded down, upper bounds up."
+    foot = f"{foot} {plain(document.origin)}".rstrip()
     return "\n\n".join([*head, *(_section(section) for section in document.sections), "---", foot]) + "\n"
 
 

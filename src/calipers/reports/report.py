@@ -1,8 +1,8 @@
 """A report of a measurement, a calibration, a comparison, an audit or a training run.
 
 `Report` holds the document that people read and the record that programs read; both come from the same answers. Two
-calls with the same numbers give the same bytes: nothing in a report depends on the clock, the machine or the file it
-is written to.
+calls with the same numbers give the same bytes. Only when it is written to a file does a report say on which date and
+by which command (`calipers.provenance`).
 
     write_report(measure(run), "out.html")        # or .md, or .json
 """
