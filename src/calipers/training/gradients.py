@@ -40,6 +40,8 @@ from typing import Any
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
+from calipers.training.bookkeeping import BookKeeping
+from calipers.training.layer_rules import Accuracy, LayerRule
 from calipers.training.replay import Replay
 from calipers.training.torch_library import tensor_cores, torch_module
 
@@ -116,6 +118,7 @@ class GradientSum:
         self._each = func.vmap(func.grad(self._record_loss), **mapped)
         losses = func.vmap(self._record_loss, **mapped)
         self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
+        self._books = BookKeeping(model, self._named, self._record_loss)
         piece = self._plain if max_grad_norm is None else self._clipped
         self._piece = Replay(piece, self._state) if self._device.type == "cuda" else piece
 
@@ -161,6 +164,9 @@ class GradientSum:
             records = torch.cat((records, records[:1].expand(missing, *records.shape[1:])))
             labels = torch.cat((labels, labels[:1].expand(missing, *labels.shape[1:])))
         counted = torch.arange(len(labels), device=self._device) < count
+        if self.max_grad_norm is not None:
+            with tensor_cores(False):
+                self._books.prepare(records, labels, self._each, self._current())
         for start in range(0, count, size):
             piece = slice(start, start + size)
             part, usable = self._piece(records[piece], labels[piece], counted[piece])
@@ -177,17 +183,56 @@ class GradientSum:
         """(the sum over the records that count, NaN if one of them has no finite norm; which records have one)."""
         torch = self._torch
         assert self.max_grad_norm is not None
-        flat = [gradient.flatten(1) for gradient in self.per_record(records, labels)]
-        norms, error = _norms(torch, flat, blocks=self._device.type == "cuda")
-        dtype = flat[0].dtype
-        margin = 1.0 - _ROUNDINGS * torch.finfo(dtype).eps - error
-        factors = (self.max_grad_norm * margin / norms).clamp(max=1.0)
-        finite = torch.isfinite(norms)
+        cores = self._tf32 and self._device.type == "cuda" and self.parameters[0].dtype == torch.float32
+        accuracy = Accuracy.of(self.parameters[0].dtype, cores)
+        with tensor_cores(self._tf32):
+            loose, books = self._layers(records, labels, accuracy)
+            flat = [gradient.flatten(1) for gradient in loose.values()]
+            norms, error = _norms(torch, flat, blocks=self._device.type == "cuda") if flat else (0.0, 0.0)
+            squares, lost = (norms * (1.0 + 2.0 * error)) ** 2, 0.0
+            for rule, rows, back in books.values():
+                norm, bound = rule.norms(rows, back, accuracy)
+                squares = squares + (norm + accuracy.factor * bound) ** 2
+                lost = lost + _underflow(torch, rule, rows, back)
+        factors = self._factors(squares.sqrt(), lost, accuracy)
+        finite = torch.isfinite(squares)
         # Below its smallest normal number the format rounds coarsely, and upwards too: such a record adds nothing.
-        kept = finite & counted & (factors >= torch.finfo(dtype).tiny)
-        factors = torch.where(kept, factors, 0.0).to(dtype)
+        dtype = self.parameters[0].dtype
+        factors = torch.where(finite & counted & (factors >= torch.finfo(dtype).tiny), factors, 0.0).to(dtype)
         with tensor_cores(False):
-            return torch.cat([factors @ g for g in flat]), finite
+            parts = {name: factors @ gradient for name, gradient in zip(loose, flat, strict=True)}
+        with tensor_cores(self._tf32):
+            for name, (rule, rows, back) in books.items():
+                weighted = back * factors[:, None, None]
+                weighted = weighted if rule.kind == "embedding" else accuracy.rounded(weighted)
+                parts[name] = rule.total(rows, weighted).reshape(-1)
+        return torch.cat([parts[name] for name in self._named]), finite
+
+    def _factors(self, norms: Any, lost: Any, accuracy: Accuracy) -> Any:
+        """min(1, C / norm), made smaller by everything that rounding may add to the summand of a record."""
+        assert self.max_grad_norm is not None
+        margin = 1.0 - _ROUNDINGS * self._torch.finfo(self.parameters[0].dtype).eps
+        return ((self.max_grad_norm * margin - lost) / norms).clamp(max=1.0)
+
+    def _layers(self, records: Any, labels: Any, accuracy: Accuracy) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(gradients per record where they are written out; rule, rows and what came back where they are not)."""
+        if not self._books:
+            return dict(self._each(self._current(), records, labels)), {}
+        loose, kept = self._books.gradients(records, labels, self._current())
+        books = {}
+        for name, calls in kept.items():
+            rule, (rows, back) = self._books.rule(name), self._books.joined(name, calls)
+            weight = f"{name}.weight" if name else "weight"
+            if not rule.pays(rows, back):
+                loose[weight] = rule.each(rows, back)
+            elif rule.kind == "embedding":
+                books[weight] = (rule, rows, back)
+            else:
+                books[weight] = (rule, accuracy.rounded(rows), accuracy.rounded(back))
+            bias = self._books.bias_of(name)
+            if bias is not None:
+                loose[bias] = back.sum(dim=1)
+        return loose, books
 
     def _plain(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
         """(the sum over the records that count, unclipped; all of them are in it)."""
@@ -224,3 +269,11 @@ def _norms(torch: Any, flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
     limits = torch.finfo(flat[0].dtype)
     norms = torch.linalg.vector_norm(torch.cat([root.double() for root in roots], dim=1), dim=1)
     return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps
+
+
+def _underflow(torch: Any, rule: LayerRule, rows: Any, back: Any) -> Any:
+    """At least what products too small for the format can move in the summand of every record."""
+    tiny = torch.finfo(back.dtype).tiny
+    if rule.kind == "embedding":
+        return tiny * math.sqrt(back.shape[2]) * back.shape[1]
+    return 2.0 * tiny * math.sqrt(back.shape[2]) * torch.linalg.vector_norm(rows, dim=2).double().sum(dim=1)
