@@ -24,7 +24,7 @@ from calipers.training.torch_library import random_layers, torch_module
 __all__ = ["BookKeeping"]
 
 _AGREE = 1e-2
-"""Relative difference between two ways to compute one gradient: far above rounding to 11 bits, far below a lost part."""
+"""Relative difference between two ways to compute one gradient: far above any rounding, far below a lost part."""
 
 RecordLoss = Callable[[dict[str, Any], Any, Any], Any]
 
