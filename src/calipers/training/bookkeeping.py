@@ -47,24 +47,35 @@ class BookKeeping:
         """Whether any layer has a rule."""
         return bool(self._rules)
 
-    def prepare(self, records: Any, labels: Any, each: Callable[..., dict[str, Any]], current: dict[str, Any]) -> None:
-        """Look at one record of this shape: sizes of the taps, and whether the rules hold."""
+    def prepare(self, records: Any, labels: Any, each: Callable[..., dict[str, Any]], current: dict[str, Any]) -> int:
+        """Look at one record of this shape: sizes of the taps, and whether the rules hold.
+
+        How many numbers are held per record is returned, once for every shape; 0 if nothing was to be done.
+        """
         key = _shape(records)
         if key in self._checked or not self._rules:
-            return
+            return 0
         with random_layers(0, records.device):
             self._checked[key] = self._outputs(records[:1], current)
         with random_layers(0, records.device):
             expected = each(current, records[:1], labels[:1])
         with random_layers(0, records.device):
-            _, kept = self.gradients(records[:1], labels[:1], current)
+            loose, kept = self.gradients(records[:1], labels[:1], current)
         wrong = [name for name, calls in kept.items() if not self._agrees(name, calls, expected)]
         wrong += [name for name in self._rules if name not in kept]
         if wrong:
             for name in wrong:
                 del self._rules[name]
             self._checked.clear()
-            self.prepare(records, labels, each, current)
+            return self.prepare(records, labels, each, current)
+        held = [self._held(name, calls) for name, calls in kept.items()]
+        return sum(held) + sum(int(p[0].numel()) for p in loose.values())
+
+    def _held(self, name: str, calls: list[tuple[Any, Any]]) -> int:
+        """Numbers per record that a layer's rule works on."""
+        rule, (rows, back) = self._rules[name], self.joined(name, calls)
+        written = 0 if rule.pays(rows, back) else int(rule.layer.weight.numel())
+        return int(rows.numel() + back.numel()) + written
 
     def _agrees(self, name: str, calls: list[tuple[Any, Any]], expected: dict[str, Any]) -> bool:
         rule = self._rules[name]

@@ -41,7 +41,7 @@ from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
-from calipers.training.layer_rules import Accuracy, LayerRule
+from calipers.training.layer_rules import Accuracy
 from calipers.training.replay import Replay
 from calipers.training.torch_library import tensor_cores, torch_module
 
@@ -52,6 +52,7 @@ add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times 
 _ROUNDINGS = 4
 _FILL = 16
 _BLOCK = 64
+_SMALL = 8192
 
 
 def cross_entropy(outputs: Any, labels: Any) -> Any:
@@ -109,6 +110,7 @@ class GradientSum:
         self._frozen |= dict(model.named_buffers())
         self.dimension = sum(p.numel() for p in self._named.values())
         self._device = self.parameters[0].device
+        self._suits = micro_batch is None
         chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
         self.micro_batch = COUNT.check_int("micro_batch", chosen)
         func = torch_module("torch.func")
@@ -158,15 +160,17 @@ class GradientSum:
         total, sound = self._zeros(), torch.ones(count, dtype=torch.bool, device=self._device)
         if not count:
             return total, sound
+        if self.max_grad_norm is not None:
+            with tensor_cores(False):
+                held = self._books.prepare(records, labels, self._each, self._current())
+            if held and self._suits:
+                self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
         size = self._piece_size(count)
         missing = -count % size if self._device.type == "cuda" else 0
         if missing:
             records = torch.cat((records, records[:1].expand(missing, *records.shape[1:])))
             labels = torch.cat((labels, labels[:1].expand(missing, *labels.shape[1:])))
         counted = torch.arange(len(labels), device=self._device) < count
-        if self.max_grad_norm is not None:
-            with tensor_cores(False):
-                self._books.prepare(records, labels, self._each, self._current())
         for start in range(0, count, size):
             piece = slice(start, start + size)
             part, usable = self._piece(records[piece], labels[piece], counted[piece])
@@ -187,28 +191,32 @@ class GradientSum:
         accuracy = Accuracy.of(self.parameters[0].dtype, cores)
         with tensor_cores(self._tf32):
             loose, books = self._layers(records, labels, accuracy)
-            flat = [gradient.flatten(1) for gradient in loose.values()]
-            norms, error = _norms(torch, flat, blocks=self._device.type == "cuda") if flat else (0.0, 0.0)
+            flat = _gathered(torch, loose)
+            norms, error = (
+                _norms(torch, list(flat.values()), blocks=self._device.type == "cuda") if flat else (0.0, 0.0)
+            )
             squares, lost = (norms * (1.0 + 2.0 * error)) ** 2, 0.0
             for rule, rows, back in books.values():
-                norm, bound = rule.norms(rows, back, accuracy)
-                squares = squares + (norm + accuracy.factor * bound) ** 2
-                lost = lost + _underflow(torch, rule, rows, back)
-        factors = self._factors(squares.sqrt(), lost, accuracy)
+                norm, small = rule.norms(rows, back, accuracy)
+                squares, lost = squares + norm**2, lost + small
+        factors = self._factors(squares.sqrt(), lost)
         finite = torch.isfinite(squares)
         # Below its smallest normal number the format rounds coarsely, and upwards too: such a record adds nothing.
         dtype = self.parameters[0].dtype
         factors = torch.where(finite & counted & (factors >= torch.finfo(dtype).tiny), factors, 0.0).to(dtype)
         with tensor_cores(False):
-            parts = {name: factors @ gradient for name, gradient in zip(loose, flat, strict=True)}
+            parts: dict[str, Any] = {}
+            for names, gradient in flat.items():
+                sizes = [self._named[name].numel() for name in names]
+                parts |= dict(zip(names, (factors @ gradient).split(sizes), strict=True))
         with tensor_cores(self._tf32):
             for name, (rule, rows, back) in books.items():
                 weighted = back * factors[:, None, None]
-                weighted = weighted if rule.kind == "embedding" else accuracy.rounded(weighted)
+                weighted = weighted if rule.kind == "embedding" else accuracy.cut(weighted)
                 parts[name] = rule.total(rows, weighted).reshape(-1)
         return torch.cat([parts[name] for name in self._named]), finite
 
-    def _factors(self, norms: Any, lost: Any, accuracy: Accuracy) -> Any:
+    def _factors(self, norms: Any, lost: Any) -> Any:
         """min(1, C / norm), made smaller by everything that rounding may add to the summand of a record."""
         assert self.max_grad_norm is not None
         margin = 1.0 - _ROUNDINGS * self._torch.finfo(self.parameters[0].dtype).eps
@@ -228,7 +236,7 @@ class GradientSum:
             elif rule.kind == "embedding":
                 books[weight] = (rule, rows, back)
             else:
-                books[weight] = (rule, accuracy.rounded(rows), accuracy.rounded(back))
+                books[weight] = (rule, accuracy.cut(rows), accuracy.cut(back))
             bias = self._books.bias_of(name)
             if bias is not None:
                 loose[bias] = back.sum(dim=1)
@@ -271,9 +279,12 @@ def _norms(torch: Any, flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
     return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps
 
 
-def _underflow(torch: Any, rule: LayerRule, rows: Any, back: Any) -> Any:
-    """At least what products too small for the format can move in the summand of every record."""
-    tiny = torch.finfo(back.dtype).tiny
-    if rule.kind == "embedding":
-        return tiny * math.sqrt(back.shape[2]) * back.shape[1]
-    return 2.0 * tiny * math.sqrt(back.shape[2]) * torch.linalg.vector_norm(rows, dim=2).double().sum(dim=1)
+def _gathered(torch: Any, loose: dict[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Gradients per record as matrices (records, entries): all small ones as one, since every kernel takes time."""
+    small = tuple(name for name, gradient in loose.items() if gradient[0].numel() <= _SMALL)
+    found: dict[tuple[str, ...], Any] = {
+        (name,): gradient.flatten(1) for name, gradient in loose.items() if name not in small
+    }
+    if small:
+        found[small] = torch.cat([loose[name].flatten(1) for name in small], dim=1)
+    return found

@@ -14,12 +14,13 @@ absolute values, whatever the order of addition; hence ||G||^2 from tables is of
 d entries in a_t and b_t). The factor times b_t is rounded once more, by a relative r, which moves the record's summand
 by r S at most. All of it is added to the norm.
 
-**Tensor cores** round the factors of a product to 11 bits. So that they round nothing, the a_t and the b_t are rounded
-to 11 bits beforehand: the gradient that is clipped is the one of the rounded numbers, and r is 2^-11.
+**Tensor cores** cut the factors of a product to 11 bits. So that they change nothing, the a_t and the b_t are cut to 11
+bits beforehand: the gradient that is clipped is the one of the numbers that were cut, and r is 2^-10.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,13 @@ from calipers.training.torch_library import torch_module
 
 __all__ = ["Accuracy", "LayerRule", "rule_for"]
 
+_PASSES = 3
+"""How much more often the rule goes over a_t and b_t than clipping goes over gradients that are written out."""
+
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`unit`: relative error of one addition in a product. `factor`: of a factor that is rounded. `short`: to 11 bits.
+    """`unit`: relative error of one addition in a product. `factor`: of a factor of one. `short`: cut to 11 bits.
 
     Additions inside tensor cores are not all rounded to nearest; a relative 2^-22 covers what is known of them.
     """
@@ -43,17 +47,14 @@ class Accuracy:
     def of(cls, dtype: Any, tensor_cores: bool) -> Accuracy:
         """For tensors of a dtype, with or without tensor cores."""
         eps = float(torch_module().finfo(dtype).eps)
-        return cls(2.0**-22, 2.0**-11, short=True) if tensor_cores else cls(eps, eps, short=False)
+        return cls(2.0**-22, 2.0**-10, short=True) if tensor_cores else cls(eps, eps, short=False)
 
-    def rounded(self, numbers: Any) -> Any:
-        """The numbers as tensor cores read them exactly: 11 bits of mantissa, rounded to nearest."""
+    def cut(self, numbers: Any) -> Any:
+        """The numbers as tensor cores read them: 11 bits of mantissa. What is infinite or no number stays so."""
         if not self.short:
             return numbers
         torch = torch_module()
-        bits = numbers.view(torch.int32)
-        # Half of the last bit kept is added and the rest cut off; infinities and NaN stay what they are.
-        kept = ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
-        return torch.where(torch.isfinite(numbers), kept, numbers)
+        return (numbers.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,8 @@ class LayerRule:
             return inputs.reshape(len(inputs), -1, inputs.shape[-1])
         if self.kind == "embedding":
             return inputs.reshape(len(inputs), -1)
-        layer, images = self.layer, inputs.flatten(0, 1)
-        unfold = torch_module("torch.nn.functional").unfold
-        patches = unfold(images, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-        return patches.transpose(1, 2).reshape(len(inputs), -1, patches.shape[1])
+        patches = _patches(self.layer, inputs.flatten(0, 1))
+        return patches.reshape(len(inputs), -1, patches[0, 0, 0].numel())
 
     def returned(self, gradients: Any, inputs: Any) -> Any:
         """b_t of every record: (records, T, d)."""
@@ -93,23 +92,28 @@ class LayerRule:
         """Whether tables take fewer operations, and less memory, than the gradients of all records."""
         if self.kind == "embedding":
             return True
-        width, depth = rows.shape[2], back.shape[2]
-        return int(back.shape[1]) * (width + depth) < width * depth
+        positions, width, depth = int(back.shape[1]), int(rows.shape[2]), int(back.shape[2])
+        return _PASSES * positions * (width + depth) < width * depth
 
     def norms(self, rows: Any, back: Any, accuracy: Accuracy) -> tuple[Any, Any]:
-        """(at least the norm of every record's gradient, at least S), both in double precision."""
+        """(a, b) for every record, in double precision: its summand has norm at most a times its factor, plus b.
+
+        b is what products too small for the format may add.
+        """
         torch, (positions, depth) = torch_module(), back.shape[1:]
-        products = torch.linalg.vector_norm(back, dim=2).double()
+        products, read = torch.linalg.vector_norm(back, dim=2).double(), float(positions)
         if self.kind == "embedding":
             width, table = 1, rows.unsqueeze(2) == rows.unsqueeze(1)
         else:
             width, table = rows.shape[2], rows @ rows.transpose(1, 2)
-            products = products * torch.linalg.vector_norm(rows, dim=2).double()
+            lengths = torch.linalg.vector_norm(rows, dim=2).double()
+            products, read = products * lengths, lengths.sum(dim=1)
         terms = width + depth + 2
         bound = products.sum(dim=1) * (1.0 + (terms + positions + 8) * accuracy.unit)
         squares = ((back @ back.transpose(1, 2)).double() * table).sum(dim=(1, 2))
         slack = terms * accuracy.unit * (1.0 + terms * accuracy.unit) + positions * positions * 2.0**-53
-        return (squares.clamp(min=0.0) + slack * bound * bound).sqrt() * (1.0 + 2.0**-50), bound
+        norm = (squares.clamp(min=0.0) + slack * bound * bound).sqrt() * (1.0 + 2.0**-50)
+        return norm + accuracy.factor * bound, 2.0 * torch.finfo(back.dtype).tiny * math.sqrt(depth) * read
 
     def each(self, rows: Any, back: Any) -> Any:
         """The gradients of all records, written out: (records, entries of the weight)."""
@@ -121,6 +125,24 @@ class LayerRule:
             found = torch_module().zeros_like(self.layer.weight)
             return found.index_add_(0, rows.flatten(), back.flatten(0, 1))
         return (back.flatten(0, 1).T @ rows.flatten(0, 1)).view_as(self.layer.weight)
+
+
+def _patches(layer: Any, images: Any) -> Any:
+    """(images, height, width, channels, rows of the kernel, columns): a view of what every output pixel is made of.
+
+    PyTorch's own `unfold` starts a kernel for every image.
+    """
+    down, right = layer.padding
+    padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
+    count, channels, *size = padded.shape
+    out = [
+        (length - spread * (kernel - 1) - 1) // stride + 1
+        for length, kernel, spread, stride in zip(size, layer.kernel_size, layer.dilation, layer.stride, strict=True)
+    ]
+    whole, plane, row, column = padded.stride()
+    steps = (row * layer.stride[0], column * layer.stride[1])
+    inside = (row * layer.dilation[0], column * layer.dilation[1])
+    return padded.as_strided((count, *out, channels, *layer.kernel_size), (whole, *steps, plane, *inside))
 
 
 def rule_for(layer: Any) -> LayerRule | None:
