@@ -3,8 +3,9 @@
     G = sum over i in the batch of g_i * min(1, C / ||g_i||),     g_i = gradient of the loss of record i.
 
 **Per-record gradients** come from `torch.func.vmap(grad(loss))`: the model is differentiated as a
-function of its parameters, for one record, and that function is mapped over the batch. There is no
-rule for any kind of layer here, so whatever `vmap` can trace can be trained, and a rule cannot be wrong.
+function of its parameters, for one record, and that function is mapped over the batch. Whatever `vmap` can trace can be
+trained. Linear layers, convolutions and embeddings need no gradient per record: what they read and what comes back is
+enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it is a product of the two.
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -192,10 +193,10 @@ class GradientSum:
         with tensor_cores(self._tf32):
             loose, books = self._layers(records, labels, accuracy)
             flat = _gathered(torch, loose)
-            norms, error = (
-                _norms(torch, list(flat.values()), blocks=self._device.type == "cuda") if flat else (0.0, 0.0)
-            )
-            squares, lost = (norms * (1.0 + 2.0 * error)) ** 2, 0.0
+            squares = lost = torch.zeros(len(labels), dtype=torch.float64, device=self._device)
+            if flat:
+                norms, error = _norms(torch, list(flat.values()), blocks=self._device.type == "cuda")
+                squares = squares + (norms * (1.0 + 2.0 * error)) ** 2
             for rule, rows, back in books.values():
                 norm, small = rule.norms(rows, back, accuracy)
                 squares, lost = squares + norm**2, lost + small

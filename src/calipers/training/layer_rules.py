@@ -28,7 +28,7 @@ from calipers.training.torch_library import torch_module
 
 __all__ = ["Accuracy", "LayerRule", "rule_for"]
 
-_PASSES = 3
+_PASSES = 4
 """How much more often the rule goes over a_t and b_t than clipping goes over gradients that are written out."""
 
 
