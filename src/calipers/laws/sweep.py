@@ -12,7 +12,7 @@ symmetric: a guarantee about a record being added or removed, which no single at
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -58,28 +58,43 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-def _swept(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> tuple[UpperTail, LowerTail]:
-    """The nodes and the tests of one direction, from all saddles."""
-    eps, log_delta, thresholds, log_power, log_alpha = [], [], [], [], []
-    single = direction.steps() == 1
-    for saddle in _saddles(direction, log_tail, log_smallest):
-        eta = min(eta_for(saddle, tolerance), (0.6 if single else 1.5) * math.sqrt(tolerance))
-        log_escape = log_escape_for(saddle, 0.1 * tolerance)
-        upper = direction.upper(saddle, eta, log_tail, log_escape)
-        kept = _thinned(upper.epsilon_nodes, saddle, single)
-        eps.append(upper.epsilon_nodes[kept])
-        log_delta.append(upper.log_delta_nodes[kept])
-        lower = direction.lower(saddle, eta, log_tail, log_escape)
-        kept = _thinned(lower.thresholds, saddle, single)
-        thresholds.append(lower.thresholds[kept])
-        log_power.append(lower.log_power[kept])
-        log_alpha.append(lower.log_alpha[kept])
+Plan = tuple[Saddle, float, float]
+"""A center, the cells and lattice in deviations of a step, and the log of the mass that may escape."""
+
+
+def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
+    coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
+    return [
+        (saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+        for saddle in _saddles(direction, log_tail, log_smallest)
+    ]
+
+
+def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
+    """The nodes of one direction, from all saddles."""
+    eps, log_delta = [], []
+    for saddle, eta, log_escape in plans:
+        tail = direction.upper(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
+        eps.append(tail.epsilon_nodes[kept])
+        log_delta.append(tail.log_delta_nodes[kept])
     far, log_leak = direction.end(log_tail)
     nodes, values = np.concatenate([*eps, [far]]), np.concatenate([*log_delta, [log_leak]])
     order = np.argsort(nodes, kind="stable")
     # The profile decreases, so a bound at one node holds at every later one.
-    tail = UpperTail(nodes[order], np.minimum.accumulate(values[order]))
-    return tail, LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
+    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
+def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
+    """The tests of one direction, from all saddles."""
+    thresholds, log_power, log_alpha = [], [], []
+    for saddle, eta, log_escape in plans:
+        tests = direction.lower(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
+        thresholds.append(tests.thresholds[kept])
+        log_power.append(tests.log_power[kept])
+        log_alpha.append(tests.log_alpha[kept])
+    return LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
@@ -89,7 +104,7 @@ def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e
 
 
 def directed_sweep(
-    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3
+    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3, sides: Collection[Side] = tuple(Side)
 ) -> dict[Side, TradeoffCurve]:
     """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
@@ -97,15 +112,20 @@ def directed_sweep(
     uppers, lowers = [], []
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
-        upper, lower = _swept(direction, log_tail, log_smallest, tolerance)
-        uppers.append(upper)
-        lowers.append(lower)
-    forward = _profile(uppers[0])
-    if product.symmetric:
-        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, symmetric=True)
-    else:
-        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=_profile(uppers[1]))
-    return {Side.UPPER: guarantee, Side.LOWER: directed_attack(lowers[:1], lowers if product.symmetric else lowers[1:])}
+        plans = _plans(direction, log_tail, log_smallest, tolerance)
+        if Side.UPPER in sides:
+            uppers.append(_profile(_proven(direction, log_tail, plans)))
+        if Side.LOWER in sides:
+            lowers.append(_shown(direction, log_tail, plans))
+    found = {}
+    if uppers:
+        backward = None if product.symmetric else uppers[1]
+        found[Side.UPPER] = TradeoffCurve.from_profile(
+            *uppers[0], side=Side.UPPER, symmetric=product.symmetric, reverse=backward
+        )
+    if lowers:
+        found[Side.LOWER] = directed_attack(lowers[:1], lowers if product.symmetric else lowers[1:])
+    return found
 
 
 def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
