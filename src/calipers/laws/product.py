@@ -34,6 +34,7 @@ from calipers.laws.direction import (
     log_escape_for,
     within,
 )
+from calipers.laws.middle import delta_near_one
 from calipers.laws.pair import Pair
 from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
@@ -133,6 +134,9 @@ class Product:
         if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
             leak = self.certain_leak()
             return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
+        near_one = delta_near_one(direction, epsilon, 1.5 * math.sqrt(tolerance), log_tail)
+        if near_one is not None and near_one.upper - near_one.lower <= tolerance:
+            return near_one
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)

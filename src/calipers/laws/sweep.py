@@ -19,7 +19,8 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.direction import Direction, eta_for, log_escape_for
+from calipers.laws.direction import COARSEST, Direction, eta_for, log_escape_for
+from calipers.laws.middle import Kept, MiddleTests, is_bounded_below, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.product import Product
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.tails import LowerTail, UpperTail
@@ -109,46 +110,69 @@ def directed_sweep(
     """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
-    uppers, lowers = [], []
+    uppers, lowers, middles = [], [], []
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
         plans = _plans(direction, log_tail, log_smallest, tolerance)
+        between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
-            uppers.append(_profile(_proven(direction, log_tail, plans)))
+            known = between if is_bounded_below(direction) else []
+            uppers.append(_profile(_proven(direction, log_tail, plans), kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
             lowers.append(_shown(direction, log_tail, plans))
+            middles.append(middle_tests(direction, between, eta, log_tail))
     found = {}
     if uppers:
         backward = None if product.symmetric else uppers[1]
         found[Side.UPPER] = TradeoffCurve.from_profile(
-            *uppers[0], side=Side.UPPER, symmetric=product.symmetric, reverse=backward
+            *uppers[0][:2], side=Side.UPPER, symmetric=product.symmetric, reverse=backward, kept=uppers[0][2]
         )
     if lowers:
-        found[Side.LOWER] = directed_attack(lowers[:1], lowers if product.symmetric else lowers[1:])
+        found[Side.LOWER] = directed_attack(
+            lowers[:1], lowers if product.symmetric else lowers[1:], (middles[0], middles[-1])
+        )
     return found
 
 
-def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
-    """The nodes at eps >= 0."""
-    nodes = np.append(0.0, np.unique(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
-    return nodes, tail.deltas(nodes)
+def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nodes at eps >= 0: eps, delta, and 1 - delta."""
+    nodes = np.concatenate((tail.epsilon_nodes, kept.epsilon))
+    nodes = np.append(0.0, np.unique(nodes[nodes > 0]))
+    delta, rest = tail.deltas(nodes), kept.at(nodes)
+    better = (rest < 0.5) & (rest > 1.0 - delta)
+    return nodes, np.where(better, 1.0 - rest, delta), np.where(better, rest, 1.0 - delta)
 
 
-def directed_attack(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
+def directed_attack(
+    forward: Sequence[LowerTail],
+    backward: Sequence[LowerTail],
+    middle: tuple[MiddleTests, MiddleTests] | None = None,
+) -> TradeoffCurve:
     """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
 
     A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here
-    it has false positive rate 1 - b and misses with probability a.
+    it has false positive rate 1 - b and misses with probability a. `middle` holds tests of either order whose errors
+    are both small.
     """
     alpha, power = _rates(forward)
     back_alpha, back_power = _rates(backward)
+    errors = [(np.array([]), np.array([]))] if middle is None else [_errors(middle[0]), _errors(middle[1])[::-1]]
+    small, miss = (np.concatenate([pair[i] for pair in errors]) for i in (0, 1))
     return TradeoffCurve.from_tests(
-        np.concatenate((alpha, 1.0 - back_power)),
-        np.concatenate((power, 1.0 - back_alpha)),
-        np.concatenate((1.0 - alpha, back_power)),
-        np.concatenate((1.0 - power, back_alpha)),
+        np.concatenate((alpha, 1.0 - back_power, small)),
+        np.concatenate((power, 1.0 - back_alpha, 1.0 - miss)),
+        np.concatenate((1.0 - alpha, back_power, 1.0 - small)),
+        np.concatenate((1.0 - power, back_alpha, miss)),
         side=Side.LOWER,
     )
+
+
+def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
+    """(false positive rate, false negative rate) of the tests that have any use."""
+    useful = (tests.log_alpha < -0.1) & (tests.log_miss < -0.1)
+    # A rate too small for a double is rounded up.
+    small, miss = (np.exp(np.maximum(logs[useful], -690.0)) for logs in (tests.log_alpha, tests.log_miss))
+    return small, miss
 
 
 def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
