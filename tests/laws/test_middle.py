@@ -98,7 +98,7 @@ def test_no_attack_is_without_errors(mu: float) -> None:
     assert gdp_mu(gaussian_curve(mu, Side.LOWER), 1e-10) <= mu
 
 
-@pytest.mark.parametrize("mu", [0.5, 3.0, 12.0, 40.0, 65.0])
+@pytest.mark.parametrize("mu", [0.5, 3.0, 12.0, 30.0])
 def test_the_gaussian_curve_is_close_at_any_mu(mu: float) -> None:
     """What is kept against mpmath; the curve's own mu from both sides within 1e-3."""
     places = np.linspace(0.0, 0.5 * mu * mu, 9)

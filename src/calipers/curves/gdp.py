@@ -161,7 +161,7 @@ def bayes_regret(f: TradeoffCurve, g: TradeoffCurve) -> float:
 def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
     """G_mu as a piecewise linear curve of either side: tangents from below (UPPER), explicit tests from above (LOWER).
 
-    Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Close to it while its errors are floats, up to mu = 70.
+    Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Close to it while its errors are floats, up to mu = 30.
     """
     mu, count = POSITIVE.check("mu", mu), COUNT.check_int("points", points)
     thresholds = np.linspace(-37.0, 37.0, 2 * count)

@@ -140,7 +140,9 @@ def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_
         sure = total > 0.0
         log_kept = np.log(total[sure]) + measure.log_norm + (1.0 - saddle.tilt) * x[sure]
         epsilon.append(x[sure])
-        logs.append(np.minimum(log_kept - charges.log_mass - charges.shift - 1e-13 * (1.0 + abs(measure.log_norm)), 0.0))
+        logs.append(
+            np.minimum(log_kept - charges.log_mass - charges.shift - 1e-13 * (1.0 + abs(measure.log_norm)), 0.0)
+        )
     if not epsilon:
         return Kept(np.array([]), np.array([]))
     nodes, values = np.concatenate(epsilon), np.concatenate(logs)
