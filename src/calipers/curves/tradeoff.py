@@ -146,8 +146,8 @@ class TradeoffCurve:
         the whole interpolated profile (constant beyond the last node) lies below the true one, as it does when the
         nodes are all kinks of a law that the truth dominates.
         With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
-        as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail. `kept`,
-        and a third row of `reverse`, are 1 - delta where that is known better.
+        as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail.
+        `kept`, and a third row of `reverse`, are 1 - delta where that is known better.
         Post-condition: f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
         """
         forward = _nodes("", epsilon, delta, kept)

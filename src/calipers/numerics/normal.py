@@ -174,7 +174,8 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
 def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
     """1 - delta_mu(epsilon) for 0 <= epsilon <= mu^2/2, where delta has run out of digits.
 
-    It is phi(x) (M(x) + M(y)) with x = mu/2 - epsilon/mu and y = mu/2 + epsilon/mu. Post-condition: as `gaussian_delta`.
+    It is phi(x) (M(x) + M(y)) with x = mu/2 - epsilon/mu and y = mu/2 + epsilon/mu.
+    Post-condition: as `gaussian_delta`.
     """
     ratio = np.asarray(epsilon, dtype=np.float64) / mu
     x, y = np.maximum(0.5 * mu - ratio, 0.0), 0.5 * mu + ratio
