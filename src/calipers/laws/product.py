@@ -42,6 +42,8 @@ from calipers.laws.tails import Focus
 
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
+SMALLEST_DELTA = 1e-300
+"""Smaller values are no longer relatively accurate as doubles: a lower jaw is 0 there."""
 _ROUNDS = 6
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
@@ -123,7 +125,7 @@ class Product:
         best = self._delta_one_way(self.directions[0], epsilon, tolerance, 0.0)
         for direction in self.directions[1:]:
             best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
-        return best
+        return best if best.lower >= SMALLEST_DELTA else Jaws(0.0, best.upper, best.threshold, best.reversed)
 
     def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float, known: float) -> Jaws:
         """Jaws of D at epsilon in one direction, or a cheap proof that it is at most `known`."""
@@ -159,6 +161,11 @@ class Product:
             found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
         if found.upper > found.lower:
             moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
+            found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
+        if found.upper - found.lower > tolerance * found.upper and found.upper < math.exp(0.5 * _DEEPEST_LOG_DELTA):
+            # What was charged beyond the last cell may exceed the answer: once more, as deep as a double goes.
+            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
+            moments = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
         return found
 
