@@ -9,7 +9,8 @@ from calipers.bracket import Bracket
 from calipers.certificates.lower import LowerAttack, Shown
 from calipers.certificates.rounds import hides, one_sum
 from calipers.certificates.upper import UpperProof
-from calipers_verify.checker import Phase, read_phase
+from calipers_verify.checker import read_run
+from calipers_verify.steps import Phase
 
 _SHARE, _SHARE_OF_MANY = 0.0005, 0.002
 """Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
@@ -17,30 +18,29 @@ own.
 """
 
 
-def _read(record: dict[str, Any]) -> tuple[list[Phase], str, float]:
-    phases = [read_phase(phase) for phase in record["phases"]]
-    adjacency: str = record["adjacency"]
-    many = any(hides(phase) and not one_sum(phase, adjacency == "substitute") for phase in phases)
-    return phases, adjacency, _SHARE_OF_MANY if many else _SHARE
+def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
+    pairs = read_run(record)
+    many = any(hides(phase) and not one_sum(phase) for phase in pairs[0])
+    return pairs, _SHARE_OF_MANY if many else _SHARE
 
 
 def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
-    phases, adjacency, share = _read(record)
+    pairs, share = _read(record)
     guess = max(likely.lower or likely.upper, 1e-4)
-    proof = UpperProof(phases, adjacency, guess, float(delta), share)
+    proof = UpperProof(pairs, guess, float(delta), share)
     above = _above(proof.smallest_epsilon(delta), delta, proof)
-    return [above, *_below(LowerAttack(phases, adjacency, guess, float(delta), share).largest_epsilon(delta))]
+    return [above, *_below(LowerAttack(pairs[0], guess, float(delta), share).largest_epsilon(delta))]
 
 
 def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """delta from above and from below; `likely` only says how finely to compute."""
-    phases, adjacency, share = _read(record)
+    pairs, share = _read(record)
     guess = min(max(likely.lower or likely.upper, 1e-60), 0.5)
     at = max(float(epsilon), 1e-3)
-    proof = UpperProof(phases, adjacency, at, guess, share)
+    proof = UpperProof(pairs, at, guess, share)
     above = _above(epsilon, proof.smallest_delta(epsilon), proof)
-    return [above, *_below(LowerAttack(phases, adjacency, at, guess, share).largest_delta(epsilon))]
+    return [above, *_below(LowerAttack(pairs[0], at, guess, share).largest_delta(epsilon))]
 
 
 def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, object]:
@@ -49,7 +49,7 @@ def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, o
         "epsilon": str(epsilon),
         "delta": str(delta),
         "direction": "both",
-        "proof": proof.record,
+        "proof": proof.record(epsilon, delta),
     }
 
 
