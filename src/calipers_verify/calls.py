@@ -133,7 +133,8 @@ class Sizes:
     def __init__(self, n: int, p: Fraction, around: Fraction) -> None:
         center, reach = int(n * around), 12 * int(float(n * around) ** 0.5 + 6)
         self.first, self.last = max(0, center - reach), min(n, center + reach)
-        mass = ball(1 - p) ** (n - self.first) * ball(p) ** self.first * arb(n).bin(self.first)
+        ways = arb(n + 1).lgamma() - arb(self.first + 1).lgamma() - arb(n - self.first + 1).lgamma()
+        mass = ways.exp() * ball(1 - p) ** (n - self.first) * ball(p) ** self.first
         self.masses = [mass]
         for size in range(self.first + 1, self.last + 1):
             mass = mass * ball(p / (1 - p) * (n - size + 1) / size)

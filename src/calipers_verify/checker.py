@@ -162,7 +162,7 @@ def composed(record: Any, shown: list[Shown], direction: str, effort: Effort) ->
         nodes, plans = [place * spacing for place in lattice.read_places(factor["law"])], factor["plans"]
         each = items(plans, len(nodes), len(nodes), "plans") if isinstance(plans, list) else [plans] * len(nodes)
         bounds = {x: one.bound(x, direction, plan) for x, plan in zip(nodes, each, strict=True)}
-        law = lattice.dominating(factor["law"], spacing, bounds.__getitem__, effort)
+        law = lattice.dominating(factor["law"], spacing, bounds.__getitem__)
         coarsen = attacks.read_coarsen(factor["coarsen"], one.phase.repeats)
         laws.append((sum(coarsen), lattice.power(law, one.phase.repeats, coarsen, dust, effort)))
     return lattice.all_phases(laws, dust, effort)

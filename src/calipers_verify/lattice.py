@@ -47,14 +47,13 @@ def read_places(record: Any) -> list[int]:
     return increasing([whole(place, -(10**9), 10**9, "a place") for place in places], "places")
 
 
-def dominating(record: Any, spacing: Fraction, call: Callable[[Fraction], arb], effort: Effort) -> Law:
+def dominating(record: Any, spacing: Fraction, call: Callable[[Fraction], arb]) -> Law:
     """The law in `record` (places, masses, infinity), checked to dominate the step whose D at e^x is `call(x)`."""
     places = read_places(record)
     masses = wholes(record["masses"], len(places), 0, 2 * ONE, "masses")
     infinity = whole(record["infinity"], 0, ONE, "infinity")
     if sum(masses) + infinity < ONE:
         raise Refused("the masses of a law sum to less than 1")
-    effort.spend(100 * len(places))
     mass_above, ratio_above = infinity, arb(0)  # of all places to the right of the present one
     for place, mass in zip(reversed(places), reversed(masses), strict=True):
         x = place * spacing

@@ -136,6 +136,7 @@ class Shown:
 
     def bound(self, x: Fraction, direction: str, record: Any) -> arb:
         """At least D at e^x; `record`: the plan of the sum to be used, if any."""
+        self.effort.spend(20_000 if self.phase.kind in ("realized", "full") else 100)
         back = direction == "absent-present" or (direction == "both" and x < 0)  # replacing is symmetric
         k, y = ball(x).exp(), -x if back else x
         plan = None if record is None else read_plan(record, self.phase.rounds)

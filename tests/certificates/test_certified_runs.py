@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("flint", reason="python-flint comes with the extra test")
 
-from calipers.certificates import certify, verify
+from calipers.certificates import certify, exact, verify
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
@@ -40,11 +40,20 @@ def consistent(runs: Run | list[Run], delta: float, within: float) -> None:
     assert high <= measured.upper * (1 + within) + 1e-9
 
 
+def shuffled(**keys: Any) -> dict[str, Any]:
+    return {"dataset_size": 205, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"} | keys
+
+
+def divided(**keys: Any) -> dict[str, Any]:
+    return {"dataset_size": 500, "steps": 20, "noise_multiplier": 4.0} | keys
+
+
 QUICK: dict[str, tuple[dict[str, Any], float]] = {
     "poisson": ({"sample_rate": 0.01, "steps": 100, "noise_multiplier": 1.0}, 1e-5),
     "poisson, deep": ({"sample_rate": 0.05, "steps": 30, "noise_multiplier": 2.0}, 1e-30),
     "poisson, replaced": ({"sample_rate": 0.1, "steps": 50, "noise_multiplier": 2.0, "adjacency": "substitute"}, 1e-5),
     "fixed": ({"sample_rate": 0.1, "epochs": 5, "noise_multiplier": 2.0, "sampler": "deterministic"}, 1e-5),
+    "a moving rate": (divided(batch_size=10, derived_rate="moving"), 1e-5),
     "balls": ({"sample_rate": 0.02, "epochs": 3, "noise_multiplier": 1.5, "sampler": "balls-and-bins"}, 1e-5),
 }
 
@@ -66,19 +75,16 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
         },
         1e-4,
     ),
-    "shuffled": (
-        {"dataset_size": 205, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"},
+    "shuffled": (shuffled(), 1e-4),
+    "shuffled, isolated": (shuffled(epochs=2, noise_multiplier=1.0, view="isolated"), 1e-5),
+    "shuffled, last batch kept": (shuffled(dataset_size=5050, batch_size=100, last_batch="keep"), 1e-4),
+    "shuffled, nothing left over": (shuffled(dataset_size=6000, batch_size=200, epochs=2, noise_multiplier=3.0), 1e-4),
+    "shuffled, nothing left over, replaced": (
+        shuffled(dataset_size=6000, batch_size=200, noise_multiplier=4.0, adjacency="substitute"),
         1e-4,
     ),
-    "shuffled, isolated": (
-        {
-            "dataset_size": 205,
-            "batch_size": 10,
-            "epochs": 2,
-            "noise_multiplier": 1.0,
-            "sampler": "shuffle",
-            "view": "isolated",
-        },
+    "divided by the realized size": (
+        divided(sample_rate=0.05, normalization="realized", dimension=1000),
         1e-5,
     ),
 }
@@ -86,21 +92,26 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "delta"), SLOW.values(), ids=SLOW.keys())
-def test_certificates_with_a_sum_for_every_node_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
-    """Replaced and shuffled epochs."""
+def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
+    """Replaced and shuffled epochs, and steps that show their size."""
     consistent(Run(**keys), delta, 0.01)
 
 
-def test_shuffled_batches_that_drop_nobody_are_certified_as_fixed_ones() -> None:
-    """What is proven by sums needs a dropped record; otherwise the certificate is that of fixed batches."""
-    run = Run(dataset_size=40, batch_size=10, epochs=2, noise_multiplier=2.0, sampler="shuffle")
-    fixed = run.replace(sampler="deterministic")
-    low, high = certify(run, delta=1e-3).epsilon
-    assert low is not None
-    assert high is not None
-    assert measure(run, tolerance=1e-2).epsilon(1e-3).lower <= high
-    assert high == certify(fixed, delta=1e-3).epsilon[1]
-    assert 0 < low < measure(run, tolerance=1e-2).epsilon(1e-3).upper
+def test_fixed_batches_are_certified_where_hiding_proves_no_more(coarse: None) -> None:
+    """Shuffled batches of a size that nobody said, and one order for all epochs: the closed form of fixed batches."""
+    run = Run(sample_rate=0.25, epochs=2, noise_multiplier=2.0, sampler="shuffle")
+    sized = Run(dataset_size=42, batch_size=10, epochs=2, noise_multiplier=2.0, sampler="shuffle", reshuffle="once")
+    fixed = certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1]
+    for shuffled in (run, sized):
+        certificate = certify(shuffled, delta=1e-3)
+        low, high = certificate.epsilon
+        measured = measure(shuffled, tolerance=1e-2).epsilon(1e-3)
+        assert low is not None
+        assert high is not None
+        assert 0 < low <= measured.upper
+        assert measured.lower <= high <= 1.00001 * measured.upper
+        assert high == fixed
+        assert certificate.record["claims"][0]["proof"] == "fixed-batches"
 
 
 def test_phases_compose() -> None:
@@ -129,22 +140,26 @@ def test_delta_is_certified_at_epsilon() -> None:
 
 
 def test_what_cannot_be_certified_is_said() -> None:
-    """Divided sums, and questions that are none."""
-    divided = Run(
-        dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, normalization="realized", dimension=10
-    )
-    with pytest.raises(UnsupportedError, match="divide"):
-        certify(divided, delta=1e-5)
-    shuffled = Run(dataset_size=105, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="shuffle")
-    moving = Run(dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, derived_rate="moving")
-    for kept in (shuffled.replace(last_batch="keep"), shuffled.replace(reshuffle="once"), moving):
-        with pytest.raises(UnsupportedError, match="No certificate"):
-            certify(kept, delta=1e-5)
+    """Sums divided by a multiple of the dataset size, a moving rate of one, and questions that are none."""
+    for normalization in ("expected", "floor"):
+        run = Run(**divided(batch_size=10, normalization=normalization, dimension=10))
+        with pytest.raises(UnsupportedError, match=r"No certificate.*divide by a public constant"):
+            certify(run, delta=1e-5)
+    everybody = Run(**divided(dataset_size=10, batch_size=9, derived_rate="moving"))
+    with pytest.raises(UnsupportedError, match="public rate"):
+        certify(everybody, delta=1e-5)
     run = Run(sample_rate=0.1, steps=5, noise_multiplier=1.0)
     with pytest.raises(InputError, match="exactly one"):
         certify(run)
     with pytest.raises(InputError, match="delta"):
         certify(run, delta=1e-100)
+
+
+def test_a_key_that_a_certificate_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that says more than a certificate can state is another mechanism."""
+    monkeypatch.setattr(exact, "_STATED", exact._STATED - {"reshuffle"})
+    with pytest.raises(UnsupportedError, match="reshuffle='once'"):
+        certify(Run(**shuffled(reshuffle="once")), delta=1e-5)
 
 
 def test_a_refused_file_says_why(tmp_path: Path) -> None:

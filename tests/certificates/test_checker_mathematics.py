@@ -16,10 +16,11 @@ from flint import arb, ctx, fmpz
 
 from calipers.numerics.types import FloatArray
 from calipers_verify import attacks, lattice
-from calipers_verify.calls import ONE, PRECISION, ball, gaussian, poisson_absent, poisson_present, poisson_replaced
-from calipers_verify.epochs import displaced, displaced_replaced, lognormal, opposite
+from calipers_verify.calls import PRECISION, Displaced, ball, gaussian, lognormal, opposite
 from calipers_verify.reading import Effort, Refused
-from calipers_verify.sums import Calls, Plan, connected, summed
+from calipers_verify.rows import ONE, Row, product
+from calipers_verify.steps import Phase, Shown
+from calipers_verify.sums import Calls, Plan
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +53,14 @@ def test_closed_forms_of_one_step_are_the_divergences_of_their_densities(x: floa
     def mixed(mean: float) -> FloatArray:
         return (1 - q) * phi(NOISE) + q * phi(NOISE - mean)
 
-    forms = {
-        poisson_present: (mixed(r), mixed(0)),
-        poisson_absent: (mixed(0), mixed(r)),
-        poisson_replaced: (mixed(r), mixed(-r)),
-    }
-    for form, (p, other) in forms.items():
-        found = form(Fraction(3, 10), ball(Fraction(4, 5)), ball(Fraction(x)))
-        assert near(found, integral(np.maximum(p - k * other, 0.0))), form.__name__
+    step = Phase("dealt", 1, Fraction(16, 25), False, Fraction(3, 10))
+    for replaced, direction, (p, other) in (
+        (False, "present-absent", (mixed(r), mixed(0))),
+        (False, "absent-present", (mixed(0), mixed(r))),
+        (True, "both", (mixed(r), mixed(-r))),
+    ):
+        found = Shown(step._replace(replaced=replaced), Effort()).bound(Fraction(x), direction, None)
+        assert near(found, integral(np.maximum(p - k * other, 0.0))), direction
 
 
 def lognormals(shift: float) -> FloatArray:
@@ -78,14 +79,14 @@ def test_calls_of_terms_are_integrals(c: float) -> None:
     ball_r, ball_k, ball_c = ball(Fraction(7, 10)), ball(Fraction(13, 10)), ball(Fraction(c))
     assert near(lognormal(ball_r)(ball_c), call_of(one, c))
     assert near(opposite(ball_r, ball_k)(ball_c), call_of(one - k * lognormals(-r), c))
-    assert near(displaced(ball_r, ball_k)(ball_c), call_of(two - k * one if c >= 0 else 1 - k * one, c))
-    assert near(displaced_replaced(ball_r, ball_k)(ball_c), call_of(two - k if c >= 0 else 1 - k * two, c))
+    assert near(Displaced(ball_r, ball_k, False)(ball_c), call_of(two - k * one if c >= 0 else 1 - k * one, c))
+    assert near(Displaced(ball_r, ball_k, True)(ball_c), call_of(two - k if c >= 0 else 1 - k * two, c))
 
 
 def test_the_term_of_shuffled_batches_is_above_every_pair_of_gradients() -> None:
     """The call of X* is at least that of A - k B for shifts a, b on a line with |b| <= r and |a - b| <= r."""
     k, r = 1.2, 1.0
-    call = displaced(ball(1), ball(Fraction(6, 5)))
+    call = Displaced(ball(1), ball(Fraction(6, 5)), False)
     for a, b in ((2.0, 1.0), (0.0, 1.0), (1.0, 0.5), (-0.5, 0.5), (1.2, 0.4), (0.0, -1.0)):
         assert abs(b) <= r
         assert abs(a - b) <= r
@@ -114,7 +115,7 @@ def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
     ]
     infinity = int((heights[-1] * ONE).upper().ceil().unique_fmpz()) + 1
     record = {"places": places, "masses": masses, "infinity": infinity}
-    return lattice.dominating(record, spacing, call, Effort())
+    return lattice.dominating(record, spacing, call)
 
 
 @pytest.mark.parametrize(("count", "coarsen"), [(1, [0]), (7, [0, 1, 0]), (16, [0, 0, 1, 0, 1])])
@@ -132,8 +133,8 @@ def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(count: in
 def test_trimming_and_coarsening_only_add() -> None:
     """V grows at every k, and a law that is moved left instead falls below somewhere."""
     law = gaussian_law(Fraction(1, 32), Fraction(1, 2), 200)
-    coarse, cut = lattice.coarsened(law, Effort()), lattice.trimmed(law, ONE // 1000)
-    left = law._replace(low=law.low - 1)
+    coarse, cut = lattice.coarsened(law), lattice.trimmed(law, ONE // 1000)
+    left = law._replace(row=law.row._replace(low=law.row.low - 1))
     assert cut.infinity > law.infinity
     worse = []
     for epsilon in (Fraction(n, 37) for n in range(-60, 60)):
@@ -144,24 +145,27 @@ def test_trimming_and_coarsening_only_add() -> None:
     assert any(worse)
 
 
-def test_integer_products_round_every_mass_up() -> None:
-    """Against exact fractions: no mass is below the exact one, none above it by more than one unit."""
+def test_integer_products_round_every_mass_the_same_way() -> None:
+    """Against exact fractions: up, no mass is below the exact one, none above it by a unit; down, the mirror image."""
     first, second = [fmpz(3), fmpz(ONE // 3), fmpz(7)], [fmpz(ONE // 7), fmpz(5)]
-    found = lattice.product_up(first, second, Effort())
-    for n, value in enumerate(found):
-        exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
-        assert exact <= int(value) < exact + 1
+    for up in (True, False):
+        found = product(Row(-3, first), Row(5, second), up, Effort())
+        assert found.low == 2
+        for n, value in enumerate(found.masses):
+            exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
+            assert exact <= int(value) < exact + 1 if up else exact - 1 < int(value) <= exact
 
 
-PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
+PLAN = Plan(4, Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
 
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 5])
 def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
     """One term against the closed form, two against a double integral, more against the mean (the call at 0)."""
     r = ball(Fraction(1, 2))
-    plan = PLAN._replace(centers=PLAN.centers[: terms.bit_length()], lowest=PLAN.lowest[: terms.bit_length()])
-    calls = Calls(summed(connected(lognormal(r), plan, Effort()), terms, plan, Effort()), plan.unit)
+    bits = terms.bit_length()
+    plan = PLAN._replace(terms=terms, centers=PLAN.centers[:bits], lowest=PLAN.lowest[:bits])
+    calls = Calls(lognormal(r), plan, Effort())
     assert calls(arb(0)) >= terms
     assert float(calls(arb(0)).mid()) <= terms * (1 + 1e-9)
     if terms > 2:
@@ -180,37 +184,35 @@ def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
 def test_caps_lose_nothing() -> None:
     """What lies beyond the caps is charged: with tight caps the call is still above the truth, at every strike."""
     r = ball(Fraction(1))
-    plan = PLAN._replace(centers=(64,), lowest=(0,), low=32, high=128)
-    calls = Calls(connected(lognormal(r), plan, Effort()), plan.unit)
+    plan = PLAN._replace(terms=1, centers=(64,), lowest=(0,), low=32, high=128)
+    calls = Calls(lognormal(r), plan, Effort())
     for c in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3), Fraction(50)):
         assert calls(ball(c)) >= lognormal(r)(ball(c))
 
 
 def test_a_test_shows_no_more_than_there_is_and_nearly_all() -> None:
     """Rounded log ratios of eight Gaussians with mu 1/4: at most the closed form, and more than 99 % of it."""
-    cuts = [Fraction(n, 16) for n in range(-96, 100)]
-    mean = Fraction(1, 4)
-    scores = list(range(len(cuts) + 1))
-    one = attacks.cells(cuts, scores, [(Fraction(1), ball(mean))], [(Fraction(1), arb(0))], Effort())
-    total = attacks.power(one, 8, [0, 0, 1, 1], ONE >> 80, Effort())
-    truth = float(gaussian(ball(mean) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
-    values = [
-        float(attacks.delta_shown(total, t, Fraction(1, 2)).mid()) for t in range(total.low, total.low + len(total.p))
-    ]
+    cuts = [f"{n}/16" for n in range(-96, 100)]
+    factor = {"cuts": cuts, "scores": list(range(len(cuts) + 1)), "coarsen": [0], "bins": None, "bin_scores": None}
+    attack = {"dust": ONE >> 80, "factors": [factor | {"coarsen_epochs": [0, 0, 1, 1]}], "threshold": 0}
+    rows = attacks.tested(attack, [Phase("dealt", 8, Fraction(1, 16), False)], "present-absent", Effort())
+    truth = float(gaussian(ball(Fraction(1, 4)) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
+    low, count = rows[0].low, len(rows[0].masses)
+    values = [float(attacks.delta_shown(rows, t, Fraction(1, 2)).mid()) for t in range(low, low + count)]
     assert 0.99 * truth < max(values) <= truth
-    assert int(sum(total.p)) <= ONE
+    assert int(sum(rows[0].masses)) <= ONE
 
 
 def test_an_epoch_s_test_agrees_with_enumeration() -> None:
     """Two rounds, two cells each: all outcomes by hand, p below and q above the exact probabilities."""
     record = {"cuts": ["1/2"], "scores": [0, 1], "coarsen": [0, 0]}
-    share = Fraction(9, 10)
-    total = attacks.epoch(record, (ball(Fraction(1)), ball(Fraction(-1))), share, 2, 0, Effort())
+    phase = Phase("dealt", 1, Fraction(1), True, Fraction(9, 10), 2)
+    total = attacks.epoch(record, phase, False, 0, Effort())
 
     def high(mean: float) -> float:
         return float(mpmath.ncdf(mean - 0.5))
 
-    for masses, mean, below in ((total.p, 1.0, True), (total.q, -1.0, False)):
+    for (_, masses), mean, below in ((total[0], 1.0, True), (total[1], -1.0, False)):
         noise, marked = high(0.0), high(mean)
         for score in range(3):
             plain = [(1 - noise) ** 2, 2 * noise * (1 - noise), noise**2][score]
@@ -227,7 +229,7 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
     a mean over places, which differs from that of the record alone at the end.
     """
     record = {"cuts": ["0"], "scores": [0, 1], "coarsen": [0, 1]}
-    total = attacks.epoch(record, (ball(Fraction(3)), arb(0)), Fraction(1), 3, 0, Effort())
+    total = attacks.epoch(record, Phase("dealt", 1, Fraction(9), False, Fraction(1), 3), False, 0, Effort())
     noise, marked = 0.5, float(mpmath.ncdf(3))
 
     def halves(law: dict[int, float]) -> dict[int, float]:
@@ -249,7 +251,7 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
     paired = plus(halves(plain), halves(plus(plain, shown)))
     for score in range(3):
         truth = alone.get(score, 0.0) / 3 + 2 * paired.get(score, 0.0) / 3
-        assert abs(int(total.p[score - total.low]) / ONE - truth) < 1e-12
+        assert abs(int(total[0].masses[score - total[0].low]) / ONE - truth) < 1e-12
 
 
 def test_effort_is_limited() -> None:

@@ -74,7 +74,7 @@ def test_every_changed_digit_is_refused(kind: str, request: pytest.FixtureReques
 
 
 def proof_of(record: dict[str, Any], direction: str = "present-absent") -> dict[str, Any]:
-    found: dict[str, Any] = record["claims"][0]["proof"][direction]
+    found: dict[str, Any] = record["claims"][0]["proof"][0][direction]
     return found
 
 
@@ -112,12 +112,12 @@ def drop_the_first_mass(record: dict[str, Any]) -> None:
 
 
 def swap_directions(record: dict[str, Any]) -> None:
-    proof = record["claims"][0]["proof"]
+    proof = record["claims"][0]["proof"][0]
     proof["present-absent"], proof["absent-present"] = proof["absent-present"], proof["present-absent"]
 
 
 def only_one_direction(record: dict[str, Any]) -> None:
-    record["claims"][0]["proof"] = {"absent-present": record["claims"][0]["proof"]["absent-present"]}
+    record["claims"][0]["proof"] = [{"absent-present": record["claims"][0]["proof"][0]["absent-present"]}]
 
 
 def claim_a_bit_less(record: dict[str, Any]) -> None:
@@ -330,7 +330,7 @@ def test_wild_plans_are_refused_in_time(change: dict[str, Any], hidden: Certific
     """A plan can waste, not harm: a wild one is refused, without a list or a loop that grows with its numbers."""
 
     def wild(record: dict[str, Any]) -> None:
-        proof_of(record)["factors"][0]["plans"][0].update(change)
+        proof_of(record)["factors"][0]["plans"].update(change)
 
     with pytest.raises(Refused):
         verify(altered(hidden, wild))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -27,20 +28,26 @@ def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
 def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
-    guess = max(likely.lower or likely.upper, 1e-4)
-    proof = UpperProof(pairs, guess, float(delta), share)
+    low, high = (max(end, 1e-4) for end in _ends(likely))
+    proof = UpperProof(pairs, high, float(delta), share)
     above = _above(proof.smallest_epsilon(delta), delta, proof)
-    return [above, *_below(LowerAttack(pairs[0], guess, float(delta), share).largest_epsilon(delta))]
+    return [above, *_below(LowerAttack(pairs[0], low, float(delta), share).largest_epsilon(delta))]
 
 
 def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
-    guess = min(max(likely.lower or likely.upper, 1e-60), 0.5)
+    low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
     at = max(float(epsilon), 1e-3)
-    proof = UpperProof(pairs, at, guess, share)
+    proof = UpperProof(pairs, at, high, share)
     above = _above(epsilon, proof.smallest_delta(epsilon), proof)
-    return [above, *_below(LowerAttack(pairs[0], at, guess, share).largest_delta(epsilon))]
+    return [above, *_below(LowerAttack(pairs[0], at, low, share).largest_delta(epsilon))]
+
+
+def _ends(likely: Bracket) -> tuple[float, float]:
+    """Where the lower and the upper jaw are to be expected: each at its own end, if that says anything."""
+    high = likely.upper if math.isfinite(likely.upper) and likely.upper > 0.0 else likely.lower
+    return likely.lower or high, high
 
 
 def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, object]:
