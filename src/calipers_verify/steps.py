@@ -48,9 +48,10 @@ MOST_SIZE = 10**8
 class Phase(NamedTuple):
     """`repeats` steps or epochs that are alike.
 
-    kind: "dealt", "dropping", "full" (nothing left over), "fixed" (only fixed batches are proven), "realized", "size"
-    (how many of the others were drawn, at a rate that moves). shift: r^2. share, rounds: as above; for an attack, of
-    the full batches. opposed: whether the other records may be chosen against this one.
+    kind: "dealt"; "covered" (dealt, with a short last batch: the full ones with equal weights show more); "dropping";
+    "full" (nothing left over); "fixed" (only fixed batches are proven); "realized"; "size" (how many of the others were
+    drawn, at a rate that moves). shift: r^2. share, rounds: as above; for an attack, of the full batches. opposed:
+    whether the other records may be chosen against this one.
     """
 
     kind: str
@@ -118,7 +119,7 @@ def _shuffled(record: Any, dealt: Phase) -> Phase:
         # Whoever knows the batch sees one release with less noise; so does an attack that repeats itself.
         return found._replace(kind="fixed", repeats=1, shift=dealt.shift * dealt.repeats)
     if not opposed:
-        return found._replace(kind="fixed") if keeps and left else found
+        return found._replace(kind="covered") if keeps and left else found
     return found._replace(kind="dropping" if left and not keeps else "full")
 
 
@@ -148,32 +149,33 @@ class Shown:
         phase = self.phase
         if self.closed is not None:
             return self.closed(ball(x).exp())
-        if phase.rounds > 1 or phase.kind in ("fixed", "full"):
+        if phase.rounds > 1 or phase.kind in ("fixed", "full", "covered"):
             return gaussian(phase.mu, ball(x))
         return self._hidden(x, phase.share, 1, self._term(x))
 
     def _by_sum(self, x: Fraction, plan: Plan) -> arb:
         phase, term = self.phase, self._term(x)
-        if phase.kind not in ("dealt", "dropping", "full") or (phase.kind != "full" and plan.terms != phase.rounds):
+        if phase.kind == "fixed" or self.closed is not None or (phase.kind != "full" and plan.terms != phase.rounds):
             raise Refused("no such bound by sums is proven for this phase")
         key = (x if self._moves else None, plan)
         if key not in self.known:
             if len(self.known) >= MOST_SUMS:
                 raise Refused("it asks for too many sums")
             self.known[key] = Calls(term, plan, self.effort)
-        return self._hidden(x, Fraction(1) if phase.kind == "full" else phase.share, plan.terms, self.known[key])
+        share = Fraction(1) if phase.kind in ("full", "covered") else phase.share
+        return self._hidden(x, share, plan.terms, self.known[key])
 
     @property
     def _moves(self) -> bool:
         """Whether every k has a term of its own."""
-        return self.phase.replaced or self.phase.kind != "dealt"
+        return self.phase.replaced or self.phase.kind not in ("dealt", "covered")
 
     def _term(self, x: Fraction) -> Call:
         phase = self.phase
         if not self._moves:
             return lognormal(phase.r)
         k = ball(x).exp()
-        return opposite(phase.r, k) if phase.kind == "dealt" else Displaced(phase.r, k, phase.replaced)
+        return Displaced(phase.r, k, phase.replaced) if phase.kind in ("dropping", "full") else opposite(phase.r, k)
 
     def _hidden(self, x: Fraction, share: Fraction, rounds: int, calls: Call) -> arb:
         k = ball(x).exp()

@@ -42,12 +42,12 @@ class Focus(NamedTuple):
 
 def hides(phase: Phase) -> bool:
     """Whether the phase is bounded by sums over its rounds."""
-    return phase.kind in ("dealt", "dropping", "full") and phase.rounds > 1
+    return phase.kind in ("dealt", "covered", "dropping", "full") and phase.rounds > 1
 
 
 def one_sum(phase: Phase) -> bool:
     """Whether one sum serves all ratios."""
-    return phase.kind == "dealt" and not phase.replaced
+    return phase.kind in ("dealt", "covered") and not phase.replaced
 
 
 def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> list[int]:
@@ -94,7 +94,7 @@ def _terms(phase: Phase, x: float, reach: float) -> tuple[FloatArray, FloatArray
     weights /= weights.sum()
     if one_sum(phase):
         return np.exp(r * z - 0.5 * r * r), weights
-    if phase.kind == "dealt":
+    if phase.kind in ("dealt", "covered"):
         return np.exp(r * z - 0.5 * r * r) - k * np.exp(-r * z - 0.5 * r * r), weights
     if phase.replaced:
         above, below = np.exp(2.0 * r * z - 2.0 * r * r) - k, 1.0 - k * np.exp(2.0 * r * z - 2.0 * r * r)
