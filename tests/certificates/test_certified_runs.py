@@ -22,7 +22,9 @@ pytest.importorskip("flint", reason="python-flint comes with the extra test")
 from calipers.certificates import certify, exact, verify
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
+from calipers.numerics import fourier
 from calipers.run import Run
+from calipers_verify import calls
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "certificates").glob("*.cert.json"))
@@ -219,7 +221,7 @@ def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
                 root = name.partition(".")[0]
                 assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
             assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
-    assert lines < 1600
+    assert lines < 1450
 
 
 def random_run(rng: random.Random) -> tuple[Run, float]:
@@ -296,23 +298,61 @@ def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
 
 
 def test_the_charges_page_names_functions_that_exist() -> None:
-    """Every `file.py:function` of docs/charges.md is there."""
-    named = re.findall(r"`([a-z_/]+\.py):(\w+)`", (ROOT / "docs" / "charges.md").read_text("utf-8"))
-    assert len(named) > 30
+    """Every `file.py:function` of docs/charges.md is there, every row names one, and constants are the code's."""
+    page = (ROOT / "docs" / "charges.md").read_text("utf-8")
+    named = re.findall(r"`([a-z_/]+\.py):(\w+)`", page)
+    assert len(named) > 50
     for file, function in named:
         folder = ROOT / "src" if file.startswith("calipers_verify") else ROOT / "src" / "calipers"
-        tree = ast.parse(
-            (folder / file if "/" in file or folder.name == "calipers" else CHECKER / file).read_text("utf-8")
-        )
+        tree = ast.parse((folder / file).read_text("utf-8"))
         assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (file, function)
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what")]
+    assert len(rows) > 40
+    for row in rows:
+        assert re.search(r"\.py:\w+`[^|]*\|$", row), row
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for constant in re.findall(r"`([A-Z_]{4,})`", page):
+        assert re.search(rf"^{constant}\b.* = ", sources, re.MULTILINE), constant
+    assert f"c = {fourier._FFT_CONSTANT:.0f}" in page
+    assert f"{calls.PRECISION} bits" in page
 
 
-def test_the_schema_names_the_keys_that_the_checker_reads(small: Any) -> None:
-    """Top-level keys, and those of both kinds of claims."""
+def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
+    """Whether a value keeps to the part of JSON Schema that the certificate's schema uses."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+    known = {"type", "const", "enum", "required", "properties", "items", "oneOf", "$ref", "pattern", "minimum"}
+    known |= {"additionalProperties", "minItems", "maxItems", "maxLength", "description", "title", "$schema", "$defs"}
+    assert set(schema) <= known, set(schema) - known
+    if "$ref" in schema:
+        return fits(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
+    if "oneOf" in schema:
+        return sum(fits(value, part, root) for part in schema["oneOf"]) == 1
+    names = schema.get("type", [])
+    if names and type(value) not in [kinds[name] for name in ([names] if isinstance(names, str) else names)]:
+        return False
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        return False
+    if isinstance(value, str):
+        return bool(re.search(schema.get("pattern", ""), value)) and len(value) <= schema.get("maxLength", 10**9)
+    if isinstance(value, list):
+        counted = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 10**9)
+        return counted and all(fits(item, schema["items"], root) for item in value)
+    if isinstance(value, dict):
+        own = schema["properties"]
+        return set(schema["required"]) <= set(value) <= set(own) and all(fits(value[k], own[k], root) for k in value)
+    return not isinstance(value, int) or value >= schema.get("minimum", value)
+
+
+@pytest.mark.parametrize("kind", ["small", "hidden", "moving", "kept"])
+def test_certificates_keep_to_their_schema(kind: str, request: pytest.FixtureRequest) -> None:
+    """Every key and kind of value; a key more, a key less or a float is no certificate."""
     schema = json.loads((ROOT / "docs" / "reference" / "certificate.schema.json").read_text("utf-8"))
-    assert set(schema["required"]) == set(small.record) == set(schema["properties"])
-    for claim, kind in zip(small.record["claims"], ("upper", "lower"), strict=True):
-        assert set(schema["$defs"][kind]["required"]) == set(claim)
+    record = json.loads(request.getfixturevalue(kind).to_json())
+    assert fits(record, schema, schema)
+    assert not fits({**record, "more": 1}, schema, schema)
+    assert not fits({**record, "version": 2}, schema, schema)
+    del record["claims"][0]["epsilon"]
+    assert not fits(record, schema, schema)
 
 
 def test_certificates_are_plain_json(small: Any) -> None:
