@@ -239,7 +239,7 @@ def _seen_early(phase: Phase, k: arb, back: bool) -> arb:
 
     s = ball(Fraction(1, 400))
     before, total = chance(s), chance(s) * beyond(arb(0))
-    for _ in range(240):
+    for _ in range(160):
         step = s * 9 / 8
         after = chance(step)
         total += (after - before) * beyond(s)

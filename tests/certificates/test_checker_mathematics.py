@@ -14,9 +14,11 @@ import mpmath
 import numpy as np
 from flint import arb, ctx, fmpz
 
+from calipers.laws import hidden_term as hidden
+from calipers.laws.displaced import DisplacedEpoch, seen_early
 from calipers.numerics.types import FloatArray
-from calipers_verify import attacks, lattice
-from calipers_verify.calls import PRECISION, Displaced, ball, gaussian, lognormal, opposite
+from calipers_verify import attacks, lattice, steps
+from calipers_verify.calls import PRECISION, Displaced, ball, gaussian, lognormal, moved, opposite, realized
 from calipers_verify.reading import Effort, Refused
 from calipers_verify.rows import ONE, Row, product
 from calipers_verify.steps import Phase, Shown
@@ -260,3 +262,79 @@ def test_effort_is_limited() -> None:
     effort.spend(10)
     with pytest.raises(Refused, match="operations"):
         effort.spend(1)
+
+
+@pytest.mark.parametrize("k", [1.3, 0.8])
+def test_size_and_sum_is_the_divergence_of_its_pair(k: float) -> None:
+    """Six records: every size and the noise summed by hand; splitting sizes onto fewer only adds, and little."""
+    n, q, r = 6, 0.4, 0.5
+    b = [math.comb(n, j) * q**j * (1 - q) ** (n - j) for j in range(n + 1)] + [0.0]
+    truth = q ** (n + 1)
+    for j in range(n + 1):
+        shown = (1 - q) * b[j] * phi(NOISE) + q * (b[j - 1] if j else 0.0) * phi(NOISE - 2 * r)
+        truth += integral(np.maximum(shown - k * b[j] * phi(NOISE), 0.0))
+    found = realized(n, Fraction(2, 5), ball(Fraction(1, 2)))(ball(Fraction(k)))
+    assert near(found, truth)
+    many = realized(4000, Fraction(1, 2), ball(Fraction(1, 2)))(ball(Fraction(k)))
+    sizes, weights = np.arange(4001.0), binomial(4000, 0.5)
+    odds = 0.5 * sizes / (4001.0 - sizes)
+    exact = sum(w * max_call(0.5, o, k) for w, o in zip(weights, odds, strict=True) if w > 1e-14)
+    assert exact - 1e-9 <= float(many.mid()) <= 1.002 * exact
+
+
+def binomial(n: int, q: float) -> FloatArray:
+    logs = [math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) for j in range(n + 1)]
+    j = np.arange(n + 1.0)
+    return np.exp(np.array(logs) + j * math.log(q) + (n - j) * math.log1p(-q))
+
+
+def max_call(rest: float, weight: float, k: float) -> float:
+    """E[(rest + weight Y - k)+] with Y = exp(z - 1/2), by the formula of Black and Scholes."""
+    if weight == 0.0 or k <= rest:
+        return max(0.0, rest + weight - k)
+    strike = (k - rest) / weight
+    z = math.log(strike) + 0.5
+    return weight * (float(mpmath.ncdf(1 - z)) - strike * float(mpmath.ncdf(-z)))
+
+
+@pytest.mark.parametrize("k", [0.7, 0.95, 1.0, 1.1, 2.0])
+def test_a_moving_rate_shows_two_binomials(k: float) -> None:
+    """Fifty others, ten of them drawn: sums of (p - k q)+ over all sizes."""
+    p, q = binomial(50, 10 / 51), binomial(50, 10 / 50)
+    truth = float(np.sum(np.maximum(p - k * q, 0.0)))
+    assert near(moved(50, 10)(ball(Fraction(k))), truth)
+
+
+def test_what_equal_rounds_do_not_cover_is_at_least_what_measure_charges_less_its_rounding() -> None:
+    """kappa and zeta against the floating-point implementation, which has finer stairs: above it, and within 3 %."""
+    epoch = DisplacedEpoch(2.0, 50, 1.0, False, 100, 5000)
+    phase = Phase("full", 1, Fraction(1, 4), False, Fraction(1), 50, True, 5000, 100)
+    for rounds in (20, 35):
+        kappa = float(steps._exposed(phase, rounds).mid())
+        assert epoch.exposed(rounds) * (1 - 1e-6) <= kappa <= 1.01 * epoch.exposed(rounds)
+    for epsilon, back in ((0.2, False), (0.2, True), (0.7, False), (0.7, True)):
+        zeta = float(steps._seen_early(phase, ball(Fraction(epsilon)).exp(), back).mid())
+        charged = seen_early(epoch.term(epsilon, back), epoch.first, epoch.known(epsilon))
+        assert 0.97 * charged <= zeta <= 1.03 * charged
+
+
+@pytest.mark.parametrize(("replaced", "back"), [(False, False), (False, True), (True, False)])
+def test_zeta_is_above_its_integral(replaced: bool, back: bool) -> None:
+    """zeta = E[(p X'+ + (1 - p) X)+] - (1 - p) E[X+] by a double sum over the distribution of X*."""
+    r, k, p = 0.6, 1.25, 0.1
+    phase = Phase("full", 1, Fraction(9, 25), replaced, Fraction(1), 10, True, 1000, 100)
+    term = hidden.replaced(1 / r, math.log(k)) if replaced else hidden.zeroed_out(1 / r, math.log(k), back)
+    z = np.linspace(-8.0, 10.0, 2001)
+    x, weight = term.value(z), phi(z) * (z[1] - z[0])
+    both = np.maximum(p * np.maximum(x, 0.0)[:, None] + (1 - p) * x[None, :], 0.0)
+    truth = float(weight @ both @ weight) - (1 - p) * float(weight @ np.maximum(x, 0.0))
+    found = float(steps._seen_early(phase, ball(Fraction(5, 4)), back).mid())
+    assert truth <= found <= 2.0 * truth
+
+
+def test_partitions_without_singletons_are_counted() -> None:
+    """Of eight things into one to four blocks of two or more: 1, 119, 490, 105; by enumeration for five."""
+    assert [steps._partitions(8, blocks) for blocks in range(5)] == [0, 1, 119, 490, 105]
+    assert steps._partitions(5, 2) == math.comb(5, 2)
+    assert steps._partitions(1, 1) == steps._partitions(3, 2) == 0
+    assert steps._partitions(0, 0) == 1

@@ -367,6 +367,7 @@ def test_a_moving_rate_needs_both_pairs_of_neighbors(moving: Certificate, altere
             verify(altered(moving, lie))
 
 
+@pytest.mark.slow
 def test_where_nothing_is_left_over_the_theorem_cannot_be_bent(kept: Certificate, altered: Altered) -> None:
     """As many rounds as batches, a dropped record that was kept, smaller batches, another view."""
     assert isinstance(kept.record["claims"][0]["proof"], list)
