@@ -9,6 +9,7 @@ from typing import Any
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import Source
 from calipers.adapters.unproven import Unproven
+from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, Reading, describe
 from calipers.adapters.watched_steps import Steps
@@ -126,6 +127,13 @@ class Attachment:
     def epsilon(self, delta: float, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""
         return self.measure(**reading).epsilon(delta)
+
+    def ahead(self) -> Ahead:
+        """What this run becomes if it goes on; for whoever decides whether to take one more step."""
+        told = steps_told(self._accountant)
+        if told > self.steps:
+            raise UnsupportedError(unexplained(told, self.steps))
+        return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
