@@ -54,10 +54,10 @@ class Ahead:
         """What an answer about positions ahead rests on; it is void as soon as this changes."""
         return (tuple(self.seen.reasons), tuple(sorted(self.seen.noises)), self._next_noise(), self._reshuffle())
 
-    def position(self, *, new_pass: bool = False) -> int:
-        """Where the next step falls; `new_pass`: the loop is about to begin another pass."""
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another pass."""
         if self.counts_steps:
-            return self.seen.steps + 1
+            return self.seen.steps + further
         passes = [group for group in self.seen.draws.groups.values() if group.delivered]
         whole = bool(passes) and passes[-1].used() >= self.source.batches
         return len(passes) + 1 if new_pass or whole or not passes else len(passes)

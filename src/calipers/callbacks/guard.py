@@ -62,8 +62,10 @@ class BudgetGuard:
         self._log, self._every = log, None if every is None else COUNT.check_int("every", every)
         self._steps = self._passes = self._logged = 0
         self._terms: object = None
-        self._allowed, self._refused = 0, math.inf
+        self._allowed, self._refused, self._refusal = 0, math.inf, ""
         self._stride = 1
+        self._base = (0, 0)
+        self._told = (0, 0)
         self.reason = ""
         """Why the training was stopped, in one sentence; empty while it may go on."""
 
@@ -76,14 +78,14 @@ class BudgetGuard:
         """Whether the run with `further` more steps (in a new pass, if so said) is proven to be within the budget."""
         try:
             terms = self._progress.terms
-            position = self._progress.position(new_pass=new_pass) + (further - 1)
+            position = self._progress.position(new_pass=new_pass, further=further)
         except UnsupportedError as error:
             return self._say(f"The training was stopped: nothing is proven about it. {error}")
         if terms != self._terms:
             self._terms, self._allowed, self._refused, self._stride = terms, 0, math.inf, 1
         while not position <= self._allowed:
             if position >= self._refused:
-                return self._say(self.reason)
+                return self._say(self._refusal)
             candidate = int(min(position + self._stride - 1, self._refused - 1))
             if self._within(candidate):
                 self._allowed, self._stride = candidate, 2 * self._stride
@@ -104,9 +106,15 @@ class BudgetGuard:
             raise InputError(sentence)
 
     def counted(self, steps: int, passes: int) -> None:
-        """Tell the guard how far the training has come, by the framework's own counters."""
-        self._progress.counted(steps, passes)
-        self._steps, self._passes = steps, passes
+        """Tell the guard how far the training has come, by the framework's own counters.
+
+        Counters that go back belong to another training with the same guard: what was released before stays released.
+        """
+        if steps < self._told[0]:
+            self._base = (self._steps, self._passes)
+        self._told = (steps, passes)
+        self._steps, self._passes = self._base[0] + steps, self._base[1] + passes
+        self._progress.counted(self._steps, self._passes)
         if self._every is not None and steps >= self._logged + self._every:
             self.log()
 
@@ -114,10 +122,10 @@ class BudgetGuard:
         """The batches of one pass, as many as the budget allows; one step is taken on each."""
         self.refuse_contradiction(data_loader)
         # A loader that watches or resumes may have begun this pass earlier; its record knows, a counter does not.
-        steps, passes = self._steps, self._passes + 1
+        steps, passes = self._told[0], self._told[1] + 1
         fresh = True
         iterator = iter(data_loader)
-        while self.allows(new_pass=fresh and self._passes < passes):
+        while self.allows(new_pass=fresh):
             try:
                 batch = next(iterator)
             except StopIteration:
@@ -167,19 +175,19 @@ class BudgetGuard:
         try:
             upper = measure(self._progress.runs(position), tolerance=_TOLERANCE).epsilon(budget.delta).upper
         except (CertificationError, UnsupportedError) as error:
-            self.reason = f"The training was stopped: nothing is proven about its next step. {error}"
+            self._refusal = f"The training was stopped: nothing is proven about its next step. {error}"
             return False
         if upper <= budget.epsilon:
             return True
         wanted = f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g}"
-        self.reason = (
+        self._refusal = (
             f"The training was stopped at its budget of {wanted}: with one more step only {ceil_digits(upper)} is proven."
         )
         return False
 
     def _say(self, reason: str) -> bool:
         """No, and why; said once to the log of the process."""
-        if reason != self.reason or not getattr(self, "_said", False):
+        if reason != self.reason:
             _LOGGER.warning("%s", reason)
-        self.reason, self._said = reason, True
+        self.reason = reason
         return False

@@ -56,12 +56,13 @@ class PrivacyBudget(_Callback):
                 f"The run is described with {run.steps_per_epoch} steps per epoch, and Keras takes {per_epoch}; describe "
                 "what is executed (last_batch, batch_size)."
             )
+        self._passes = max(self._passes, -(-self._steps // run.steps_per_epoch))
         self.guard.counted(self._steps, self._passes)
         self.guard.demand(new_pass=True, further=self._at_once)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Another pass begins."""
-        self._passes = epoch + 1
+        self._passes += 1
         self.guard.counted(self._steps, self._passes)
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:

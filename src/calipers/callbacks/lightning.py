@@ -46,8 +46,8 @@ class PrivacyBudget(_Callback):
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
         self._trainer = trainer
         self.guard.refuse_contradiction(trainer.train_dataloader)
-        self.guard.counted(trainer.global_step, trainer.current_epoch)
-        self.guard.demand(new_pass=True)
+        self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
+        self.guard.demand()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """The last moment before the step."""

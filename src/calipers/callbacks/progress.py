@@ -25,8 +25,8 @@ class Progress(Protocol):
     def terms(self) -> object:
         """An answer about positions ahead is void as soon as this changes."""
 
-    def position(self, *, new_pass: bool = False) -> int:
-        """Where the next step falls."""
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another."""
 
     def runs(self, position: int) -> tuple[Run, ...]:
         """Runs that bound everything up to there from above; an upper jaw of them holds for what was executed."""
@@ -49,9 +49,9 @@ class Watched:
         """Reasons, noises and orders seen."""
         return self._record.ahead().terms
 
-    def position(self, *, new_pass: bool = False) -> int:
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
         """By what was seen."""
-        return int(self._record.ahead().position(new_pass=new_pass))
+        return int(self._record.ahead().position(new_pass=new_pass, further=further))
 
     def runs(self, position: int) -> tuple[Run, ...]:
         """By what was seen, and the noise now in force."""
@@ -91,10 +91,10 @@ class Declared:
             )
         self._steps, self._passes = steps, passes
 
-    def position(self, *, new_pass: bool = False) -> int:
-        """The next step, or the pass it falls in; a pass that is complete is followed by another."""
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """The step, or the pass it falls in; a pass that is complete is followed by another."""
         if self._by_steps:
-            return self._steps + 1
+            return self._steps + further
         whole = self._steps >= self._passes * self._run.steps_per_epoch
         return self._passes + 1 if new_pass or whole else max(self._passes, 1)
 

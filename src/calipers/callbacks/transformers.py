@@ -50,8 +50,8 @@ class PrivacyBudget(_Callback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """Compare the loader with the declared run, and refuse to begin what no budget covers."""
         self.guard.refuse_contradiction(things.get("train_dataloader"))
-        self.guard.counted(state.global_step, math.ceil(state.epoch or 0))
-        self.guard.demand(new_pass=True)
+        self.on_epoch_begin(args, state, control)
+        self.guard.demand()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         """Another pass begins."""
