@@ -138,6 +138,8 @@ def contradiction(training: Any, data_loader: Any) -> str | None:
     drawn = next((orders[name] for name in orders if name in names), None)
     if "UniformWithReplacementSampler" in names or "DistributedUniformWithReplacementSampler" in names:
         drawn = "poisson"
+    if "TorchBatches" in names:
+        drawn = str(batches.sampler.law().sampler)
     if drawn is None or drawn == training.sampler:
         return None
     return (
