@@ -85,6 +85,7 @@ class Attachment:
             "passes finished": draws.finished,
             "noise multipliers realized": sorted(seen.noises),
             "clipping norms realized": sorted(seen.norms),
+            "noise source": _noise_source(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
             "steps told to the accountant": steps_told(self._accountant),
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
@@ -93,6 +94,11 @@ class Attachment:
     def why_not(self, **reading: Any) -> tuple[str, ...]:
         """Why what was seen is not one of the described runs, a sentence each; nothing if it is."""
         return self._describe(reading).reasons
+
+    def attained(self, **reading: Any) -> bool:
+        """Whether attacks on `runs()` are attacks on what was executed; else the runs only bound it from above."""
+        found = self._describe(reading)
+        return bool(found.runs) and found.attained
 
     def runs(self, **reading: Any) -> tuple[Run, ...]:
         """What was executed so far: one run for each stretch of equal noise, in order.
@@ -180,6 +186,14 @@ class Attachment:
             note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
             "are taken as they were described.".strip(),
         )
+
+
+def _noise_source(optimizer: Any) -> str:
+    """Where the noise of the steps comes from, as far as Opacus says."""
+    if getattr(optimizer, "secure_mode", False):
+        return "Opacus's secure mode: sums of noise from a cryptographic generator"
+    own = "a generator that the script chose" if optimizer.generator is not None else "PyTorch's default generator"
+    return f"{own}, not a cryptographic one; floating-point Gaussian noise"
 
 
 def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:

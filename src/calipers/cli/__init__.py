@@ -20,6 +20,7 @@ from calipers.cli.explore import explore_command
 from calipers.cli.failures import SpeakingGroup
 from calipers.cli.measure import measure_command
 from calipers.cli.probe import probe_command
+from calipers.cli.receipt import receipt_command, verify_receipt_command
 from calipers.cli.reproduce import reproduce_command
 from calipers.cli.theorem import theorem_command
 from calipers.cli.train import train_command
@@ -75,6 +76,8 @@ for command in (
     check_command,
     certify_command,
     verify_command,
+    receipt_command,
+    verify_receipt_command,
     audit_command,
     probe_command,
     train_command,
