@@ -17,6 +17,7 @@ from calipers.cli.certify import certify_command, verify_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command
+from calipers.cli.export import export_command
 from calipers.cli.failures import SpeakingGroup
 from calipers.cli.measure import measure_command
 from calipers.cli.probe import probe_command
@@ -78,6 +79,7 @@ for command in (
     verify_command,
     receipt_command,
     verify_receipt_command,
+    export_command,
     audit_command,
     probe_command,
     train_command,
