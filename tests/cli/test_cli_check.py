@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from calipers.cli import main
-from calipers.gate.machine import annotations, junit
+from calipers.gate.machine import github_commands, junit
 from calipers.gate.sources import read_described
 from calipers.provenance import digest, is_intact
 
@@ -146,7 +146,7 @@ def test_odd_names_break_neither_xml_nor_annotations(folder) -> None:
     odd = "a:b,c\n\x01<&\ufffe.toml"
     found = [check(read_described("private.toml").runs, Budget(epsilon=1, delta=1e-5), name=odd)]
     assert ElementTree.fromstring(junit(found, "2026-01-01T00:00:00Z")).find(".//testcase") is not None
-    line = annotations(found)
+    line = github_commands(found)
     assert line.count("\n") == 1
     assert line.startswith("::notice file=a%3Ab%2Cc%0A")
 
@@ -197,6 +197,8 @@ def test_fail_on(arguments, status, folder) -> None:
 def test_an_audit_fails_on_what_it_falsifies(claim, status, folder) -> None:
     """A false claim ends with 4, a true one with 0, and the report is printed in both cases."""
     played = ("--sample-rate", "1", "--steps", "1", "--noise-multiplier", "0.5", "--dataset-size", "5")
-    result = run("audit", "builtin", *played, "--seed", "1", "--trials", "300", "--claim", claim, "--fail-on", "falsified")
+    result = run(
+        "audit", "builtin", *played, "--seed", "1", "--trials", "300", "--claim", claim, "--fail-on", "falsified"
+    )
     assert result.exit_code == status, result.output
     assert "trials for each hypothesis" in result.stdout

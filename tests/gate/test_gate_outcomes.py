@@ -122,4 +122,3 @@ def test_what_is_said_nearest_wins_key_by_key() -> None:
     """Options before the run file before pyproject.toml; a key that is left out comes from farther away."""
     found = configured({"epsilon": 1.0, "delta": None}, {"delta": 1e-6}, {"epsilon": 9.0, "delta": 1e-2})
     assert (found.epsilon, found.delta) == (1.0, 1e-6)
-

@@ -12,8 +12,8 @@ import click
 from calipers._version import __version__
 from calipers.cli.audit import audit_command
 from calipers.cli.calibrate import calibrate_command
-from calipers.cli.check import check_command
 from calipers.cli.certify import certify_command, verify_command
+from calipers.cli.check import check_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command

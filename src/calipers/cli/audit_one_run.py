@@ -11,11 +11,10 @@ from calipers.cli.audit_targets import claimed_pair, claims
 from calipers.cli.fail_on import end_audited
 from calipers.cli.options import show
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calipers.auditing.game import Progress
     from calipers.auditing.one_run_game import OneRunResult
 
@@ -57,7 +56,9 @@ def one_run(
     if as_json:
         click.echo(to_document(*played(result.to_dict(), run)))
     else:
-        show(_report(result))
+        from calipers.reports.audited import brief_one_run
+
+        show(brief_one_run(result), explain=values["explain"])
     end_audited(fail_on, [outcome for _, outcome, _ in result.verdicts])
 
 
@@ -120,41 +121,8 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress | None)
     text = (
         f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "
         f"alarms: {tested.found}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at confidence "
-        f"{tested.confidence:g}."
+        f"{setting(tested.confidence)}."
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test failed: {text} The scores know coins that they were not shown.")
     return tested.to_dict(), text
-
-
-def _report(result: OneRunResult) -> RenderableType:
-    """The bounds beside claim and upper jaw, the verdicts, the assumptions."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("quantity")
-    for heading in ("at least", "claim", "proven at most", "right guesses"):
-        table.add_column(heading, justify="right")
-    for number, bound in enumerate(result.epsilon):
-        table.add_row(
-            f"epsilon at delta = {bound.delta:g}",
-            floor_digits(bound.epsilon_lower),
-            "" if result.claims is None else nearest_digits(result.claims[number]),
-            "" if result.uppers is None else ceil_digits(result.uppers[number]),
-            f"{bound.correct} of {bound.guesses}",
-        )
-    unasked = (
-        ()
-        if result.verdicts
-        else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
-    )
-    lines = [*(text for _, _, text in result.verdicts), *unasked, *result.notes]
-    canaries = result.epsilon[0].canaries
-    title = Text(f"{result.source}: one run, {canaries} canaries, confidence {result.confidence:g}", style="bold")
-    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))

@@ -62,12 +62,12 @@ def check_command(
     if as_json and github:
         raise InputError("--json and --github both choose what is printed; give one of them.")
     check_folder(junit_path)
-    from calipers.gate.machine import annotations, junit
+    from calipers.gate.machine import github_commands, junit
     from calipers.provenance import date
 
     with patience("checking"):
         found = _checked(files, {"epsilon": epsilon, "delta": delta})
-    status = max((one.outcome.exit_status for one in found))
+    status = max(one.outcome.exit_status for one in found)
     if junit_path is not None:
         write(junit(found, date()), junit_path)
     if as_json:
@@ -75,7 +75,7 @@ def check_command(
 
         click.echo(to_document({"exit_status": status, "runs": [one.to_dict() for one in found]}))
     elif github:
-        click.echo(annotations(found), nl=False)
+        click.echo(github_commands(found), nl=False)
     else:
         for one in found:
             click.echo(f"{one.name}: {one.outcome.value}: {one.sentence}")

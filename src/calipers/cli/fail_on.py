@@ -50,11 +50,10 @@ def end_measured(fail_on: Sequence[str], measured: Sequence[Answers]) -> None:
     """End with the gravest condition that was asked for and holds for any of the runs; else return."""
     if not fail_on:
         return
-    from calipers.reports.standing import Standing, standing
 
     _end(
         fail_on,
-        refuted=any(standing(answers, row) is Standing.REFUTED for answers in measured for row in answers.epsilon),
+        refuted=any(row.refuted for answers in measured for row in answers.epsilon),
         open=not all(answers.closes for answers in measured),
     )
 

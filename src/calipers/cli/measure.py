@@ -11,6 +11,7 @@ from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
+    explain_option,
     json_option,
     measured,
     question_options,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
+@explain_option
 @json_option
 @fail_on_option("refuted", "open")
 @report_option
@@ -51,6 +53,7 @@ def measure_command(
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
+    explain: bool,
     as_json: bool,
     fail_on: tuple[str, ...],
     report_path: Path | None,
@@ -100,7 +103,7 @@ def measure_command(
 
         click.echo(measurement_document(answers))
     else:
-        from calipers.reports.table import measurement_report
+        from calipers.reports.report import brief_measurement
 
-        show(measurement_report(answers))
+        show(brief_measurement(answers, measurement.tolerance), explain=explain)
     end_measured(fail_on, [answers])

@@ -1,7 +1,7 @@
 """The gate: is what was executed within the budget that somebody signed?
 
-    from calipers.gate import Budget, check
-    check(run, Budget(epsilon=3, delta=1e-5)).outcome      # within, unproven, exceeded or uncertified
+from calipers.gate import Budget, check
+check(run, Budget(epsilon=3, delta=1e-5)).outcome      # within, unproven, exceeded or uncertified
 """
 
 from __future__ import annotations

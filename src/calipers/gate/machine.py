@@ -46,7 +46,7 @@ def junit(found: Sequence[Checked], date: str) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
-def annotations(found: Sequence[Checked]) -> str:
+def github_commands(found: Sequence[Checked]) -> str:
     """A workflow command for each run, which GitHub shows beside the run file in a pull request."""
     return "".join(
         f"::{_LEVELS[one.outcome]} file={_property(one.name)},title={_property(_TITLES[one.outcome])}"

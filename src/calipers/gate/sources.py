@@ -46,7 +46,9 @@ def read_described(path: str) -> Described:
     inner = record.get("measurement")
     holder = record if "run" in record or not isinstance(inner, dict) else inner
     if not isinstance(holder.get("run"), dict):
-        raise InputError(f"{path} holds no run; expected a run file, a receipt, or what `calipers measure --json` prints.")
+        raise InputError(
+            f"{path} holds no run; expected a run file, a receipt, or what `calipers measure --json` prints."
+        )
     try:
         runs = runs_of(holder["run"])
     except InputError as error:

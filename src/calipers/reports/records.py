@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError
 from calipers.provenance import sealed
-from calipers.reports.answers import Answers, Claimed
-from calipers.reports.standing import Standing, standing
+from calipers.reports.answers import Answers
+from calipers.reports.readings import Claimed
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def measurement_record(answers: Answers) -> Record:
         },
         "advantage": _ends(answers.advantage),
         "separation": _ends(answers.separation),
-        "refuted": any(standing(answers, row) is Standing.REFUTED for row in answers.epsilon),
+        "refuted": any(row.refuted for row in answers.epsilon),
         "closes": answers.closes,
         "notes": list(answers.notes),
     }
