@@ -113,7 +113,9 @@ def calipers_gate(request: pytest.FixtureRequest) -> TrainingGate:
         if marker.args or set(options) - set(_OPTIONS):
             raise InputError(f"the marker takes {', '.join(_OPTIONS)} by name.")
         if len([name for name in _LENGTHS if options.get(name)]) != 1:
-            raise InputError("the marker says how long the real training is: exactly one of epochs, steps, as_executed.")
+            raise InputError(
+                "the marker says how long the real training is: exactly one of epochs, steps, as_executed."
+            )
         _, settings = find_settings(request.config.rootpath)
         return TrainingGate(options, configured(options, settings))
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The forms say what the measurement says, rounded the honest way, and keep to the schemas of those who ask for them."""
+"""The forms say what the measurement says, rounded the honest way, and keep to the schemas of those who ask."""
 
 from __future__ import annotations
 
@@ -88,7 +88,12 @@ def test_an_entry_meets_the_schema_and_lies_do_not(found) -> None:
     assert list(complaints(entry)) == []
     assert entry["tier"] == 2
     basic = entry["deployment"]["basic"]
-    for wrong in ({"publication_date": "2026-13-01"}, {"data_curators": []}, {"data_product_type": "Model"}, {"x": "y"}):
+    for wrong in (
+        {"publication_date": "2026-13-01"},
+        {"data_curators": []},
+        {"data_product_type": "Model"},
+        {"x": "y"},
+    ):
         broken = {**entry, "deployment": {**entry["deployment"], "basic": {**basic, **wrong}}}
         assert len(list(complaints(broken))) == 1, wrong
     assert list(complaints({**entry, "tier": 4}))
@@ -147,7 +152,9 @@ def test_the_command_reads_dates_and_receipts(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text(RUN.to_toml())
     Path("about.toml").write_text(
-        "".join(f"{key} = {value!r}\n" for key, value in ABOUT.items() if key not in ("publication_date", "description"))
+        "".join(
+            f"{key} = {value!r}\n" for key, value in ABOUT.items() if key not in ("publication_date", "description")
+        )
         + "publication_date = 2026-11-15\ndescription = 'short'\n"
     )
     invoke = CliRunner().invoke

@@ -48,7 +48,7 @@ def test_the_script_passes_as_it_is(project: Path) -> None:
 
 
 def test_the_script_fails_when_the_loader_shuffles(project: Path) -> None:
-    """One word in the training, nothing else: the test says that an attack exceeds the budget, and nothing is trained."""
+    """One word in the training, nothing else: an attack exceeds the budget, and nothing is trained."""
     script = project / "train.py"
     text = script.read_text()
     assert text.count("POISSON_SAMPLING = True") == 1

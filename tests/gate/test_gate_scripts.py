@@ -1,4 +1,4 @@
-"""What other programs start: the pytest plugin, the pre-commit hook and the GitHub action, run as those programs run them."""
+"""What other programs start: the pytest plugin, the pre-commit hook and the GitHub action, run as they are run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRIVATE = "sample_rate = 0.01\nsteps = 100\nnoise_multiplier = 2.0\n"
 LOUD = "sample_rate = 1.0\nsteps = 100\nnoise_multiplier = 1.0\n"
 BUDGET = "[tool.calipers]\nepsilon = 1\ndelta = 1e-5\n"
 
-SUITE = '''
+SUITE = """
 import pytest
 from calipers.run import Run
 
@@ -65,7 +65,7 @@ def test_fails_by_itself(calipers_gate):
 
 def test_of_something_else():
     pass
-'''
+"""
 OUTCOMES = {
     "test_within": "PASSED",
     "test_too_long": "FAILED",

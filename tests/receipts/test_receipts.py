@@ -1,4 +1,4 @@
-"""A receipt can be measured again by somebody else, and every way of lying in one is found out or is no lie about numbers."""
+"""A receipt can be measured again by somebody else, and lies in one are found out."""
 
 from __future__ import annotations
 
@@ -69,8 +69,6 @@ def change_fact(record):
     record["executed"]["facts"][0]["value"] = "balls-and-bins"
 
 
-
-
 @pytest.mark.parametrize("change", [change_upper, change_lower, change_noise, change_fact])
 def test_a_lie_with_fresh_hashes_is_contradicted(change, honest) -> None:
     """Half the epsilon, twice the attack, another noise, another sampler."""
@@ -101,9 +99,8 @@ def test_several_deltas_and_phases(tmp_path) -> None:
 class Record:
     """A record of `attach` whose loop broke off: the run bounds it, no attack is claimed."""
 
-    facts = {"clipping norms realized": [1.0], "noise source": "a generator", "steps": 3}
-
     def __init__(self, runs, attained=False, reasons=("The loop broke off.",)):
+        self.facts = {"clipping norms realized": [1.0], "noise source": "a generator", "steps": 3}
         self._runs, self._attained, self._reasons = runs, attained, reasons
 
     def measure(self):

@@ -91,7 +91,9 @@ class Ahead:
         for group in self._groups():
             for noises, count in group.noises.items():
                 if len(noises) > 1 and count:
-                    raise UnsupportedError("Several steps were taken on one batch; what the next one costs is not known.")
+                    raise UnsupportedError(
+                        "Several steps were taken on one batch; what the next one costs is not known."
+                    )
                 if noises and count:
                     uses[noises[0]] += count
         further = position - self.seen.steps

@@ -1,8 +1,8 @@
 """The guard of a budget: asks before every step, measures rarely.
 
-Measuring before every step would cost more than training. But a proof about a longer run covers every shorter one, so the
-guard asks about a position some way ahead, doubles the way while the answer is yes, and halves it where it is no. A yes is
-permission for every step up to there; between two questions the guard compares two numbers.
+Measuring before every step would cost more than training. But a proof about a longer run covers every shorter one, so
+the guard asks about a position some way ahead, doubles the way while the answer is yes, and halves it where it is no.
+A yes is permission for every step up to there; between two questions the guard compares two numbers.
 
 The permission rests on the terms it was asked under (the noise, what was seen of the draws). When they change it is
 void, and the guard asks again. Where nothing can be proven the answer is no: a training never goes on because its
@@ -21,7 +21,7 @@ from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
 from calipers.gate import Budget
 from calipers.measure import measure
-from calipers.numerics.decimals import ceil_digits
+from calipers.numerics.decimals import ceil_digits, setting
 
 __all__ = ["BudgetGuard", "BudgetSpent"]
 
@@ -179,9 +179,10 @@ class BudgetGuard:
             return False
         if upper <= budget.epsilon:
             return True
-        wanted = f"epsilon = {budget.epsilon:g} at delta = {budget.delta:g}"
+        wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
+        proven = ceil_digits(upper)
         self._refusal = (
-            f"The training was stopped at its budget of {wanted}: with one more step only {ceil_digits(upper)} is proven."
+            f"The training was stopped at its budget of {wanted}: with one more step only {proven} is proven."
         )
         return False
 

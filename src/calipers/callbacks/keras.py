@@ -2,8 +2,8 @@
 
     model.fit(..., callbacks=[PrivacyBudget(run, epsilon=3, delta=1e-5), TensorBoard(...)])
 
-Keras looks at `stop_training` after a batch and after an epoch, so the callback asks there whether another is within the
-budget. Both jaws are added to the epoch's logs: callbacks after this one (TensorBoard, W&B, MLflow, CSVLogger) and
+Keras looks at `stop_training` after a batch and after an epoch, so the callback asks there whether another is within
+the budget. Both jaws are added to the epoch's logs: callbacks after this one (TensorBoard, W&B, MLflow, CSVLogger) and
 `History` see them. With `steps_per_execution` above 1 that many steps are asked for at once.
 
 Keras knows nothing of how its batches hide a record: the run is declared. `fit` on arrays shuffles by default, which is
@@ -18,6 +18,7 @@ from typing import Any
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import InputError, MissingExtraError
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 __all__ = ["PrivacyBudget"]
 
@@ -26,7 +27,9 @@ def _base() -> Any:
     try:
         return importlib.import_module("keras").callbacks.Callback
     except ImportError as error:
-        raise MissingExtraError("This callback needs Keras: install calipers[keras] and one of its backends.") from error
+        raise MissingExtraError(
+            "This callback needs Keras: install calipers[keras] and one of its backends."
+        ) from error
 
 
 _Callback: Any = _base()
@@ -51,10 +54,10 @@ class PrivacyBudget(_Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Compare the length of an epoch with the declared run, and refuse to begin what no budget covers."""
         run, per_epoch = self.guard.training, (self.params or {}).get("steps")
-        if run.sampler != "poisson" and per_epoch is not None and per_epoch != run.steps_per_epoch:
+        if scheme_of(run).whole_epochs and per_epoch is not None and per_epoch != run.steps_per_epoch:
             raise InputError(
-                f"The run is described with {run.steps_per_epoch} steps per epoch, and Keras takes {per_epoch}; describe "
-                "what is executed (last_batch, batch_size)."
+                f"The run is described with {run.steps_per_epoch} steps per epoch, and Keras takes {per_epoch}; "
+                "describe what is executed (last_batch, batch_size)."
             )
         self._passes = max(self._passes, -(-self._steps // run.steps_per_epoch))
         self.guard.counted(self._steps, self._passes)

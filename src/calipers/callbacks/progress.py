@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from calipers.errors import InputError
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 __all__ = ["Declared", "Progress", "Watched", "contradiction", "progress_of"]
 
@@ -80,14 +81,14 @@ class Declared:
 
     @property
     def _by_steps(self) -> bool:
-        return self._run.sampler == "poisson"
+        return not scheme_of(self._run).whole_epochs
 
     def counted(self, steps: int, passes: int) -> None:
         """The framework's own counters, which a checkpoint restores."""
         if not self._by_steps and steps > passes * self._run.steps_per_epoch:
             raise InputError(
-                f"The run is described with {self._run.steps_per_epoch} steps per epoch, and {steps} steps were taken in "
-                f"{passes}; the description is not what is being executed."
+                f"The run is described with {self._run.steps_per_epoch} steps per epoch, and {steps} were taken in "
+                f"{passes} epochs; the description is not what is being executed."
             )
         self._steps, self._passes = steps, passes
 
@@ -105,7 +106,7 @@ class Declared:
         return (self._run.replace(steps=position * self._run.steps_per_epoch),)
 
     def finished(self) -> tuple[Run, ...]:
-        """All steps, or all passes but one that is under way (of the passes before it none may have been broken off)."""
+        """All steps, or all passes but one that is under way; nothing where a pass before it was broken off."""
         if self._by_steps:
             return (self._run.replace(steps=self._steps),) if self._steps else ()
         whole, rest = divmod(self._steps, self._run.steps_per_epoch)
@@ -126,13 +127,13 @@ def progress_of(training: Any) -> Progress:
 
 
 def contradiction(training: Any, data_loader: Any) -> str | None:
-    """How a PyTorch loader contradicts the run that was declared, in a sentence; None where it does not, or not visibly.
+    """How a PyTorch loader contradicts the run that was declared, in a sentence; None where it does not visibly.
 
     Only what is certain is said: a shuffled or fixed order is no Poisson sampling, and the other way around.
     """
     if not isinstance(training, Run):
         return None
-    batches = getattr(data_loader, "batch_sampler", None)
+    batches: Any = getattr(data_loader, "batch_sampler", None)
     names = {kind.__name__ for thing in (batches, getattr(batches, "sampler", None)) for kind in type(thing).__mro__}
     orders = {"RandomSampler": "shuffle", "SubsetRandomSampler": "shuffle", "SequentialSampler": "deterministic"}
     drawn = next((orders[name] for name in orders if name in names), None)
@@ -144,5 +145,5 @@ def contradiction(training: Any, data_loader: Any) -> str | None:
         return None
     return (
         f"The run is described with sampler={training.sampler!r}, and the loader draws by "
-        f"{type(getattr(batches, 'sampler', batches)).__name__} ({drawn!r}); describe what is executed, or attach to it."
+        f"{type(getattr(batches, 'sampler', batches)).__name__} ({drawn!r}); describe what is executed."
     )

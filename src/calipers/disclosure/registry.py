@@ -1,7 +1,7 @@
 """An entry for the differential-privacy deployments registry, as YAML.
 
-Calipers fills in what it measured: variant, parameters, unit, composition, mechanism. Everything about the data product comes
-from `about`, a table with these keys (a TOML file for `calipers export --about`):
+Calipers fills in what it measured: variant, parameters, unit, composition, mechanism. Everything about the data product
+comes from `about`, a table with these keys (a TOML file for `calipers export --about`):
 
     required  name, data_curators, intended_use, data_product_region, description, publication_date, registry_authors
     optional  data_product_sector, and any text of tiers 2 and 3: data_domain, unprotected_quantities, actors,
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date
 
 from calipers.disclosure.facts import Disclosure
 from calipers.disclosure.registry_schema import REVISION, SCHEMA, complaints
@@ -39,11 +40,12 @@ def registry_entry(found: Disclosure) -> dict[str, object]:
     unknown = [key for key in about if key not in _places() or key in _OURS]
     if unknown:
         raise InputError(
-            f"An entry of the registry takes no {', '.join(unknown)} from --about; what Calipers measures it writes itself."
+            f"An entry of the registry takes no {', '.join(unknown)} from --about; what Calipers measures it writes "
+            "itself."
         )
-    # TOML has dates of its own.
-    if hasattr(about.get("publication_date"), "isoformat"):
-        about["publication_date"] = about["publication_date"].isoformat()  # type: ignore[union-attr]
+    published = about.get("publication_date")
+    if isinstance(published, date):  # TOML has dates of its own
+        about["publication_date"] = published.isoformat()
     deployment: dict[str, dict[str, object]] = {section: {} for section in _sections()}
     for key, value in about.items():
         deployment[_places()[key]][key] = value
@@ -80,10 +82,13 @@ def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> No
         **loss,
     }
     loss = deployment["privacy_loss"]
-    shown = f"An explicit attack reaches an epsilon of at least {found.shown} at the same delta." if found.attained else ""
+    shown = (
+        f"An explicit attack reaches an epsilon of at least {found.shown} at the same delta." if found.attained else ""
+    )
     given = str(loss.pop("privacy_parameters_details", ""))
     loss["privacy_parameters_details"] = (
-        f"Epsilon is a proven upper bound for the run described under mechanisms, rounded up. {shown} {found.adversary} {given}"
+        "Epsilon is a proven upper bound for the run described under mechanisms, rounded up. "
+        f"{shown} {found.adversary} {given}"
     ).strip()
     deployment["deployment_model"].setdefault("model_name", "Central")
     deployment["accounting"]["composition"] = (

@@ -1,8 +1,8 @@
 """Which keys an entry of the differential-privacy deployments registry has, and what they may hold.
 
-The registry is kept by OpenDP (github.com/opendp/deployments-registry-data) and proposed to be hosted by NIST. Its schema has
-no version number; the facts here are those of its commit 3e9c812a of 2026-07-15. A test compares them with the schema itself
-where a copy of that repository is at hand.
+The registry is kept by OpenDP (github.com/opendp/deployments-registry-data) and proposed to be hosted by NIST. Its
+schema has no version number; the facts here are those of its commit 3e9c812a of 2026-07-15. A test compares them with
+the schema itself where a copy of that repository is at hand.
 """
 
 from __future__ import annotations

@@ -6,12 +6,15 @@ import math
 
 from calipers.disclosure.facts import Disclosure
 from calipers.disclosure.yaml_text import to_yaml
-from calipers.reports.document import setting
-from calipers.reports.format import ceil_digits
+from calipers.reports.format import ceil_digits, setting
 from calipers.reports.markdown import plain
-from calipers.reports.paragraph import GOOD_REGRET, rounded_regret
-from calipers.reports.standing import Standing, is_claimed_run, standing
+from calipers.reports.paragraph import GOOD_REGRET, printed_regret
+from calipers.reports.readings import Standing, is_claimed_run
 
+_BEYOND = (
+    "The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They say "
+    "nothing about steps before this training: pretraining, preprocessing, choosing settings."
+)
 YOURS = "**To be answered by the deployer.**"
 
 
@@ -23,7 +26,7 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Guarantee: ({epsilon}, {delta})-differentially private, by proof.",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
-        f"An attacker who accepts one false alarm in 100 finds at most {_percent(answers.tpr[0][1].upper)} of the members.",
+        f"Attackers: with one false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
         f"Training: {found.training}",
         f"Privacy unit: one record. {found.neighbors}",
         f"Adversary: {found.adversary}",
@@ -45,9 +48,7 @@ def model_card(found: Disclosure) -> str:
     lines = "\n".join(f"- {plain(line)}" for line in short_lines(found))
     return (
         f"---\n{metadata}---\n\n## Differential privacy\n\n"
-        f"{plain('This model was trained with differentially private SGD, and the training was measured from both sides.')}"
-        f"\n\n{lines}\n\n"
-        f"{plain('The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They say nothing about steps before this training: pretraining, preprocessing, choosing settings.')}\n"
+        f"This model was trained with differentially private SGD.\n\n{lines}\n\n{_BEYOND}\n"
     )
 
 
@@ -56,7 +57,8 @@ def checklist(found: Disclosure) -> str:
     rows = "\n".join(f"| {plain(topic)} | {_cell(reply)} |" for topic, reply in _topics(found))
     return (
         "## Evaluation after NIST SP 800-226 (March 2025)\n\n"
-        f"{plain('Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. From the top of its pyramid down; each layer rests on those below it.')}\n\n"
+        "Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. From the top of its "
+        "pyramid down; each layer rests on those below it.\n\n"
         f"| topic | answer |\n| :--- | :--- |\n{rows}\n"
     )
 
@@ -89,12 +91,12 @@ def _topics(found: Disclosure) -> list[tuple[str, str]]:
         ("Choice of settings", asked("preprocessing_and_hyperparameter_tuning", "Were settings chosen with the help of "
                                      "the private data? That is not in epsilon.")),
         ("Utility and bias", asked("utility", "How does accuracy differ between groups, with and without privacy?")),
-        ("Random numbers and floating point", asked("noise_source", "Does the noise come from a cryptographic generator? "
-                                                    "The measurement is about real-valued Gaussian noise.")),
+        ("Random numbers and floating point", asked("noise_source", "Does the noise come from a cryptographic "
+                                                    "generator? The measurement is about real-valued Gaussian noise.")),
         ("Threat and trust model", asked("actors", f"{found.adversary} Who is trusted with the data itself?")),
         ("Side channels", asked("side_channels", "Can running time, memory or failures of the training be seen?")),
         ("Security and access control", asked("access_control", "Who can read the data, the checkpoints, the logs?")),
-        ("Data collection exposure", asked("data_collection", "What is exposed before differential privacy is applied?")),
+        ("Data collection exposure", asked("data_collection", "What is exposed before noise is added?")),
     ]  # fmt: skip
 
 
@@ -108,18 +110,18 @@ def _mu(found: Disclosure) -> str:
     answers = found.answers
     if math.isinf(answers.mu.upper):
         return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
-    mu = ceil_digits(answers.mu.upper, 4)
-    regret = rounded_regret(answers, mu)
+    mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     fits = "stands for the whole curve" if regret < GOOD_REGRET else "does not stand for the whole curve"
-    return f"mu-GDP with mu = {mu} up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret, 3)}: mu {fits}."
+    where = f"up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret)}"
+    return f"mu-GDP with mu = {mu} {where}: mu {fits}."
 
 
 def _claim(found: Disclosure) -> str:
     answers, row = found.answers, found.row
     claim = f"Poisson accounting of the undivided sum would claim epsilon = {ceil_digits(row.claim)}"
-    if is_claimed_run(answers):
+    if is_claimed_run(answers.runs):
         return f"{claim}, which is about this very run."
-    state = standing(answers, row)
+    state = row.standing
     if state is Standing.ELSEWHERE:
         return f"{claim}, which is about other neighbors."
     if state is Standing.REFUTED and found.attained:

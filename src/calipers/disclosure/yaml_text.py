@@ -1,7 +1,7 @@
 """Plain data as YAML that every version of YAML reads alike.
 
-Strings are always quoted as JSON quotes them, which YAML 1.1 and 1.2 both read; numbers in scientific notation get a decimal
-point, without which YAML 1.1 takes 1e-05 for a string.
+Strings are always quoted as JSON quotes them, which YAML 1.1 and 1.2 both read; numbers in scientific notation get a
+decimal point, without which YAML 1.1 takes 1e-05 for a string.
 """
 
 from __future__ import annotations

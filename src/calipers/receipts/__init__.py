@@ -1,8 +1,8 @@
 """Receipts: what was executed, how that was found out, and what was measured, so that a third party can measure again.
 
-    from calipers.receipts import receipt, verify_receipt
-    receipt(record, deltas=[1e-5])             # a record of `attach`, a Run, or a report of `probe`
-    verify_receipt(loaded)
+from calipers.receipts import receipt, verify_receipt
+receipt(record, deltas=[1e-5])             # a record of `attach`, a Run, or a report of `probe`
+verify_receipt(loaded)
 """
 
 from __future__ import annotations

@@ -20,7 +20,17 @@ from calipers.run import Run
 
 DECLARED, ATTACHED, PROBED, UNSTATED = "declared", "attached", "probed", "not stated"
 _MEASURING = ("numpy", "scipy")
-_TRAINING = ("torch", "opacus", "jax", "jax-privacy", "dp-accounting", "lightning", "transformers", "accelerate", "keras")
+_TRAINING = (
+    "torch",
+    "opacus",
+    "jax",
+    "jax-privacy",
+    "dp-accounting",
+    "lightning",
+    "transformers",
+    "accelerate",
+    "keras",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.gate.sources import read_json, runs_of
 from calipers.measure import measure
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.provenance import digest, is_intact
 from calipers.receipts.executed import run_facts
 from calipers.receipts.write import SCHEMA
@@ -130,7 +130,7 @@ def _compared(
     delta = row["delta"]
     lower = 0.0 if row.get("lower") is None else float(row["lower"])
     upper = math.inf if row.get("upper") is None else float(row["upper"])
-    said = f"At delta = {delta:g} it states {_between(lower, upper)}"
+    said = f"At delta = {setting(delta)} it states {_between(lower, upper)}"
     bracket = None
     for factor in _NARROWER:
         try:

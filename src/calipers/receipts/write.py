@@ -7,7 +7,8 @@
     libraries     what trained (where it is known) and what measured
     provenance    version, date, command, hashes
 
-The lower jaw of a run that only bounds the execution is written as 0: an attack on the description is none on the training.
+The lower jaw of a run that only bounds the execution is written as 0: an attack on the description is none on the
+training.
 """
 
 from __future__ import annotations
