@@ -12,6 +12,7 @@ sampler="shuffle", not "poisson".
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -20,23 +21,13 @@ from calipers.errors import InputError, MissingExtraError
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
-__all__ = ["PrivacyBudget"]
 
-
-def _base() -> Any:
-    try:
-        return importlib.import_module("keras").callbacks.Callback
-    except ImportError as error:
-        raise MissingExtraError(
-            "This callback needs Keras: install calipers[keras] and one of its backends."
-        ) from error
-
-
-_Callback: Any = _base()
-
-
-class PrivacyBudget(_Callback):
+class _Stopping:
     """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
+
+    # Set by Keras.
+    model: Any
+    params: Any
 
     def __init__(self, training: Run, *, epsilon: float, delta: float) -> None:
         super().__init__()
@@ -85,3 +76,25 @@ class PrivacyBudget(_Callback):
             self.model.stop_training = True
         if logs is not None:
             logs.update(self.guard.log())
+
+
+def _base() -> Any:
+    try:
+        return importlib.import_module("keras").callbacks.Callback
+    except ImportError as error:
+        raise MissingExtraError(
+            "This callback needs Keras: install calipers[keras] and one of its backends."
+        ) from error
+
+
+@functools.lru_cache(maxsize=1)
+def callback_class() -> type[Any]:
+    """`PrivacyBudget`, as a class that derives from the library's own base."""
+    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """`from calipers.callbacks.keras import PrivacyBudget` meets the library; importing this file does not."""
+    if name == "PrivacyBudget":
+        return callback_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

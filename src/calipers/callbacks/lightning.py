@@ -8,6 +8,7 @@ if not. Lightning goes on in spite of that while `min_steps` or `min_epochs` are
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,22 +16,8 @@ from typing import Any
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import MissingExtraError
 
-__all__ = ["PrivacyBudget"]
 
-
-def _base() -> Any:
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            return importlib.import_module(name).Callback
-        except ImportError:
-            continue
-    raise MissingExtraError("This callback needs Lightning: install calipers[lightning].")
-
-
-_Callback: Any = _base()
-
-
-class PrivacyBudget(_Callback):
+class _Stopping:
     """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
     def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
@@ -65,3 +52,25 @@ class PrivacyBudget(_Callback):
         if not self.guard.stopped and not self.guard.allows(new_pass=True):
             trainer.should_stop = True
         self.guard.log()
+
+
+def _base() -> Any:
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return importlib.import_module(name).Callback
+        except ImportError:
+            continue
+    raise MissingExtraError("This callback needs Lightning: install calipers[lightning].")
+
+
+@functools.lru_cache(maxsize=1)
+def callback_class() -> type[Any]:
+    """`PrivacyBudget`, as a class that derives from the library's own base."""
+    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """`from calipers.callbacks.lightning import PrivacyBudget` meets the library; importing this file does not."""
+    if name == "PrivacyBudget":
+        return callback_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ budget. What the flag cannot prevent (the very first step, a step after `should_
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Mapping
@@ -19,20 +20,8 @@ from typing import Any
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import MissingExtraError
 
-__all__ = ["PrivacyBudget"]
 
-
-def _base() -> Any:
-    try:
-        return importlib.import_module("transformers").TrainerCallback
-    except ImportError as error:
-        raise MissingExtraError("This callback needs Transformers: install calipers[transformers].") from error
-
-
-_Callback: Any = _base()
-
-
-class PrivacyBudget(_Callback):
+class _Stopping:
     """Stops `train` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
     def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
@@ -76,3 +65,23 @@ class PrivacyBudget(_Callback):
         if not self.guard.stopped and not self.guard.allows(new_pass=True):
             control.should_training_stop = True
         self.guard.log()
+
+
+def _base() -> Any:
+    try:
+        return importlib.import_module("transformers").TrainerCallback
+    except ImportError as error:
+        raise MissingExtraError("This callback needs Transformers: install calipers[transformers].") from error
+
+
+@functools.lru_cache(maxsize=1)
+def callback_class() -> type[Any]:
+    """`PrivacyBudget`, as a class that derives from the library's own base."""
+    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """`from calipers.callbacks.transformers import PrivacyBudget` meets the library; importing this file does not."""
+    if name == "PrivacyBudget":
+        return callback_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,8 @@ from calipers.reports.paragraph import GOOD_REGRET, printed_regret
 from calipers.reports.readings import Standing, is_claimed_run
 
 _BEYOND = (
-    "The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They say "
-    "nothing about steps before this training: pretraining, preprocessing, choosing settings."
+    "The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They "
+    "say nothing about steps before this training: pretraining, preprocessing, choosing settings."
 )
 YOURS = "**To be answered by the deployer.**"
 
@@ -26,7 +26,7 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Guarantee: ({epsilon}, {delta})-differentially private, by proof.",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
-        f"Attackers: with one false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
+        f"Attackers: with a false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
         f"Training: {found.training}",
         f"Privacy unit: one record. {found.neighbors}",
         f"Adversary: {found.adversary}",
