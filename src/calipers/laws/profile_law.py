@@ -23,7 +23,14 @@ def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
     """The UPPER law of proven nodes; without `backward` the forward nodes hold in both directions."""
     epsilons, deltas = np.array(forward).T
     swapped = None if backward is None else tuple(np.array(backward).T)
-    curve = TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
+    return law_of_curve(
+        TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
+    )
+
+
+def law_of_curve(curve: TradeoffCurve) -> Law:
+    """The UPPER law of a guarantee given as a curve: its segments are the atoms."""
+    Side.UPPER.same(curve.side)
     p, q, p_inf, q_zero = curve.atoms
     proper = (p > 0) & (q > 0)
     log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]

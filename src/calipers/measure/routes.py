@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
+from calipers.errors import InputError
 from calipers.measure.allocated import is_open, open_backend
 from calipers.measure.backends import Backend
 from calipers.measure.compositions import gaussian_backend, product_backend
@@ -18,29 +19,43 @@ from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.participation import gaussian_shift, noise_range
+from calipers.measure.released import Mechanism, is_mechanism, measure_mechanism
 from calipers.run import Run, as_phases
 
 
 def measure(
-    run: Run | Sequence[Run], *, tolerance: float = 1e-3, dataset_sizes: tuple[int, int] | None = None
+    run: Run | Sequence[Run] | Mechanism | Sequence[Mechanism],
+    *,
+    tolerance: float = 1e-3,
+    dataset_sizes: tuple[int, int] | None = None,
 ) -> Measurement:
     """The certified bracket of what was executed.
 
-    `run` is one run or a sequence of phases on the same data. `tolerance` is the relative width
+    `run` is one run or a sequence of phases on the same data; or a mechanism, a `Guarantee`, or a sequence of
+    mechanisms that are composed. `tolerance` is the relative width
     aimed for: upper - lower <= tolerance * upper for epsilon. Nothing is computed before a quantity
     is asked for.
 
     `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
     range, every number is about the worst of these sizes.
     """
-    phases = as_phases(run)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
+        if dataset_sizes is not None:
+            raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
+        return measure_mechanism(run, tolerance)
+    phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     for phase in phases:
         _refuse_unproven(phase)
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
     claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+
+
+def _released(part: object) -> bool:
+    """A mechanism, or one with its count."""
+    return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
 
 
 def _refuse_unproven(run: Run) -> None:
