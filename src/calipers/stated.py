@@ -28,6 +28,7 @@ _NEIGHBORS = {
     "add-remove": "neighbors differ by adding or removing one record",
     "zero-out": "neighbors differ by zeroing out one record",
     "substitute": "neighbors differ by substituting one record",
+    "its own": "neighbors are those that its pairs are about",
 }
 
 
@@ -96,11 +97,11 @@ class Guarantee:
     def stated(self) -> Stated:
         """What reports say about it."""
         if self.mu is not None:
-            words = f"A {self.mu:.12g}-GDP guarantee"
+            words = f"A guarantee of {self.mu:.12g}-GDP"
         elif self.rho is not None:
-            words = f"A {self.rho:.12g}-zCDP guarantee"
+            words = f"A guarantee of {self.rho:.12g}-zCDP"
         else:
-            words = f"An ({self.epsilon:.12g}, {self.delta:.12g})-DP guarantee"
+            words = f"A guarantee of ({self.epsilon:.12g}, {self.delta:.12g})-DP"
         keys = tuple((name, getattr(self, name)) for name in _KEYS[:4] if getattr(self, name) is not None)
         return Stated(words, keys, self.adjacency, "guarantee")
 

@@ -29,16 +29,16 @@ and they are no product. An event is believed: nothing in it says how batches we
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from calipers.adapters.event_library import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.adapters.no_release import NoRelease
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
-from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.errors import InputError, UnsupportedError
 from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
@@ -58,16 +58,6 @@ COUNT = Domain(0, 2**53, integer=True)
 POSITIVE_COUNT = Domain(1, 2**53, integer=True)
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "substitute": "REPLACE_ONE"}
 _NO_NOISE = "Without noise there is no privacy to measure."
-
-
-def _library() -> Any:
-    """The module dp_accounting, or `MissingExtraError` with the line to type."""
-    try:
-        return importlib.import_module("dp_accounting")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Reading and writing events needs the library dp-accounting: pip install 'calipers[dp-accounting]'."
-        ) from error
 
 
 class _Release(NamedTuple):
@@ -249,7 +239,7 @@ def measurement_of(
     REPLACE_ONE is "substitute"). The measurement has no `runs`; its claim is its own upper jaw, because
     the event already is what mainstream accounting takes as given.
     """
-    library = _library()
+    library = library_of_events()
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     word = _adjacency(adjacency, library)
     backend = _backend(_collected(event, library), word)
@@ -265,7 +255,7 @@ def event_of(run: Run | Sequence[Run]) -> DpEvent:
 
     An event has no neighboring relation; hand `neighboring_relation_of(run)` to the accountant.
     """
-    library = _library()
+    library = library_of_events()
     phases = as_phases(run)
     events = [_phase_event(phase, library) for phase in phases]
     return events[0] if len(events) == 1 else library.ComposedDpEvent(events)
@@ -293,4 +283,4 @@ def _phase_event(run: Run, library: Any) -> DpEvent:
 
 def neighboring_relation_of(run: Run | Sequence[Run]) -> NeighboringRelation:
     """The dp_accounting.NeighboringRelation that means the run's adjacency."""
-    return getattr(_library().NeighboringRelation, RELATIONS[as_phases(run)[0].adjacency])
+    return getattr(library_of_events().NeighboringRelation, RELATIONS[as_phases(run)[0].adjacency])

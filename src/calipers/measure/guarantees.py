@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import add_statement, implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.rdp_curve import adp_tradeoff
@@ -27,20 +27,13 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend, GaussianBackend
-from calipers.mechanisms.concentrated import Concentrated, attained_curve, guarantee_curve
+from calipers.mechanisms.concentrated import attained_curve, guarantee_curve
 from calipers.stated import Guarantee
 
-add_source(
-    "kairouz2015",
-    "Kairouz, Oh, Viswanath",
-    "The Composition Theorem for Differential Privacy",
-    2015,
-    "ICML 2015",
-)
 add_statement(
-    "kairouz2015:thm10",
-    "Section 6.1, Equation (19)",
-    "Randomized response with a mass delta in the clear dominates every (epsilon, delta)-DP mechanism, and is one.",
+    "calipers:stated-pair",
+    "docs/guarantees: an (epsilon, delta) guarantee has a worst mechanism",
+    "Randomized response with a mass delta in the clear is (epsilon, delta)-DP, and dominates all that are.",
 )
 _SLACK = 1e-13
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 4001)
@@ -86,7 +79,7 @@ class _CurvesBackend:
         return gdp_mu(self.curve(Side.LOWER), delta0), gdp_mu(self.curve(Side.UPPER), delta0)
 
 
-@implements("kairouz2015:thm10")
+@implements("calipers:stated-pair")
 @dataclass(frozen=True)
 class ApproximateBackend(_CurvesBackend):
     """(stated_epsilon, stated_delta)-DP and nothing else: three straight pieces, closed forms."""
@@ -135,7 +128,7 @@ class ApproximateBackend(_CurvesBackend):
             f"The mechanism is said to be ({self.stated_epsilon:.12g}, {self.stated_delta:.12g})-DP. Randomized "
             "response with a mass delta in the clear dominates every such mechanism."
         )
-        return Evidence.of(Kind.THEOREM, "kairouz2015:thm10", text)
+        return Evidence.of(Kind.THEOREM, "calipers:stated-pair", text)
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Randomized response has this guarantee and attains it."""
@@ -144,7 +137,7 @@ class ApproximateBackend(_CurvesBackend):
             f"{SOME} Randomized response that answers truly with odds e^epsilon, and with probability delta shows the "
             "record itself, attains it: claim the record where the answer is yes."
         )
-        return Evidence.of(Kind.TEST, "kairouz2015:thm10", text)
+        return Evidence.of(Kind.TEST, "calipers:stated-pair", text)
 
 
 @dataclass(frozen=True)
@@ -197,7 +190,3 @@ def guarantee_backend(guarantee: Guarantee) -> Backend:
     assert guarantee.delta is not None
     return ApproximateBackend(guarantee.epsilon, guarantee.delta)
 
-
-def concentrated_backend(sources: list[Concentrated]) -> ConcentratedBackend:
-    """zCDP guarantees add up (Bun and Steinke, Lemma 2.3)."""
-    return ConcentratedBackend(math.fsum(source.rho for source in sources))

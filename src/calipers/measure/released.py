@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from calipers.errors import InputError
 from calipers.laws.direction import LawSource
@@ -41,11 +43,16 @@ def measure_mechanism(value: object, tolerance: float) -> Measurement:
     if isinstance(value, Guarantee):
         return stated_measurement(value.stated, guarantee_backend(value), tolerance, _notes_of(value))
     product = _composed(value)
-    words = "; ".join(f"{count} x {named(source)}" for source, count in product.factors[:_WRITTEN])
-    more = len(product.factors) - _WRITTEN
-    words = f"{words}; and {more} more" if more > 0 else words
-    keys = (("releases", words),)
-    return stated_measurement(Stated(f"A composition of {words}", keys), _backend(product), tolerance, _about(product))
+    words = written(product)
+    stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
+    return stated_measurement(stated, _backend(product), tolerance, _about(product))
+
+
+def written(product: Product) -> str:
+    """The factors with their counts, the first few of many."""
+    words = [f"{count} x {named(source)}" if count > 1 else named(source) for source, count in product.factors]
+    more = len(words) - _WRITTEN
+    return "; ".join(words) if more <= 0 else "; ".join([*words[:_WRITTEN], f"and {more} more"])
 
 
 def stated_measurement(stated: Stated, backend: Backend, tolerance: float, notes: tuple[str, ...]) -> Measurement:
@@ -93,8 +100,16 @@ def _backend(product: Product) -> Backend:
         product = Product([(Concentrated(math.fsum(rho)), 1), *others])
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
-    below = f"{_ATTACK} {SOME}" if rho else _ATTACK
-    return ProductBackend(product, reason, "zhu2022:thm10", below)
+    if rho:
+        return _OpenProduct(product, reason, "zhu2022:thm10", f"{_ATTACK} {SOME}")
+    return ProductBackend(product, reason, "zhu2022:thm10", _ATTACK)
+
+
+@dataclass(frozen=True)
+class _OpenProduct(ProductBackend):
+    """A product with a factor whose two sides are different statements."""
+
+    closes: ClassVar[bool] = False
 
 
 def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:

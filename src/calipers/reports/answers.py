@@ -13,6 +13,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
 from calipers.errors import CertificationError
 from calipers.reports.format import ceil_digits, floor_digits
 from calipers.run import Run
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -55,7 +56,7 @@ class Claimed:
 
 @dataclass(frozen=True)
 class Answers:
-    """Every number of one report. The brackets are the measurement's own, unrounded."""
+    """Every number of one report. The brackets are the measurement's own, unrounded; without runs, `stated` is measured."""
 
     runs: tuple[Run, ...]
     epsilon: tuple[Claimed, ...]
@@ -67,6 +68,7 @@ class Answers:
     advantage: Bracket
     separation: Bracket
     notes: tuple[str, ...]
+    stated: Stated | None = None
 
     def brackets(self) -> Iterator[tuple[str, Bracket]]:
         """Every bracket with the name of its quantity, in the order of the report."""
@@ -104,6 +106,7 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         advantage=measurement.advantage(),
         separation=measurement.separation(),
         notes=(),
+        stated=measurement.stated,
     )
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes])
@@ -111,6 +114,8 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
+    if not measurement.runs:
+        return
     run = measurement.runs[0]
     floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
     if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole

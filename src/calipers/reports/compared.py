@@ -35,8 +35,8 @@ from calipers.reports.paragraph import paragraph
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, quantities, run_file
-from calipers.reports.words import describe_phases
+from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, quantities, subject_file
+from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
     from calipers.bracket import Bracket
@@ -175,8 +175,8 @@ def _run(number: int, one: Told) -> Section:
     return Section(
         f"Run {one.name}",
         (
-            Prose(describe_phases(one.answers.runs)),
-            Code(run_file(one.answers.runs)),
+            Prose(describe_subject(one.answers)),
+            Code(subject_file(one.answers)),
             *(_renamed(figure, f"run-{number}") for figure in figures),
             Items(one.answers.notes),
             *evidence.blocks,

@@ -36,7 +36,7 @@ def run_record(runs: Sequence[Run]) -> Record:
 def measurement_record(answers: Answers) -> Record:
     """The object `calipers measure --json` prints."""
     return {
-        "run": run_record(answers.runs),
+        "run": run_record(answers.runs) if answers.stated is None else answers.stated.to_dict(),
         "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
         "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
         "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],

@@ -26,7 +26,7 @@ from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import measurement_sections
 from calipers.reports.standing import badges, is_closed, standing, verdict
-from calipers.reports.words import describe_phases
+from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -45,7 +45,8 @@ def report_measurement(measurement: Measurement, questions: Questions) -> Report
     """One run from both sides."""
     answers, found = asked(measurement, questions)
     record = {**heading("measure", verdict(answers, measurement.tolerance)), **measured(measurement, answers, found)}
-    return Report(_document("measure", "Privacy of a DP-SGD run", measurement, answers, found), record)
+    title = "Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}"
+    return Report(_document("measure", title, measurement, answers, found), record)
 
 
 def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
@@ -159,7 +160,7 @@ def _document(
     return Document(
         kind=kind,
         title=title,
-        subject=describe_phases(answers.runs),
+        subject=describe_subject(answers),
         verdict=verdict(answers, measurement.tolerance),
         badges=badges(answers, measurement.tolerance),
         sections=measurement_sections(measurement, answers, found, facts),

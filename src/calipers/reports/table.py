@@ -27,7 +27,7 @@ from calipers.reports.answers import Answers, Claimed
 from calipers.reports.evidence import kind_text, licensed
 from calipers.reports.format import ceil_digits, jaws
 from calipers.reports.standing import Standing, standing
-from calipers.reports.words import describe, describe_phases
+from calipers.reports.words import describe, describe_subject
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -62,7 +62,7 @@ def to_text(content: RenderableType, *, terminal: bool = False) -> str:
 def measurement_report(answers: Answers) -> RenderableType:
     """The run in words, the brackets, the evidence, the notes."""
     return Group(
-        Text(describe_phases(answers.runs)),
+        Text(describe_subject(answers)),
         brackets_table(answers),
         _heading("What licenses the numbers"),
         *_evidence_lines((found, _ends(answers, ends)) for found, ends in answers.evidence().items()),
@@ -157,12 +157,18 @@ def calibration_report(calibration: Calibration) -> RenderableType:
 def comparison_report(comparison: Comparison) -> RenderableType:
     """The runs side by side, then the verdict on each pair."""
     descriptions = [
-        Text(f"{name}: " + " Then ".join(describe(run) for run in answers.runs))
+        Text(f"{name}: " + _in_one_line(answers))
         for name, answers in zip(comparison.names, comparison.answers, strict=True)
     ]
     verdicts = [Padding(Text(verdict.sentence), (0, 0, 0, 2)) for verdict in comparison.verdicts]
     table, heading = _SideBySide(comparison), _heading("Which is more private")
     return Group(*descriptions, table, heading, *verdicts, *_notes(_shared_notes(comparison)))
+
+
+def _in_one_line(answers: Answers) -> str:
+    if answers.stated is not None:
+        return answers.stated.sentence
+    return " Then ".join(describe(run) for run in answers.runs)
 
 
 class _SideBySide:

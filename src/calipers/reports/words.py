@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from calipers.reports.format import nearest_digits
 from calipers.run import Run
+
+if TYPE_CHECKING:
+    from calipers.reports.answers import Answers
 
 _BATCHES = {
     "poisson": "Poisson batches (each record enters each batch with probability {rate})",
@@ -52,3 +56,8 @@ def describe_phases(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return describe(runs[0])
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+
+
+def describe_subject(answers: Answers) -> str:
+    """What was measured: the phases of a run, or what is stated."""
+    return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence
