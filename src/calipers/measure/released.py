@@ -135,3 +135,11 @@ def _about(product: Product) -> tuple[str, ...]:
     if any(isinstance(source, ApproximateDp) for source, _ in product.factors):
         return (SOME,)
     return ()
+
+
+def described(measurement: Measurement) -> str:
+    """What was measured, in a few words."""
+    if measurement.stated is not None:
+        return measurement.stated.words
+    phases = (f"{run.total_steps} steps, noise multiplier {run.noise_multiplier:g}, {run.sampler}" for run in measurement.runs)
+    return " then ".join(phases)

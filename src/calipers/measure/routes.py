@@ -19,12 +19,14 @@ from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.participation import gaussian_shift, noise_range
-from calipers.measure.released import Mechanism, is_mechanism, measure_mechanism
+from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
+from calipers.measure.selection import Selection, SelectionBackend
 from calipers.run import Run, as_phases
+from calipers.stated import Stated
 
 
 def measure(
-    run: Run | Sequence[Run] | Mechanism | Sequence[Mechanism],
+    run: Run | Sequence[Run] | Mechanism | Selection | Sequence[Mechanism],
     *,
     tolerance: float = 1e-3,
     dataset_sizes: tuple[int, int] | None = None,
@@ -40,6 +42,8 @@ def measure(
     range, every number is about the worst of these sizes.
     """
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    if isinstance(run, Selection):
+        return _selected(run, tolerance)
     if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
         if dataset_sizes is not None:
             raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
@@ -51,6 +55,17 @@ def measure(
     claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+
+
+def _selected(selection: Selection, tolerance: float) -> Measurement:
+    """The best of several runs: its runs are those of one trial, and its claim is that of one trial."""
+    one = measure(selection.of, tolerance=tolerance)
+    words = f"{selection.law.words[0].upper()}{selection.law.words[1:]}, each of them: {described(one)}"
+    keys: tuple[tuple[str, object], ...] = (("trials", selection.trials), ("mean", selection.mean))
+    keys += () if selection.shape is None else (("shape", selection.shape),)
+    adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
+    backend = SelectionBackend(one.backend, selection.law)
+    return stated_measurement(Stated(words, keys, adjacency, "selection"), backend, tolerance, one.conditions)
 
 
 def _released(part: object) -> bool:
