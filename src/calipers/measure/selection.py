@@ -121,9 +121,9 @@ class SelectionBackend:
             except CalipersError:
                 self._kept["renyi"] = None
                 return None
-            found = []
+            found, profile = [], self.one.curves(_DEEPEST, 1e-2)[Side.UPPER]
             for order in _ORDERS:
-                near = self.one.delta(math.log1p(1.0 / (order - 1.0)), 1e-2).upper if self._poisson else 0.0
+                near = float(profile.delta(math.log1p(1.0 / (order - 1.0)))) if self._poisson else 0.0
                 found.append(self.trials.renyi(float(order), base, _ORDERS, near))
             self._kept["renyi"] = rdp_tradeoff(_ORDERS, np.array(found), 100)
         curve = self._kept["renyi"]
