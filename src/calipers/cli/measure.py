@@ -22,7 +22,6 @@ from calipers.cli.options import (
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject
-
 from calipers.errors import InputError
 
 if TYPE_CHECKING:

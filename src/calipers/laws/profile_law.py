@@ -29,8 +29,7 @@ def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
 
 
 def law_of_curve(curve: TradeoffCurve) -> Law:
-    """The UPPER law of a guarantee given as a curve: its segments are the atoms."""
-    Side.UPPER.same(curve.side)
+    """The law of a curve, on its side: its segments are the atoms."""
     p, q, p_inf, q_zero = curve.atoms
     proper = (p > 0) & (q > 0)
     log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]
@@ -40,7 +39,7 @@ def law_of_curve(curve: TradeoffCurve) -> Law:
         ratio,
         log_q + ratio,
         log_q,
-        Side.UPPER,
+        curve.side,
         p_inf=min(1.0, p_inf + float(p[q <= 0].sum())),
         q_zero=min(1.0, q_zero + float(q[p <= 0].sum())),
         mass_error=ATOM_ROUNDING + rounding,

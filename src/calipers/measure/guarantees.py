@@ -145,28 +145,32 @@ class ConcentratedBackend(_CurvesBackend):
     """rho-zCDP and nothing else."""
 
     rho: float
+    xi: float = 0.0
     closes: ClassVar[bool] = False
 
     def curve(self, side: Side) -> TradeoffCurve:
         """UPPER: what the orders imply. LOWER: what Gaussian noise and biased coins attain."""
-        return guarantee_curve(self.rho) if side is Side.UPPER else attained_curve(self.rho)
+        make = guarantee_curve if side is Side.UPPER else attained_curve
+        return make(self.rho, self.xi)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """The curve, or the conversion of single orders where that is sharper."""
         found = super().epsilon(delta, tolerance)
-        orders = epsilon_from_rdp(_ORDERS, self.rho * _ORDERS, delta)
+        orders = epsilon_from_rdp(_ORDERS, self.xi + self.rho * _ORDERS, delta)
         return Jaws(found.lower, min(found.upper, orders), math.inf, False)
 
     def renyi(self, order: float) -> Jaws:
-        """rho t: the guarantee, attained by the Gaussian mechanism."""
-        return Jaws(self.rho * order * (1.0 - _SLACK), self.rho * order * (1.0 + _SLACK), math.inf, False)
+        """xi + rho t: the guarantee; rho t is attained by the Gaussian mechanism."""
+        attained, allowed = self.rho * order, self.xi + self.rho * order
+        return Jaws(attained * (1.0 - _SLACK), allowed * (1.0 + _SLACK), math.inf, False)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The Renyi bounds as a trade-off curve."""
         del jaws
+        allowed = "rho t" if self.xi == 0.0 else f"{self.xi:g} + rho t"
         text = (
             f"The mechanism is said to be {self.rho:.12g}-zCDP: its Renyi divergence of every order t > 1 is at most "
-            "rho t, and each order excludes error rates whose coins would exceed it."
+            f"{allowed}, and each order excludes error rates whose coins would exceed it."
         )
         return Evidence.of(Kind.THEOREM, "gomez2025:a6", text)
 
@@ -189,4 +193,3 @@ def guarantee_backend(guarantee: Guarantee) -> Backend:
     assert guarantee.epsilon is not None
     assert guarantee.delta is not None
     return ApproximateBackend(guarantee.epsilon, guarantee.delta)
-

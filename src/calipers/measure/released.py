@@ -22,6 +22,7 @@ from calipers.mechanisms.classic import ApproximateDp
 from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.gaussian import GaussianPair
+from calipers.mechanisms.sided import Sided
 from calipers.stated import Guarantee, Stated
 
 Mechanism = LawSource | Product | Guarantee
@@ -45,7 +46,7 @@ def measure_mechanism(value: object, tolerance: float) -> Measurement:
     product = _composed(value)
     words = written(product)
     stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
-    return stated_measurement(stated, _backend(product), tolerance, _about(product))
+    return stated_measurement(stated, backend_of(product), tolerance, about(product))
 
 
 def written(product: Product) -> str:
@@ -83,24 +84,29 @@ def _composed(value: object) -> Product:
     return compose(value)
 
 
-def _backend(product: Product) -> Backend:
+def backend_of(product: Product) -> Backend:
     """The shortest route; zCDP guarantees are added up first, which is sharper than composing their curves."""
     factors = product.factors
     if all(isinstance(source, GaussianPair) for source, _ in factors):
         shifts = [(source.mu, count) for source, count in factors if isinstance(source, GaussianPair)]
         mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
         return GaussianBackend(mu, "Gaussian mechanisms compose to one.")
-    rho = [source.rho * count for source, count in factors if isinstance(source, Concentrated)]
+    rho = [(source.rho * count, source.xi * count) for source, count in factors if isinstance(source, Concentrated)]
+    added = [math.fsum(column) * (1.0 + 1e-15) for column in zip(*rho, strict=True)]
     if len(rho) == len(factors):
-        return ConcentratedBackend(math.fsum(rho))
+        return ConcentratedBackend(*added)
     if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], ApproximateDp):
         return ApproximateBackend(factors[0][0].epsilon, factors[0][0].delta)
     if len(rho) > 1:
         others = [(source, count) for source, count in factors if not isinstance(source, Concentrated)]
-        product = Product([(Concentrated(math.fsum(rho)), 1), *others])
+        product = Product([(Concentrated(*added), 1), *others])
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
-    if rho:
+    lone = factors[0][0] if len(factors) == 1 and factors[0][1] == 1 else None
+    if isinstance(lone, Sided) and lone.pointwise:
+        points = "Every point is attained, each by its own scores."
+        return ProductBackend(Product([(lone.above, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
+    if rho or any(isinstance(source, Sided) for source, _ in product.factors):
         return _OpenProduct(product, reason, "zhu2022:thm10", f"{_ATTACK} {SOME}")
     return ProductBackend(product, reason, "zhu2022:thm10", _ATTACK)
 
@@ -129,7 +135,8 @@ def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
     return (SOME,)
 
 
-def _about(product: Product) -> tuple[str, ...]:
+def about(product: Product) -> tuple[str, ...]:
+    """What a reader must know about the sides of such a product."""
     if any(isinstance(source, Concentrated) for source, _ in product.factors):
         return (SOME,)
     if any(isinstance(source, ApproximateDp) for source, _ in product.factors):
@@ -141,5 +148,7 @@ def described(measurement: Measurement) -> str:
     """What was measured, in a few words."""
     if measurement.stated is not None:
         return measurement.stated.words
-    phases = (f"{run.total_steps} steps, noise multiplier {run.noise_multiplier:g}, {run.sampler}" for run in measurement.runs)
+    phases = (
+        f"{run.total_steps} steps, noise multiplier {run.noise_multiplier:g}, {run.sampler}" for run in measurement.runs
+    )
     return " then ".join(phases)

@@ -70,7 +70,6 @@ class SelectionBackend:
     def _shift(self, tolerance: float) -> float:
         """The smallest r found: a grows, D(a) falls, and the maximum is least where they meet."""
         if "shift" not in self._kept:
-
             curve = self.one.curves(_DEEPEST, tolerance)[Side.UPPER]
 
             def profile(at: float) -> float:

@@ -30,9 +30,9 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.curves.gdp import gaussian_curve
-from calipers.curves.rdp_curve import zcdp_tradeoff
+from calipers.curves.rdp_curve import rdp_tradeoff, zcdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import Domain
+from calipers.domains import NON_NEGATIVE, Domain
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.profile_law import law_of_curve
@@ -40,6 +40,7 @@ from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.types import BoolArray, FloatArray
 
 RHO = Domain(1e-8, 200.0)
+ORDERS = 1.0 + np.geomspace(1e-2, 1e4, 61)
 _FIRST_STEP, _ORDERS = 1e-3, 600
 _SHARES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """How far a coin is moved from the edge of the region towards guessing before it is checked."""
@@ -53,20 +54,22 @@ add_statement(
 
 @dataclass(frozen=True)
 class Concentrated:
-    """Everything that is rho-zCDP. UPPER laws dominate all such mechanisms, LOWER laws are those of the Gaussian one."""
+    """Everything that is (xi, rho)-zCDP: UPPER laws dominate it, LOWER laws are those of a Gaussian mechanism."""
 
     rho: float
+    xi: float = 0.0
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         RHO.check("rho", self.rho)
+        NON_NEGATIVE.check("xi", self.xi)
 
     @property
     def name(self) -> str:
         """The guarantee in words."""
-        return f"{self.rho:.12g}-zCDP"
+        return f"({self.xi:.12g}, {self.rho:.12g})-zCDP" if self.xi else f"{self.rho:.12g}-zCDP"
 
     @property
     def gaussian(self) -> Pair:
@@ -81,25 +84,25 @@ class Concentrated:
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """UPPER: of the implied curve. LOWER: of the Gaussian mechanism."""
         if side is Side.UPPER:
-            return law_of_curve(guarantee_curve(self.rho))
+            return law_of_curve(guarantee_curve(self.rho, self.xi))
         return self.gaussian.law(side, resolution, log_tail)
 
     def log_moment_bound(self, order: float) -> float:
-        """At least log E_Q[L^t] for t > 1: (t - 1) t rho, which is what the guarantee says."""
-        return order * (order - 1.0) * self.rho
+        """At least log E_Q[L^t] for t > 1: (t - 1)(xi + t rho), which is what the guarantee says."""
+        return (order - 1.0) * (self.xi + order * self.rho)
 
 
 @functools.lru_cache(maxsize=32)
-def guarantee_curve(rho: float) -> TradeoffCurve:
-    """The UPPER curve that rho-zCDP implies."""
-    return zcdp_tradeoff(rho, 200)
+def guarantee_curve(rho: float, xi: float = 0.0) -> TradeoffCurve:
+    """The UPPER curve that (xi, rho)-zCDP implies: Renyi divergences of at most xi + rho t."""
+    return zcdp_tradeoff(rho, 200) if xi == 0.0 else rdp_tradeoff(ORDERS, xi + rho * ORDERS, 200)
 
 
 @implements("calipers:zcdp-coins")
 @functools.lru_cache(maxsize=32)
-def attained_curve(rho: float) -> TradeoffCurve:
-    """A LOWER curve: every point of it is attained by some rho-zCDP mechanism."""
-    edge = guarantee_curve(rho)
+def attained_curve(rho: float, xi: float = 0.0) -> TradeoffCurve:
+    """A LOWER curve: every point of it is attained by some (xi, rho)-zCDP mechanism."""
+    edge = guarantee_curve(rho, xi)
     alpha, beta, _, power = edge.points
     proper = (alpha > 1e-290) & (alpha < 0.5) & (beta > 0.0) & (power > alpha)
     alpha, beta, power = alpha[proper], beta[proper], power[proper]
@@ -108,15 +111,15 @@ def attained_curve(rho: float) -> TradeoffCurve:
     for share in _SHARES:
         # Towards guessing: all but `share` of the gain is kept.
         kept_power, kept_miss = power - share * (power - alpha), beta + share * (power - alpha)
-        passes = coins_hold(rho, alpha, kept_power, kept_miss)
+        passes = coins_hold(rho, alpha, kept_power, kept_miss, xi)
         tests.append((alpha[passes], kept_miss[passes], 1.0 - alpha[passes], kept_power[passes]))
         alpha, beta, power = alpha[~passes], beta[~passes], power[~passes]
     alphas, misses, complements, powers = (np.concatenate(column) for column in zip(*tests, strict=True))
     return TradeoffCurve.from_tests(alphas, powers, complements, misses, side=Side.LOWER).symmetrised()
 
 
-def coins_hold(rho: float, alpha: FloatArray, power: FloatArray, miss: FloatArray) -> BoolArray:
-    """Which coins (heads with probability alpha, or power = 1 - miss) are proven to be rho-zCDP."""
+def coins_hold(rho: float, alpha: FloatArray, power: FloatArray, miss: FloatArray, xi: float = 0.0) -> BoolArray:
+    """Which coins (heads with probability alpha, or power = 1 - miss) are proven to be (xi, rho)-zCDP."""
     if len(alpha) == 0:
         return np.zeros(0, dtype=bool)
     log_up, log_down = np.log(power / alpha), np.log(miss / (1.0 - alpha))
@@ -126,10 +129,11 @@ def coins_hold(rho: float, alpha: FloatArray, power: FloatArray, miss: FloatArra
     holds = np.ones(len(alpha), dtype=bool)
     for position, t in enumerate(order):
         # Up to the first order the divergence is compared with what order 1 allows.
-        allowed = rho * (t - 1.0) * (t if position else 1.0) - 0.25 * rho * max(gaps[position : position + 2]) ** 2
+        allowed = (t - 1.0) * (xi + rho * (t if position else 1.0)) - 0.25 * rho * max(
+            gaps[position : position + 2]
+        ) ** 2
         for heads, tails, up, down in ((power, miss, log_up, log_down), (alpha, 1.0 - alpha, -log_up, -log_down)):
             moment = np.logaddexp(np.log(heads) + (t - 1.0) * up, np.log(tails) + (t - 1.0) * down)
             rounding = 1e-14 * (2.0 + t * (np.abs(up) + np.abs(down)) + np.abs(np.log(alpha)))
             holds &= moment + rounding <= allowed
     return holds
-

@@ -5,7 +5,7 @@ times, release the output with the best score. K follows a truncated negative bi
 for 1, logarithmic for 0) with parameter gamma, or a Poisson law (nothing is released if K = 0). Let f be its generating
 function, m = f'(1) its mean.
 
-**Above.** *Lemma.* If one trial has profile D(eps), in both orders, then selection has at most m D(eps - r) at eps >= r,
+**Above.** *Lemma.* If one trial has profile D(eps), in both orders, selection has at most m D(eps - r) at eps >= r,
 
     negative binomial: r = (eta + 1) log max(e^a, 1 + (1/gamma - 1) D(a)) for any a >= 0,     Poisson: r = m D(0).
 
@@ -130,7 +130,7 @@ class Trials:
         grown = np.log1p((1.0 / gamma - 1.0) * y)
         if shape == 0.0:
             return grown / -math.log(gamma)
-        # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1); f(1) - f(1-y) = gamma^-shape (1 - e^(-shape grown))/..
+        # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1), taken from its value 1 at x = 1.
         return np.expm1(-shape * grown) / math.expm1(shape * math.log(gamma))
 
     def log_shift(self, delta_at: float, at: float, total_variation: float) -> float:

@@ -27,9 +27,11 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import add_source, add_statement, implements
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import LawSource
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair, SmoothPart
+from calipers.laws.profile_law import law_of_curve
 from calipers.mechanisms.classic import EPSILON, laplace
 from calipers.numerics.types import FloatArray
 
@@ -86,9 +88,23 @@ class Sided:
         return (self.above if side is Side.UPPER else self.below).law(side, resolution, log_tail)
 
 
+@dataclass(frozen=True)
+class CurveSource:
+    """A trade-off curve as a source of laws, on the curve's own side only."""
+
+    curve: TradeoffCurve
+    symmetric: bool = True
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The segments of the curve, as atoms."""
+        del resolution, log_tail
+        side.same(self.curve.side)
+        return law_of_curve(self.curve)
+
+
 @implements("dong2020:br")
 def exponential_mechanism(epsilon: float) -> Sided:
-    """The exponential mechanism of parameter epsilon: P(i) proportional to exp(epsilon score / 2), scores moved by 1."""
+    """The exponential mechanism: P(i) proportional to exp(epsilon score / 2), scores moved by 1."""
     epsilon = EPSILON.check("epsilon", epsilon)
     coin = _symmetric_coin(-math.log1p(math.exp(0.5 * epsilon)), epsilon)
     name = f"exponential mechanism, epsilon = {epsilon:g}"

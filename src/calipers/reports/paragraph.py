@@ -136,8 +136,8 @@ def report_this(answers: Answers) -> str:
     )
     if answers.stated is not None:
         return (
-            f"{said}, for {_NEIGHBORS[run.adjacency]}. As stated, read with Calipers {__version__}; some mechanism with "
-            f"this guarantee shows at least {lower}."
+            f"{said}, for {_NEIGHBORS[run.adjacency]}. As stated, read with Calipers {__version__}; some mechanism "
+            f"with this guarantee shows at least {lower}."
         )
     return (
         f"{said}, for {_NEIGHBORS[run.adjacency]}{isolated}. Proven with Calipers {__version__}; an attack shows at "
