@@ -101,7 +101,11 @@ def run_options(
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
-            subject = stated_subject(values, given, run_file) if stated else None
+            subject = (
+                stated_subject(values, given, run_file, lambda: _runs(run_file, given, noise_default))
+                if stated
+                else None
+            )
             if subject is not None:
                 return command(runs=subject, **values)
             described = not optional or run_file is not None or bool(given)

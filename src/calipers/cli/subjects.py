@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from calipers.measure import Measurement
 
 _NAMES = ("guarantee", "mu", "zcdp", "event")
+_MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
+_SELECT = ("selected_mean", "trials", "trials_shape")
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,43 @@ class EventFile:
         return measurement_of(load_event(self.path), adjacency=self.adjacency, tolerance=tolerance)
 
 
-Subject = tuple[Run, ...] | StatedGuarantee | EventFile
+@dataclass(frozen=True)
+class CorrelatedSubject:
+    """A run with correlated noise: the file of its matrix, and the keys of a run that mean something beside it."""
+
+    keys: tuple[tuple[str, object], ...]
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import measure
+        from calipers.measure.correlated_files import correlated_of
+
+        return measure(correlated_of(dict(self.keys)), tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class SelectedSubject:
+    """The best of a random number of runs."""
+
+    runs: tuple[Run, ...] | StatedGuarantee
+    mean: float
+    trials: str = "geometric"
+    shape: float | None = None
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import measure
+        from calipers.measure.selection import Selection
+
+        of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
+        return measure(Selection(of, self.mean, self.trials, self.shape), tolerance=tolerance)
+
+
+Subject = tuple[Run, ...] | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
 
 
 def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --guarantee, --mu, --zcdp and --event."""
+    """Add --guarantee, --mu, --zcdp and --event; correlated noise; selection."""
     options = (
         click.option(
             "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
@@ -58,15 +92,74 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--mu", type=float, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
         click.option("--zcdp", type=float, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
         click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
+        click.option(
+            "--noise-matrix",
+            metavar="FILE",
+            help="The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
+            "lower triangular matrix or the first column of a Toeplitz one, or 'tree' (DP-FTRL).",
+        ),
+        click.option(
+            "--min-separation",
+            type=int,
+            metavar="B",
+            help="Steps between two participations (or groups that take turns).",
+        ),
+        click.option("--max-participations", type=int, metavar="K", help="How often a record takes part at most."),
+        click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
+        click.option(
+            "--selected-mean",
+            type=float,
+            metavar="M",
+            help="Released is the best of a random number of runs, M in mean.",
+        ),
+        click.option(
+            "--trials",
+            type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
+            help="The law of the number of runs. [default: geometric]",
+        ),
+        click.option("--trials-shape", type=float, metavar="ETA", help="The shape of a negative-binomial law."),
     )
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def stated_subject(values: dict[str, Any], given: dict[str, object], run_file: str | None) -> Subject | None:
-    """What --guarantee, --mu, --zcdp, --event or a [guarantee] file state; None where a run is described."""
-    stated = {name: value for name in _NAMES if (value := values.pop(name)) is not None}
+def stated_subject(
+    values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[[], tuple[Run, ...]]
+) -> Subject | None:
+    """What is to be measured, where it is more or something else than the run that `runs` reads; else None."""
+    stated, matrix, chosen = (
+        {name: value for name in names if (value := values.pop(name)) is not None}
+        for names in (_NAMES, _MATRIX, _SELECT)
+    )
+    if matrix:
+        return _correlated(matrix, {**stated, **chosen}, given, run_file)
+    found = _stated(stated, given, run_file)
+    if not chosen:
+        return found
+    if "selected_mean" not in chosen or isinstance(found, EventFile):
+        raise InputError("--trials is about --selected-mean, the mean number of runs; an event selects by itself.")
+    mean, kind = chosen["selected_mean"], chosen.get("trials", "geometric")
+    base = found if isinstance(found, StatedGuarantee) else runs()
+    return SelectedSubject(base, mean, kind, chosen.get("trials_shape"))
+
+
+def _correlated(
+    matrix: dict[str, Any], others: dict[str, Any], given: dict[str, object], run_file: str | None
+) -> CorrelatedSubject:
+    names = [f"--{name.replace('_', '-')}" for name in others] + (["--run"] if run_file is not None else [])
+    if names or "noise_matrix" not in matrix:
+        raise InputError(
+            f"--noise-matrix describes a run together with --noise-multiplier and --steps; got {', '.join(names)}."
+            if names
+            else "--min-separation, --max-participations and --fixed-order are about --noise-matrix; name the file."
+        )
+    return CorrelatedSubject(tuple({**matrix, **given}.items()))
+
+
+def _stated(
+    stated: dict[str, Any], given: dict[str, object], run_file: str | None
+) -> StatedGuarantee | EventFile | None:
     if not stated:
         return None if run_file is None or given else _unless_run(run_file)
     others = [f"--{name.replace('_', '-')}" for name in given if name != "adjacency"]
