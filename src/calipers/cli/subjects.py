@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAMES = ("guarantee", "mu", "zcdp", "event")
 _MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
+_BESIDE = ("beside", "clip_count_noise")
 _SELECT = ("selected_mean", "trials", "trials_shape")
 
 
@@ -80,7 +81,21 @@ class SelectedSubject:
         return measure(Selection(of, self.mean, self.trials, self.shape), tolerance=tolerance)
 
 
-Subject = tuple[Run, ...] | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
+@dataclass(frozen=True)
+class BesideSubject:
+    """A run that releases more from every batch than the gradient."""
+
+    runs: tuple[Run, ...]
+    noises: tuple[float, ...]
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import Beside, measure
+
+        return measure(Beside(self.runs, self.noises), tolerance=tolerance)
+
+
+Subject = tuple[Run, ...] | BesideSubject | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
 
 
 def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,6 +122,19 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--max-participations", type=int, metavar="K", help="How often a record takes part at most."),
         click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
         click.option(
+            "--beside",
+            type=float,
+            multiple=True,
+            metavar="S",
+            help="Noise multiplier of something else released from every batch; repeatable.",
+        ),
+        click.option(
+            "--clip-count-noise",
+            type=float,
+            metavar="SD",
+            help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
+        ),
+        click.option(
             "--selected-mean",
             type=float,
             metavar="M",
@@ -128,10 +156,17 @@ def stated_subject(
     values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[[], tuple[Run, ...]]
 ) -> Subject | None:
     """What is to be measured, where it is more or something else than the run that `runs` reads; else None."""
-    stated, matrix, chosen = (
-        {name: value for name in names if (value := values.pop(name)) is not None}
-        for names in (_NAMES, _MATRIX, _SELECT)
+    stated, matrix, chosen, beside = (
+        {name: value for name in names if (value := values.pop(name)) not in (None, ())}
+        for names in (_NAMES, _MATRIX, _SELECT, _BESIDE)
     )
+    if beside:
+        if stated or matrix or chosen:
+            raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
+        from calipers.measure import count_noise
+
+        counted = (count_noise(beside["clip_count_noise"]),) if "clip_count_noise" in beside else ()
+        return BesideSubject(runs(), (*beside.get("beside", ()), *counted))
     if matrix:
         return _correlated(matrix, {**stated, **chosen}, given, run_file)
     found = _stated(stated, given, run_file)

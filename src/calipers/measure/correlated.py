@@ -163,8 +163,8 @@ def _cyclic(run: CorrelatedNoise) -> Backend:
     if bands > groups:
         raise UnsupportedError(
             f"{run.matrix.name} has {bands} bands and there are {groups} groups: what a record adds at one of its "
-            "steps still shows at the next, so no product of Poisson rounds is proven. Use at least as many groups as bands, "
-            "measure it without the sampling (known times), or estimate it by simulation "
+            "steps still shows at the next, so no product of Poisson rounds is proven. Use at least as many groups as "
+            "bands, measure it without the sampling (known times), or estimate it by simulation "
             "(calipers.measure.correlated_estimate)."
         )
     norms = run.matrix.column_norms()

@@ -3,15 +3,15 @@
 Every record is thrown once into one of b bins and takes part whenever its bin has its turn (steps g, g + b, ...). For a
 matrix C with non-negative entries the worst record shows the same unit vector at every participation, and the pair is
 
-    P = mean over bins g of N(m_g, sigma^2 I)   against   Q = N(0, sigma^2 I),   m_g = sum over its steps of column c_t
+    P = mean over bins g of N(m_g, sigma^2 I)   against   Q = N(0, sigma^2 I),   m_g = sum of the columns of its steps
 
-(Choquette-Choo et al. 2025, Near-Exact Privacy Amplification for Matrix Mechanisms). No closed form is known where bands
-reach beyond the bins. What decides is the b-dimensional Gaussian vector (<m_g, z>), so runs are cheap to simulate:
+(Choquette-Choo et al. 2025, Near-Exact Privacy Amplification for Matrix Mechanisms). No closed form is known where
+bands reach beyond the bins. What decides is the b-dimensional Gaussian vector (<m_g, z>), so runs are cheap to simulate:
 
-    delta(eps) = E_P[(1 - e^eps / L)+],   and E_Q[(1 - e^eps L)+] for the swapped pair,   both means of numbers in [0, 1].
+    delta(eps) = E_P[(1 - e^eps / L)+], and E_Q[(1 - e^eps L)+] for the swapped pair: means of numbers in [0, 1].
 
-The interval holds with the stated confidence (empirical Bernstein, Maurer and Pontil 2009, Theorem 4, both ends and both
-orders by a union bound). It cannot resolve deltas far below 1 / trials.
+The interval holds with the stated confidence (empirical Bernstein, Maurer and Pontil 2009, Theorem 4, both ends and
+both orders by a union bound). It cannot resolve deltas far below 1 / trials.
 """
 
 from __future__ import annotations

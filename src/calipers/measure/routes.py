@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.measure.backends import Backend
+from calipers.measure.beside import Beside
 from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
 from calipers.measure.divisors import is_divided, rate_moves
@@ -26,7 +27,7 @@ from calipers.stated import Stated
 
 
 def measure(
-    run: Run | Sequence[Run] | Mechanism | Selection | CorrelatedNoise | Sequence[Mechanism],
+    run: Run | Sequence[Run] | Mechanism | Selection | CorrelatedNoise | Beside | Sequence[Mechanism],
     *,
     tolerance: float = 1e-3,
     dataset_sizes: tuple[int, int] | None = None,
@@ -44,6 +45,8 @@ def measure(
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     if isinstance(run, Selection):
         return _selected(run, tolerance)
+    if isinstance(run, Beside):
+        return run.noted(measure(run.runs, tolerance=tolerance, dataset_sizes=dataset_sizes))
     if isinstance(run, CorrelatedNoise):
         return run.measured(tolerance)
     if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
