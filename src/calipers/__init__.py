@@ -9,6 +9,7 @@ True
 Describe what was executed with `Run` (or read run files with `load_runs`), then ask:
 
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
+    measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from calipers.receipts import verify_receipt, write_receipt
     from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
+    from calipers.stated import Guarantee
 
 __all__ = [
     "AuditResult",
@@ -60,6 +62,7 @@ __all__ = [
     "CertificationError",
     "ConditionError",
     "Evidence",
+    "Guarantee",
     "InputError",
     "Kind",
     "Measurement",
@@ -101,6 +104,7 @@ _ROOMS = {
     "calipers.receipts": ("verify_receipt", "write_receipt"),
     "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
+    "calipers.stated": ("Guarantee",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
