@@ -17,7 +17,7 @@ from calipers.errors import InputError
 from calipers.measure.dataset_sizes import SIZE
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run
 
 _MEASURED = 4

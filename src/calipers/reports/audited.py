@@ -62,7 +62,7 @@ def report_audit(
     document = dataclasses.replace(
         brief,
         sections=(
-            _bounds(result),
+            _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
             _played(result, target, distinguisher),
             *((_described(run),) if run is not None else ()),
             _curves(result, described),
@@ -186,7 +186,7 @@ def _questions(result: AuditResult) -> Questions:
     )
 
 
-def _bounds(result: AuditResult) -> Section:
+def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     """What the audit shows beside what is claimed and what is proven about the run described."""
     rows: list[tuple[Cell, ...]] = []
     for bounds, claims, uppers in (
@@ -197,7 +197,7 @@ def _bounds(result: AuditResult) -> Section:
             claim: Cell = "" if claims is None or math.isinf(claims[number]) else nearest(claims[number])
             proven: Cell = "" if uppers is None else at_most(uppers[number])
             rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
-    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", ""))
+    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     blocks: list[Block] = [
         Table("Each bound holds on its own", ("quantity", sure, "claim", "at most (proof of the run)"), tuple(rows))
