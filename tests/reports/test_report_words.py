@@ -19,9 +19,9 @@ from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.format import ceil_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, rounded_regret
+from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
-from calipers.reports.readings import Standing
 from calipers.reports.sections import attacker_section, claim_section, numbers_section
 from calipers.reports.standing import badges, claim_cell, is_closed, verdict
 from calipers.run import Run

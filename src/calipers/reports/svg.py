@@ -11,10 +11,11 @@ import math
 from html import escape
 
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
+from calipers.reports.format import ceil_digits, floor_digits
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 48
-ROW, JAW = 58, 7
+ROW, JAW = 84, 7
 # About how wide a letter of the labels is, to keep labels inside the picture.
 LETTER = 6.6
 
@@ -132,7 +133,7 @@ def _along(axis: Axis, value: float) -> float:
 
 def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
     """A beam between two jaws, the row's name above it. Jaws open towards each other, like those of calipers."""
-    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + 38
+    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + 54
     upper, lower = _number(y - 11), _number(y + 11)
     parts = [
         f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>',
@@ -141,11 +142,27 @@ def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
     ]
     if math.isfinite(row.upper):
         parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{JAW} -7v-8z"/>')
+    parts += _jaw_numbers(row, low, high, y - 16)
     for _, role, value in row.marks:
         if axis.holds(value):
-            x = _number(_along(axis, value))
-            parts.append(f'<path class="mark {escape(role)}" d="M{x} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
+            x, text = _along(axis, value), ceil_digits(value)
+            room = len(text) * LETTER / 2
+            middle = _number(min(max(x, 16 + room), WIDTH - 16 - room))
+            parts.append(f'<path class="mark {escape(role)}" d="M{_number(x)} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
+            parts.append(f'<text class="tick" x="{middle}" y="{_number(y + 24)}" text-anchor="middle">{text}</text>')
     return parts
+
+
+def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
+    """What the jaws say, above them: the attack's number ends at its jaw, the proof's begins at its own, if there is room."""
+    left = f"≥ {floor_digits(row.lower)}"
+    right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
+    begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)
+    end = max(min(low, begin - 8), 16 + len(left) * LETTER)
+    return [
+        f'<text class="row attack" x="{_number(end)}" y="{_number(y)}" text-anchor="end">{left}</text>',
+        f'<text class="row proof" x="{_number(begin)}" y="{_number(y)}">{right}</text>',
+    ]
 
 
 def _short(label: str) -> str:
