@@ -21,7 +21,8 @@ from calipers.cli.options import (
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import SAMPLERS, Run, load_runs
+from calipers.run import Run, load_runs
+from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions

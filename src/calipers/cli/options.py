@@ -19,11 +19,11 @@ from calipers.run import (
     LAST_BATCHES,
     NORMALIZATIONS,
     RESHUFFLES,
-    SAMPLERS,
     VIEWS,
     Run,
     load_runs,
 )
+from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement

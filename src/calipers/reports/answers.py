@@ -14,6 +14,7 @@ from calipers.errors import CertificationError
 from calipers.reports.format import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -149,7 +150,7 @@ def meaningless(answers: Answers) -> Iterator[str]:
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
     run = measurement.runs[0]
-    floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
+    floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
     if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole
         return
     if len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:

@@ -26,6 +26,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -171,7 +172,7 @@ def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
     if len(first) != len(second) or first == second:
         return False
     return all(
-        a == b or (a.sampler == "shuffle" and b.sampler == "deterministic" and a.replace(sampler=b.sampler) == b)
+        a == b or (scheme_of(a).revealed == b.sampler and a.replace(sampler=b.sampler) == b)
         for a, b in zip(first, second, strict=True)
     )
 

@@ -21,6 +21,7 @@ from decimal import Decimal
 from calipers.bracket import Bracket
 from calipers.reports.format import ceil_digits, setting
 from calipers.run import Run
+from calipers.schemes import ASSUMED
 
 PUBLIC = ("none", "constant")
 """Divisors that do not depend on the data."""
@@ -93,4 +94,4 @@ def comparable(runs: Sequence[Run]) -> bool:
 
 def is_claimed_run(runs: Sequence[Run]) -> bool:
     """Whether the usual accounting describes exactly what was executed."""
-    return comparable(runs) and all(run.sampler == "poisson" and run.normalization in PUBLIC for run in runs)
+    return comparable(runs) and all(run.sampler == ASSUMED and run.normalization in PUBLIC for run in runs)
