@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.kinds import COUNT, FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
-    check_folder,
+    check_place,
     explain_option,
     json_option,
     measured,
@@ -17,6 +18,7 @@ from calipers.cli.options import (
     run_options,
     show,
     tolerance_option,
+    wrote,
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 @tolerance_option(DEFAULT_TOLERANCE)
 @click.option(
     "--dataset-size-range",
-    type=int,
+    type=COUNT,
     nargs=2,
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 @report_option
 @click.option(
     "--certificate",
+    type=FILE,
     metavar="FILE",
     help="Also write a certificate of epsilon at the first --delta (see `calipers certify`), and name it in the notes.",
 )
@@ -58,7 +61,7 @@ def measure_command(
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
-    Give the run by options or by --run, not both.
+    Give the run by options or by --run; options beside a file replace what it says.
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -76,17 +79,18 @@ def measure_command(
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
       calipers measure --run run.toml --epsilon 1 --json
       calipers measure --run run.toml --report out.html
-      calipers measure --run run.toml --certificate run.cert.json
+      calipers measure --run run.toml --sampler shuffle --certificate run.cert.json
     """
     from calipers.reports.answers import answer
 
-    check_folder(certificate)
-    with patience("measuring"):
+    check_place(certificate)
+    with patience(f"measuring {len(runs)} phases" if len(runs) > 1 else "measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
             from calipers.certificates import certified
 
             measurement = certified(measurement, questions.deltas[0], certificate)
+            wrote(certificate)
         answers = answer(measurement, questions)
 
     def report() -> Report:

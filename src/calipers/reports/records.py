@@ -54,13 +54,13 @@ def measurement_record(answers: Answers) -> Record:
 
 
 def calibration_record(calibration: Calibration) -> Record:
-    """The object `calipers calibrate --json` prints."""
+    """The object `calipers calibrate --json` prints; of several phases the first one's noise, and a list of all."""
     return {
         "noise_multiplier": calibration.noise_multiplier,
-        "run": calibration.run.to_dict(),
+        "run": run_record(calibration.phases),
         "target": dict(calibration.target),
         "achieved": _ends(calibration.achieved),
-    }
+    } | ({} if len(calibration.phases) == 1 else {"noise_multipliers": list(calibration.noise_multipliers)})
 
 
 def comparison_record(comparison: Comparison) -> Record:

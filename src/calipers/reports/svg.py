@@ -154,7 +154,7 @@ def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
 
 
 def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
-    """What the jaws say, above them: the attack's number ends at its jaw, the proof's begins at its own, if there is room."""
+    """What the jaws say, above them: the attack's number ends at its jaw, the proof's begins at its own."""
     left = f"≥ {floor_digits(row.lower)}"
     right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
     begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)
