@@ -13,6 +13,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
     audit(target, ...)           a lower bound found by running an implementation
+    compare(run_a, run_b)        which of several runs is more private, and by what proof
     write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
 
 A Bracket holds `lower` (an explicit attack gets this much) and `upper` (a proof that nobody gets
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from calipers.measure import Measurement, measure, worst_dataset_size
+    from calipers.reports.comparison import Comparison, compare
     from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
 
@@ -53,6 +55,7 @@ __all__ = [
     "CalipersError",
     "Certificate",
     "CertificationError",
+    "Comparison",
     "ConditionError",
     "Evidence",
     "InputError",
@@ -67,6 +70,7 @@ __all__ = [
     "audit",
     "calibrate",
     "certify",
+    "compare",
     "load_runs",
     "measure",
     "verify",
@@ -89,6 +93,7 @@ _ROOMS = {
         "UnsupportedError",
     ),
     "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
+    "calipers.reports.comparison": ("Comparison", "compare"),
     "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
 }

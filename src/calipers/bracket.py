@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.shown import as_html
 
 DIGITS_PRINTED = 6
 
@@ -106,6 +107,9 @@ class Bracket:
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def __str__(self) -> str:
         """Six digits, the lower end rounded down and the upper end up: what is printed holds as printed."""

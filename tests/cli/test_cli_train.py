@@ -47,7 +47,7 @@ def options(folder, *more):
         (("--epochs", 1, "--noise-multiplier", 1, "--model", "transformer-tiny"), "reads text"),
         (("--epochs", 1, "--noise-multiplier", 1, "--batch-size", 81), "There are 80 records"),
         (("--epochs", 1, "--noise-multiplier", 1, "--records", 81), "mnist has 80"),
-        (("--noise-multiplier", 1), "exactly one of epochs and steps"),
+        (("--noise-multiplier", 1), "give --steps or --epochs"),
         (("--steps", 5, "--noise-multiplier", 1, "--sampler", "shuffle"), "whole epochs of 4 steps"),
     ],
 )

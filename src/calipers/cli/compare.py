@@ -80,7 +80,7 @@ def compare_command(
         if "sampler" in alternatives:
             raise InputError("--samplers and --sampler contradict each other: both say which samplers; give one.")
         alternatives = {**alternatives, "sampler": SAMPLERS}
-    names, described = _described(files, alternatives)
+    names, described, sources = _described(files, alternatives)
     from calipers.reports.comparison import compare_measurements, profiles
 
     with patience("comparing") as say:
@@ -89,7 +89,7 @@ def compare_command(
             say(f"measuring run {number} of {len(described)}, {name}")
             measurements.append(measured(runs, tolerance))
         say("comparing")
-        comparison = compare_measurements(names, measurements, questions)
+        comparison = compare_measurements(names, measurements, questions, sources)
     if output is not None and file_format is not None:
         from calipers.reports.plots import draw_profiles, picture
 
@@ -113,8 +113,8 @@ def compare_command(
 
 def _described(
     files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
-) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:
-    """Names and phases of the runs to compare."""
+) -> tuple[tuple[str, ...], list[tuple[Run, ...]], tuple[str, ...]]:
+    """Names and phases of the runs to compare, and the files they are from."""
     from calipers.reports.naming import names_by_difference
 
     changes: list[dict[str, Any]] = [
@@ -134,13 +134,16 @@ def _described(
             f"compare needs at least two runs, got {len(described)}; name another file, give an option twice, or add "
             "--samplers."
         )
+    sources = tuple(file for _, file in named for _ in changes)
     found = names_by_difference(described)
+    if found[0] == "run 1" and len(set(sources)) == len(described):
+        found = sources
     own = [name for name, _ in named for _ in changes]
     if len(changes) == 1 and any(own):
         found = tuple(name or other for name, other in zip(own, found, strict=True))
     if len(set(found)) < len(found):
         raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
-    return found, described
+    return found, described, sources
 
 
 def named_file(word: str) -> tuple[str, str]:

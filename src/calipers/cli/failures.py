@@ -97,12 +97,11 @@ class SpeakingGroup(click.Group):
         """The message with the options that were typed, where it names keys."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         others = [p.name for p in command.params if isinstance(p, click.Option) and p.name] if command else []
-        by_options = ctx.meta.get(BY_OPTIONS)
-        if by_options is None:
-            return message
         from calipers.run import KEYS
 
-        return naming_options(message, [*by_options, *(name for name in others if name not in KEYS)])
+        # Keys may also come from a run file; a command that reads none has them from its options alone.
+        own = [name for name in others if name not in KEYS or "run_file" not in others]
+        return naming_options(message, dict.fromkeys((*ctx.meta.get(BY_OPTIONS, ()), *own)))
 
 
 def naming_options(message: str, keys: Iterable[str]) -> str:
@@ -114,7 +113,9 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
         if "_" in key:
             message = re.sub(rf"(?<![\w-]){key}\b", option, message)
         else:
-            message = re.sub(rf"\b(Expected|give|add|or|needs) {key}(?= in | to be |[.;,]|$)", rf"\1 {option}", message)
+            message = re.sub(rf"\b{key}(?= or epochs| and epochs contradict)", option, message)
+            before, after = "Expected|give|add|or|and|needs", r" in | to be | or | contradict|[.;,:]|$"
+            message = re.sub(rf"\b({before}) {key}(?={after})", rf"\1 {option}", message)
     return message
 
 

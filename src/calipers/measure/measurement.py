@@ -23,6 +23,7 @@ from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend
 from calipers.numerics.decimals import setting
 from calipers.run import Run
+from calipers.shown import as_html, as_text
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
 DEFAULT_DELTA0 = 1e-10
@@ -69,6 +70,12 @@ class Measurement:
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def run(self) -> Run:
