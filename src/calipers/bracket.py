@@ -16,8 +16,6 @@ from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.shown import as_html
 
-DIGITS_PRINTED = 6
-
 
 class Side(enum.Enum):
     """Which way an approximate object errs.
@@ -112,5 +110,5 @@ class Bracket:
         return as_html(self)
 
     def __str__(self) -> str:
-        """Six digits, the lower end rounded down and the upper end up: what is printed holds as printed."""
-        return f"[{floor_digits(self.lower, DIGITS_PRINTED)}, {ceil_digits(self.upper, DIGITS_PRINTED)}]"
+        """The digits of every table, the lower end rounded down and the upper end up: what is printed holds as printed."""
+        return f"[{floor_digits(self.lower)}, {ceil_digits(self.upper)}]"

@@ -100,7 +100,8 @@ class SpeakingGroup(click.Group):
         from calipers.run import KEYS
 
         # Keys may also come from a run file; a command that reads none has them from its options alone.
-        own = [name for name in others if name not in KEYS or "run_file" not in others]
+        reads = command is not None and any(p.name in ("run_file", "run_path", "files") for p in command.params)
+        own = [name for name in others if not reads or name not in KEYS]
         return naming_options(message, dict.fromkeys((*ctx.meta.get(BY_OPTIONS, ()), *own)))
 
 

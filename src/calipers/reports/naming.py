@@ -19,9 +19,8 @@ LONGEST = 40
 
 def names_by_difference(described: Sequence[Sequence[Run]]) -> tuple[str, ...]:
     """One name for each run, no two alike."""
-    names = tuple(", ".join(filter(None, parts)) for parts in zip(*_columns(described), strict=True)) or ("",) * len(
-        described
-    )
+    columns = _columns(described) or [["" for _ in described]]
+    names = tuple(", ".join(filter(None, parts)) for parts in zip(*columns, strict=True))
     usable = len(set(names)) == len(names) and all(0 < len(name) <= LONGEST for name in names)
     return names if usable else tuple(f"run {number}" for number in range(1, len(described) + 1))
 

@@ -29,10 +29,12 @@ from calipers.reports.terminal import to_text
 from calipers.reports.words import describe
 from calipers.run import Run
 
+_MORE = "the evidence of each bracket and .notes"
+
 
 def text(thing: object) -> str:
     """What `print` shows."""
-    return to_text(document_of(thing)).rstrip("\n")
+    return to_text(document_of(thing), more=_MORE).rstrip("\n")
 
 
 def html(thing: object) -> str:

@@ -110,7 +110,10 @@ def _grid(chart: Chart) -> list[str]:
 
 
 def _intervals(picture: Intervals) -> str:
-    top, height = 6, ROW * len(picture.rows) + 52
+    # A single row is named by the caption.
+    named = len(picture.rows) > 1
+    each = ROW if named else ROW - 22
+    top, height = 6, each * len(picture.rows) + 52
     bottom = height - 44
     parts = [_opened(picture.name, picture.title, picture.description, height)]
     for value, label in picture.axis.ticks():
@@ -118,7 +121,7 @@ def _intervals(picture: Intervals) -> str:
         parts.append(f'<line class="grid" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{label}</text>')
     for number, row in enumerate(picture.rows):
-        parts += _interval(picture.axis, row, top + ROW * number)
+        parts += _interval(picture.axis, row, top + each * number, named=named)
     parts.append(
         f'<text class="axis" x="{WIDTH / 2}" y="{height - 8}" text-anchor="middle">{escape(picture.axis.label)}</text>'
     )
@@ -131,17 +134,18 @@ def _along(axis: Axis, value: float) -> float:
     return 16 + min(max(share, 0.0), 1.0) * (WIDTH - 32)
 
 
-def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
+def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str]:
     """A beam between two jaws, the row's name above it. Jaws open towards each other, like those of calipers."""
-    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + 54
+    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + (54 if named else 32)
     upper, lower = _number(y - 11), _number(y + 11)
     parts = [
-        f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>',
         f'<line class="beam" x1="{_number(low)}" y1="{_number(y)}" x2="{_number(high)}" y2="{_number(y)}"/>',
         f'<path class="jaw attack" d="M{_number(low)} {upper}V{lower}l{-JAW} -7v-8z"/>',
     ]
     if math.isfinite(row.upper):
         parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{JAW} -7v-8z"/>')
+    if named:
+        parts.append(f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>')
     parts += _jaw_numbers(row, low, high, y - 16)
     for _, role, value in row.marks:
         if axis.holds(value):
