@@ -110,5 +110,5 @@ class Bracket:
         return as_html(self)
 
     def __str__(self) -> str:
-        """The digits of every table, the lower end rounded down and the upper end up: what is printed holds as printed."""
+        """The digits of every table, the lower end rounded down, the upper end up: it holds as printed."""
         return f"[{floor_digits(self.lower)}, {ceil_digits(self.upper)}]"

@@ -58,7 +58,7 @@ def test_nonsense_is_refused_before_anything_is_trained(folder, refused, argumen
 
 def test_a_missing_pytorch_is_named(folder, refused, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "pip install 'calipers[torch]'" in refused(*options(folder, "--epochs", 1, "--noise-multiplier", 1))
+    assert "pip install '.[torch]'" in refused(*options(folder, "--epochs", 1, "--noise-multiplier", 1))
 
 
 @pytest.mark.torch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calipers.calibrate import solve
 from calipers.errors import CalipersError, CertificationError, InputError
@@ -175,7 +175,8 @@ class Worker:
 
 def _calibrated(asked: AskedNoise) -> Record:
     """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
-    found = solve(asked.runs, tolerance=asked.tolerance, **dict(asked.target))
+    target: dict[str, Any] = dict(asked.target)
+    found = solve(asked.runs, tolerance=asked.tolerance, **target)
     shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
     return {**calibration_record(found), "shown": shown}
 

@@ -70,6 +70,8 @@ def comparison_record(comparison: Comparison) -> Record:
             {"name": name, **measurement_record(answers)}
             for name, answers in zip(comparison.names, comparison.answers, strict=True)
         ],
+        "headline": comparison.headline,
+        "winner": comparison.winner,
         "verdicts": [
             {"first": v.first, "second": v.second, "order": v.order.value, "sentence": v.sentence}
             for v in comparison.verdicts

@@ -85,7 +85,7 @@ async function compare() {
   if (!wanted) return;
   try {
     const found = await (await post("/api/compare", record)).json();
-    if (verdictsFor === wanted) showVerdicts(found.verdicts);
+    if (verdictsFor === wanted) showVerdicts(found.verdicts, found.headline);
   } catch (error) {
     if (verdictsFor === wanted) showVerdicts([{ order: "error", sentence: error.message }]);
   }

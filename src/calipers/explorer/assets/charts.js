@@ -20,7 +20,22 @@ function sheet(host, height, label) {
 // Round steps: at most `most` ticks from `low` to `high`.
 export function ticks(low, high, most) {
   const rough = (high - low) / most;
-  // A logarithmic axis is worth it when the numbers differ by more than an eye can compare on an even one.
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * (1 - 1e-9));
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-9); i++) found.push(Number((i * step).toPrecision(12)));
+  return found;
+}
+
+// Every second power of ten from `low` on, as the doubles people mean by them.
+const powers = (low, decades) => Array.from({ length: Math.round(decades) / 2 + 1 }, (_, i) => Number((low * 100 ** i).toPrecision(6)));
+
+export function plain(number) {
+  if (number !== 0 && (Math.abs(number) < 1e-3 || Math.abs(number) >= 1e6)) return number.toExponential().replace("e+", "e");
+  return number.toLocaleString("en-US", { maximumFractionDigits: 6 });
+}
+
+// A logarithmic axis is worth it when the numbers differ by more than an eye can compare on an even one.
 function bracketScale(rows, left, right) {
   const finite = rows.flatMap((row) => [row.lower.exact, row.upper.exact, row.claim?.exact]).filter((v) => v > 0 && Number.isFinite(v));
   const high = finite.length ? Math.max(...finite) : 1;
@@ -40,7 +55,9 @@ function bracketScale(rows, left, right) {
 export function drawBrackets(host, rows, label) {
   const each = 50, top = 6, bottom = 26;
   const { svg, width, height } = sheet(host, top + each * rows.length + bottom, label);
-  const left = 78, right = width - 70;
+  // Long names are cut, so that the beams keep most of the width.
+  const longest = Math.max(...rows.map((row) => row.name.length), 5), fits = Math.min(longest, Math.max(6, Math.floor(width / 45)));
+  const left = 84 + 7.2 * Math.max(0, fits - 5), right = width - 78;
   const { place, marks } = bracketScale(rows, left, right);
   for (const mark of marks) {
     element(svg, "line", { x1: place(mark), x2: place(mark), y1: top, y2: height - bottom, class: "grid" });
@@ -49,7 +66,7 @@ export function drawBrackets(host, rows, label) {
   rows.forEach((row, i) => {
     const y = top + each * i + 16;
     const group = element(svg, "g", { class: `c${row.color}` });
-    element(group, "text", { x: 2, y: y + 5, class: "name" }, row.name);
+    element(group, "text", { x: 2, y: y + 5, class: "name" }, row.name.length > fits ? `${row.name.slice(0, fits - 1)}…` : row.name);
     const from = place(row.lower.exact ?? 0);
     const to = row.upper.exact === null ? right : place(row.upper.exact);
     element(group, "rect", { x: from, y: y - 8, width: Math.max(0, to - from), height: 16, class: "band" });
@@ -87,12 +104,12 @@ export function drawCurves(host, chart, tip) {
     : (v) => bottom - (bottom - top) * (v - chart.low) / (chart.high - chart.low);
   const clip = `clip-${chart.id}`;
   element(element(element(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 2, width: right - left, height: bottom - top + 4 });
-  const steps = chart.first ? Array.from({ length: decades / 2 + 1 }, (_, i) => chart.first * 100 ** i) : ticks(0, chart.last, Math.max(3, Math.floor((right - left) / 52)));
+  const steps = chart.first ? powers(chart.first, decades) : ticks(0, chart.last, Math.max(3, Math.floor((right - left) / 52)));
   for (const mark of steps) {
     element(svg, "line", { x1: across(mark), x2: across(mark), y1: top, y2: bottom, class: "grid" });
     element(svg, "text", { x: across(mark), y: bottom + 16, "text-anchor": "middle" }, plain(mark));
   }
-  const marks = chart.log ? Array.from({ length: span / 2 + 1 }, (_, i) => chart.low * 100 ** i) : ticks(chart.low, chart.high, 5);
+  const marks = chart.log ? powers(chart.low, span) : ticks(chart.low, chart.high, 5);
   for (const mark of marks) {
     element(svg, "line", { x1: left, x2: right, y1: up(mark), y2: up(mark), class: "grid" });
     element(svg, "text", { x: left - 6, y: up(mark) + 4, "text-anchor": "end" }, plain(mark));

@@ -126,7 +126,8 @@ function evidenceItem(entry) {
   return made("li", {}, made("b", {}, `${entry.licenses}: `), `${entry.kind}. ${entry.statement} `, made("span", { class: "source" }, `[${entry.source}]`));
 }
 
-export function showVerdicts(verdicts) {
+export function showVerdicts(verdicts, headline = "") {
+  find("winner").textContent = headline;
   find("verdict-card").hidden = !verdicts.length;
   find("verdicts").replaceChildren(...verdicts.map((verdict) => made("li", { "data-order": verdict.order }, verdict.sentence)));
 }
