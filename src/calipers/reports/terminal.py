@@ -196,8 +196,8 @@ def _number(number: Number) -> str:
 
 
 def _folded(name: str) -> list[str]:
-    """A heading in lines of at most 22 columns."""
-    return textwrap.wrap(visible(name), 22, break_on_hyphens=False) or [""]
+    """A heading in lines of at most 27 columns."""
+    return textwrap.wrap(visible(name), 27, break_on_hyphens=False) or [""]
 
 
 def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:
