@@ -101,14 +101,19 @@ def _gaussian(answers: Answers) -> str:
 
 
 def printed_regret(answers: Answers) -> float:
-    """At least the regret of reporting mu as it is printed, rounded up: the number that stands beside it everywhere.
+    """At least the regret of mu as it is printed, rounded up: the number that stands beside it everywhere."""
+    if math.isinf(answers.mu.upper):
+        return answers.regret
+    return rounded_regret(answers, ceil_digits(answers.mu.upper))
+
+
+def rounded_regret(answers: Answers, mu: str) -> float:
+    """At least the regret of reporting `mu`, a decimal not below the proven mu.
 
     d/dmu delta_mu(eps) = phi(mu/2 - eps/mu) <= 0.39895, and the regret is a supremum of differences of profiles over
     1 + k >= 2 (Equation 24); so rounding mu up by h adds at most 0.2 h.
     """
-    if math.isinf(answers.mu.upper):
-        return answers.regret
-    added = Decimal("0.2") * (Decimal(ceil_digits(answers.mu.upper)) - Decimal(answers.mu.upper))
+    added = Decimal("0.2") * (Decimal(mu) - Decimal(answers.mu.upper))
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
 
 
