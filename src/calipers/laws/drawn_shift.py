@@ -44,7 +44,7 @@ add_statement(
 
 _RAREST = 1e-150
 """Larger shifts, of less probability than this together, count as telling the datasets apart."""
-_MOST = 160
+_MOST = 64
 """More shifts than this are grouped: those of a group count as its largest from above, as its smallest from below."""
 
 
