@@ -43,11 +43,12 @@ from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
-from calipers.measure.compositions import gaussian_releases
+from calipers.measure.evaluation import gaussian_releases
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import ADJACENCIES, Run, as_phases
+from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
@@ -280,11 +281,11 @@ def _phase_event(run: Run, library: Any) -> DpEvent:
             "depends on the data is no Gaussian mechanism. Measure the run itself, or divide by a public constant."
         )
     noise = library.GaussianDpEvent(run.noise_multiplier)
-    if run.sampler == "poisson":
+    if scheme_of(run).independent:
         return library.SelfComposedDpEvent(library.PoissonSampledDpEvent(run.rate, noise), run.total_steps)
-    if run.sampler == "deterministic":
-        assert run.total_epochs is not None  # a Run with fixed batches has whole epochs
-        return library.SelfComposedDpEvent(noise, run.total_epochs)
+    seen = scheme_of(run).exposure(run).proofs[0]
+    if seen.shift is not None and scheme_of(run).exposure(run).closes:
+        return library.SelfComposedDpEvent(noise, seen.count)
     raise UnsupportedError(
         f"sampler={run.sampler!r} cannot be written as an event: dp_accounting has none for it, and Poisson sampling "
         "would claim too much. Measure the run itself."

@@ -18,8 +18,9 @@ from typing import Any
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE
 from calipers.errors import CertificationError, InputError
-from calipers.measure import Measurement, measure, noise_range
+from calipers.measure import Measurement, measure
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
@@ -106,7 +107,7 @@ class _Search:
 
     def __init__(self, run: Run, target: _Target, progress: Progress | None) -> None:
         self.run, self.target, self.progress = run, target, progress
-        self.range = noise_range(run)
+        self.range = scheme_of(run).noise_range(run)
         self.count = 0
         self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
         self.meets: tuple[float, float] | None = None

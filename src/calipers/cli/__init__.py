@@ -13,6 +13,7 @@ from calipers._version import __version__
 from calipers.cli.audit import audit_command
 from calipers.cli.calibrate import calibrate_command
 from calipers.cli.certify import certify_command, verify_command
+from calipers.cli.check import check_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command
@@ -44,6 +45,7 @@ def main() -> None:
       calipers measure --run run.toml --delta 1e-6 --json
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
       calipers compare poisson.toml shuffle.toml
+      calipers check run.toml --epsilon 3 --delta 1e-5
       calipers certify run.toml --delta 1e-5 -o run.cert.json
       calipers audit mine:target --claim 1,1e-5
       calipers probe opacus --dataset-size 1000 --batch-size 100
@@ -60,7 +62,8 @@ def main() -> None:
     Phases that differ in some keys follow one another as [[phase]] tables.
 
     Exit status: 0 on success, 2 on bad input, 1 when a bound could not be certified. On failure one
-    sentence goes to standard error and nothing to standard output.
+    sentence goes to standard error and nothing to standard output. `check` and --fail-on print what
+    they found and end with 3 (not proven, open) or 4 (an attack shows more).
     """
 
 
@@ -69,6 +72,7 @@ for command in (
     calibrate_command,
     curve_command,
     compare_command,
+    check_command,
     certify_command,
     verify_command,
     audit_command,

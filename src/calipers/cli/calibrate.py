@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.options import json_option, measured, run_options, show, tolerance_option
+from calipers.cli.options import explain_option, json_option, measured, run_options, show, tolerance_option
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
@@ -31,10 +31,16 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @click.option("--tpr", type=float, help="Target true positive rate; needs --fpr.")
 @click.option("--fpr", type=float, help="The false positive rate that belongs to --tpr.")
 @tolerance_option(DEFAULT_TOLERANCE)
+@explain_option
 @json_option
 @report_option
 def calibrate_command(
-    runs: tuple[Run, ...], tolerance: float, as_json: bool, report_path: Path | None, **values: float | None
+    runs: tuple[Run, ...],
+    tolerance: float,
+    explain: bool,
+    as_json: bool,
+    report_path: Path | None,
+    **values: float | None,
 ) -> None:
     """Find the smallest noise multiplier whose upper jaw meets a target.
 
@@ -57,13 +63,13 @@ def calibrate_command(
         calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
     write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
-        from calipers.reports.records import calibration_record, to_json
+        from calipers.reports.records import calibration_record, to_document
 
-        click.echo(to_json(calibration_record(calibration)))
+        click.echo(to_document(calibration_record(calibration), calibration.run.to_dict()))
         return
-    from calipers.reports.table import calibration_report
+    from calipers.reports.report import brief_calibration
 
-    show(calibration_report(calibration))
+    show(brief_calibration(calibration), explain=explain)
 
 
 def calibration_file(calibration: Calibration, tolerance: float) -> Report:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
+    explain_option,
     json_option,
     measured,
     question_options,
@@ -20,7 +22,8 @@ from calipers.cli.options import (
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import SAMPLERS, Run, load_runs
+from calipers.run import Run, load_runs
+from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 @click.option("--output", metavar="FILE", help="Also draw both jaws of all profiles, as FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
+@explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 def compare_command(
     files: tuple[str, ...],
@@ -41,7 +46,9 @@ def compare_command(
     output: str | None,
     questions: Questions,
     tolerance: float,
+    explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
 ) -> None:
     """Measure several run files and say which run is more private.
@@ -74,13 +81,14 @@ def compare_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import comparison_record, to_json
+        from calipers.reports.records import comparison_record, to_document
 
-        click.echo(to_json(comparison_record(comparison)))
-        return
-    from calipers.reports.table import comparison_report
+        click.echo(to_document(comparison_record(comparison)))
+    else:
+        from calipers.reports.compared import brief_comparison
 
-    show(comparison_report(comparison))
+        show(brief_comparison(comparison), explain=explain)
+    end_measured(fail_on, comparison.answers)
 
 
 def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:

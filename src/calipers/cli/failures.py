@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from calipers.errors import CalipersError, CertificationError
+from calipers.provenance import typed
 
 INTERRUPTED = 130
 
@@ -28,6 +32,12 @@ class NotCertified(Refusal):
 
 class SpeakingGroup(click.Group):
     """A group that turns what Calipers refuses, and files it cannot write, into refusals."""
+
+    def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
+        """Remember what was typed: every document says which command wrote it."""
+        given = list(sys.argv[1:] if args is None else args)
+        with typed(given):
+            return super().main(given, *arguments, **options)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a broken pipe is left to click, which ends quietly."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_folder,
+    explain_option,
     json_option,
     measured,
     question_options,
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
+@explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 @click.option(
     "--certificate",
@@ -49,7 +53,9 @@ def measure_command(
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
+    explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
     certificate: str | None,
 ) -> None:
@@ -93,10 +99,11 @@ def measure_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_document
 
-        click.echo(to_json(measurement_record(answers)))
-        return
-    from calipers.reports.table import measurement_report
+        click.echo(measurement_document(answers))
+    else:
+        from calipers.reports.report import brief_measurement
 
-    show(measurement_report(answers))
+        show(brief_measurement(answers, measurement.tolerance), explain=explain)
+    end_measured(fail_on, [answers])

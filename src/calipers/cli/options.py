@@ -19,16 +19,15 @@ from calipers.run import (
     LAST_BATCHES,
     NORMALIZATIONS,
     RESHUFFLES,
-    SAMPLERS,
     VIEWS,
     Run,
     load_runs,
 )
+from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calipers.measure import Measurement
+    from calipers.reports.document import Document
 
 Command = Callable[..., Any]
 
@@ -170,6 +169,9 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     )
 
 
+explain_option = click.option(
+    "--explain", is_flag=True, help="Also print what licenses every number, and the notes in full."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
@@ -181,11 +183,11 @@ def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, 
     return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
 
 
-def show(content: RenderableType) -> None:
-    """Print a rendered report, in color when standard output is a terminal."""
-    from calipers.reports.table import to_text
+def show(document: Document, *, explain: bool = False) -> None:
+    """Print a report, in color when standard output is a terminal."""
+    from calipers.reports.terminal import for_stream, to_text
 
-    click.echo(to_text(content, terminal=sys.stdout.isatty()), nl=False)
+    click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
 def check_folder(output: str | None) -> None:

@@ -13,12 +13,13 @@ import click
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, Run
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, Run
+from calipers.schemes import SAMPLERS, scheme_of
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
     from calipers.reports.report import Report
-    from calipers.samplers.stream import AnySampler
+    from calipers.samplers import Sampler
     from calipers.training.datasets import Dataset
     from calipers.training.loop import Trained
     from calipers.training.plan import Plan
@@ -167,7 +168,7 @@ def _check_target(chosen: dict[str, Any]) -> None:
         raise InputError("Nothing says how much noise to add; give --noise-multiplier or --target-epsilon.")
 
 
-def _plan(sampler: AnySampler, dimension: int, delta: float, chosen: dict[str, Any]) -> Plan:
+def _plan(sampler: Sampler, dimension: int, delta: float, chosen: dict[str, Any]) -> Plan:
     """The plan, with the noise found if a target was given. What cannot be measured is refused now, not hours later."""
     from calipers.training.plan import Plan, run_of
 
@@ -191,10 +192,11 @@ def _plan(sampler: AnySampler, dimension: int, delta: float, chosen: dict[str, A
 def _checked_noise(run: Run, target: float | None, delta: float) -> float:
     """The run's own noise, if it can be measured, or the smallest that meets the target."""
     if target is None:
-        from calipers.measure import measure, noise_range
+        from calipers.measure import measure
 
         measure(run)  # refuses divisors and adjacencies that no theorem covers
-        return noise_range(run).check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
+        allowed = scheme_of(run).noise_range(run)
+        return allowed.check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
     from calipers.calibrate import solve
 
     return solve(run, epsilon=target, delta=delta).noise_multiplier
@@ -247,7 +249,7 @@ def _report(
 
         write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_record, run_of_record, to_document
 
         training = {
             "data": data.name,
@@ -262,7 +264,9 @@ def _report(
             "resumed_at": trained.resumed_at,
         } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
         measured = None if answers is None else measurement_record(answers)
-        click.echo(to_json({"training": training, "measurement": measured}))
+        click.echo(
+            to_document({"training": training, "measurement": measured}, run_of_record({"measurement": measured}))
+        )
         return
     resumed = f" (resumed after step {trained.resumed_at:,} from {chosen['checkpoint']})" if trained.resumed_at else ""
     click.echo(
@@ -272,9 +276,9 @@ def _report(
     if answers is None:
         click.echo("No noise was added: there is no privacy to measure.")
         return
-    from calipers.reports.table import measurement_report
+    from calipers.reports.report import brief_measurement
 
     click.echo()
-    show(measurement_report(answers))
+    show(brief_measurement(answers, tolerance))
     if uncovered:
         click.echo(f"\nVocabulary: {_UNCOVERED}.")

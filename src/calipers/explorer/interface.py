@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, VIEWS
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
+from calipers.schemes import SAMPLERS
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",

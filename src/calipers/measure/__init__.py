@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from calipers.measure.measurement import Claim, Gdp, Measurement
-from calipers.measure.participation import noise_range
 from calipers.measure.routes import measure
 from calipers.measure.worst_size import WorstSize, worst_dataset_size
 
-__all__ = ["Claim", "Gdp", "Measurement", "WorstSize", "measure", "noise_range", "worst_dataset_size"]
+__all__ = ["Claim", "Gdp", "Measurement", "WorstSize", "measure", "worst_dataset_size"]

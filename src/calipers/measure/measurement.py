@@ -21,6 +21,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend
+from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -110,13 +111,13 @@ class Measurement:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = OPEN_UNIT.check("delta", delta)
         jaws = self._once(("epsilon", delta), lambda: self.backend.epsilon(delta, self.tolerance))
-        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"epsilon at delta = {delta:g}")
+        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"epsilon at delta = {setting(delta)}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         jaws = self._once(("delta", epsilon), lambda: self.backend.delta(epsilon, self.tolerance))
-        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"delta at epsilon = {epsilon:g}")
+        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"delta at epsilon = {setting(epsilon)}")
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.

@@ -1,8 +1,8 @@
 """Which statements license the jaws of a run.
 
-A route turns the phases of a run into a backend: closed form where every step is a plain Gaussian, a product
-of laws where a tight pair is known, and a proof with a separate attack for shuffled batches. A
-combination for which nothing is proven is refused, with what is missing.
+The scheme of a sampler says how a run exposes a record; `calipers.measure.evaluation` evaluates exposures together.
+Division by a number that depends on the data is a route of its own. A combination for which nothing is proven is
+refused, with what is missing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
-from calipers.measure.allocated import is_open, open_backend
 from calipers.measure.backends import Backend
-from calipers.measure.compositions import gaussian_backend, product_backend
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
 from calipers.measure.divisors import is_divided, rate_moves
+from calipers.measure.evaluation import evaluated
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
-from calipers.measure.participation import gaussian_shift, noise_range
 from calipers.run import Run, as_phases
+from calipers.schemes import ASSUMED, scheme_of
 
 
 def measure(
@@ -38,35 +37,26 @@ def measure(
     for phase in phases:
         _refuse_unproven(phase)
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
-    claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
+    claim = Claim(_claimed_backend(phases), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
 
 def _refuse_unproven(run: Run) -> None:
     remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
-    noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
+    scheme_of(run).noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
 
 
 def _backend(phases: tuple[Run, ...]) -> Backend:
     if any(is_divided(run) or rate_moves(run) for run in phases):
         return divided_backend(phases)
-    if all(gaussian_shift(run) is not None for run in phases):
-        return gaussian_backend(phases)
-    if any(is_open(run) for run in phases):
-        return open_backend(phases)
-    return product_backend(phases)
+    return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 
-def _poisson_backend(phases: tuple[Run, ...], adjacency: str) -> Backend:
+def _claimed_backend(phases: tuple[Run, ...]) -> Backend:
     """What an accountant reports that assumes Poisson sampling of the undivided sum."""
     assumed = tuple(
-        Run(
-            sample_rate=run.rate,
-            steps=run.total_steps,
-            noise_multiplier=run.noise_multiplier,
-            adjacency=adjacency,
-        )
+        Run(sampler=ASSUMED, sample_rate=run.rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
         for run in phases
     )
     return _backend(assumed)

@@ -17,8 +17,9 @@ from calipers.errors import InputError
 from calipers.measure.dataset_sizes import SIZE
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.schemes import scheme_of
 
 _MEASURED = 4
 _ROUGHLY = 0.05
@@ -43,7 +44,7 @@ class WorstSize:
             f"A guarantee has to hold for every dataset size: of sizes {self.smallest} to {self.largest}, N = "
             f"{self.dataset_size} is the worst of {len(self.measured)} {self.what} measured, with "
             f"epsilon between {floor_digits(self.epsilon.lower)} and {ceil_digits(self.epsilon.upper)} at "
-            f"delta = {self.delta:g}."
+            f"delta = {setting(self.delta)}."
         )
 
 
@@ -54,7 +55,7 @@ def worst_dataset_size(
 
     The rate, the steps and the noise stay those of `run`.
     """
-    if run.normalization not in DATA_DEPENDENT or run.sampler != "poisson" or run.adjacency != "add-remove":
+    if run.normalization not in DATA_DEPENDENT or not scheme_of(run).independent or run.adjacency != "add-remove":
         raise InputError(
             "worst_dataset_size is about normalization 'expected', 'floor' or 'realized' with sampler='poisson' under "
             f"add-remove adjacency, got {run.normalization!r}, {run.sampler!r}, {run.adjacency!r}."

@@ -1,7 +1,8 @@
 """The parts a report is made of, before anybody decides how they look.
 
-A report is built once, from numbers that were computed below, and rendered as HTML or as Markdown. What is decided
-here is decided for both: which way a number was rounded, which end of which bracket it is, and what stands beside it.
+A report is built once, from numbers that were computed below, and rendered as HTML, as Markdown, in a notebook or in a
+terminal. What is decided here is decided for all of them: which way a number was rounded, which end of which bracket it
+is, and what stands beside it.
 
     Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code
 
@@ -28,12 +29,13 @@ _DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u
 
 @dataclass(frozen=True)
 class Number:
-    """A number as printed, the double behind it, and the direction in which it is a bound."""
+    """A number as printed, the double behind it, the direction in which it is a bound, and what to think of it."""
 
     text: str
     exact: float
     direction: str = NEAREST
     unit: str = ""
+    mood: str = ""
 
     @property
     def spelled(self) -> str:
@@ -77,9 +79,10 @@ class Notice:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences."""
+    """A list of sentences. Of a `short` list a terminal shows the first sentence of each item, unless asked for all."""
 
     texts: tuple[str, ...]
+    short: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Quote:
-    """A paragraph for somebody else's paper."""
+    """What somebody else is to copy, after a word that says so."""
 
     text: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,18 +127,23 @@ class Section:
 
     title: str
     blocks: tuple[Block, ...]
+    detail: bool = False
+    """Evidence: a terminal leaves it out unless asked for it."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report: what it is about, the verdict in one sentence, the sections."""
+    """A whole report: the verdict in one sentence, a ruler and what to report, what it is about, the sections."""
 
     kind: str
     title: str
     subject: str
     verdict: str
     badges: tuple[Badge, ...]
+    opening: tuple[Block, ...]
     sections: tuple[Section, ...]
+    origin: str = ""
+    """Version, date, command and hash, set when the report is written."""
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:
@@ -155,12 +164,6 @@ def nearest(value: float, digits: int = DIGITS) -> Number:
 def ends(bracket: Bracket) -> tuple[Number, Number]:
     """Both jaws as numbers, the lower one rounded down and the upper one up."""
     return at_least(bracket.lower), at_most(bracket.upper)
-
-
-def setting(value: float) -> str:
-    """A setting as people write it: 1e-5, 0.01, 1234."""
-    mantissa, mark, exponent = f"{value:.12g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if mark else mantissa
 
 
 def visible(text: str) -> str:

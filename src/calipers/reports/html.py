@@ -13,7 +13,7 @@ from itertools import groupby
 from string import Template
 
 from calipers._version import __version__
-from calipers.reports.chart import SUPERSCRIPTS, Chart
+from calipers.reports.chart import Chart
 from calipers.reports.document import (
     Badge,
     Block,
@@ -35,7 +35,6 @@ from calipers.reports.schema import asset
 from calipers.reports.svg import draw, mark_swatch, swatch
 
 _TOGETHER = re.compile(r"\S{1,12} = -?\d[\d.]*(?:e-?\d+)?|\d[\d.]*e-\d+|--[a-z]+(?:-[a-z]+)*")
-_SCIENTIFIC = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-]?\d+)$")
 
 
 def to_html(document: Document) -> str:
@@ -50,10 +49,12 @@ def to_html(document: Document) -> str:
         kind=_text(document.kind),
         badges="".join(_badge(badge) for badge in document.badges),
         verdict=_words(document.verdict),
+        opening="\n".join(_block(block) for block in document.opening),
         subject="".join(f"<p>{_words(line)}</p>" for line in document.subject.split("\n")),
         contents=links,
         sections=body,
         version=_text(__version__),
+        origin=_text(document.origin),
     )
 
 
@@ -99,7 +100,8 @@ def _block(block: Block) -> str:
     if isinstance(block, Figure):
         return _figure(block)
     if isinstance(block, Quote):
-        return f'<blockquote class="paste"><p>{_text(block.text)}</p></blockquote>'
+        label = f"<b>{_text(block.label)}:</b> " if block.label else ""
+        return f'<blockquote class="paste"><p>{label}{_text(block.text)}</p></blockquote>'
     assert isinstance(block, Code)
     return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
 
@@ -145,8 +147,12 @@ def _cell(cell: Cell, column: str, *, first: bool, wide: bool) -> str:
         role = ' role="rowheader"' if wide else ""
         return f'<th scope="row"{role}{label}>{_inline(cell)}</th>'
     role = ' role="cell"' if wide else ""
-    kinds = {Number: ' class="number"', Range: ' class="number range"'}
-    return f"<td{role}{kinds.get(type(cell), '')}{label}>{_inline(cell)}</td>"
+    kind = ""
+    if isinstance(cell, Number):
+        kind = f' class="number {cell.mood}"' if cell.mood else ' class="number"'
+    elif isinstance(cell, Range):
+        kind = ' class="number range"'
+    return f"<td{role}{kind}{label}>{_inline(cell)}</td>"
 
 
 def _inline(cell: Cell) -> str:
@@ -154,21 +160,11 @@ def _inline(cell: Cell) -> str:
         return f"{_inline(cell.lower)} to {_inline(cell.upper)}"
     if isinstance(cell, Number):
         unit = f" {_text(cell.unit)}" if cell.unit else ""
+        shown = "none proven" if cell.text == "inf" else _text(cell.text)
         exact = "Infinity" if cell.text == "inf" else repr(cell.exact)
-        return f'<data value="{exact}" title="{_text(cell.spelled)}">{people(cell.text)}{unit}</data>'
+        return f'<data value="{exact}" title="{_text(cell.spelled)}">{shown}{unit}</data>'
     return _badge(cell) if isinstance(cell, Badge) else _words(cell)
 
 
 def _badge(badge: Badge) -> str:
     return f'<span class="badge {badge.mood}">{_text(badge.text)}</span>'
-
-
-def people(text: str) -> str:
-    """A printed number for people: 2.5e-07 as 2.5 × 10⁻⁷, inf as a word. No digit changes."""
-    if text == "inf":
-        return "none proven"
-    found = _SCIENTIFIC.match(text)
-    if found is None:
-        return text.replace("-", "−")
-    power = "10" + str(int(found[2])).translate(SUPERSCRIPTS)
-    return power if found[1] == "1" else f"{found[1].replace('-', '−')} × {power}"

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 from calipers.citations import add_statement, implements
 from calipers.reports.answers import Answers
-from calipers.reports.document import setting
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe
 from calipers.run import Run
@@ -81,30 +81,58 @@ def _gaussian(answers: Answers) -> str:
     where = f"up to delta0 = {setting(answers.delta0)}"
     if math.isinf(answers.mu.upper):
         return f"No finite mu-GDP guarantee is proven for this run {where}, so its privacy profile is reported instead."
-    mu = ceil_digits(answers.mu.upper, 4)
-    regret = rounded_regret(answers, mu)
+    mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     guarantee = (
-        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret, 3)}; "
+        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret)}; "
         "non-asymptotic, as proposed by Gomez et al., 2025)."
     )
     if regret < GOOD_REGRET:
         meaning = (
             f"Regret below {GOOD_REGRET:g} means that this mu stands for the whole trade-off curve: an attacker's "
-            f"advantage is overstated by at most {ceil_digits(2 * regret, 3)}."
+            f"advantage is overstated by at most {ceil_digits(2 * regret)}."
         )
     else:
         meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not stand for the curve."
     return f"{guarantee} {meaning}"
 
 
-def rounded_regret(answers: Answers, mu: str) -> float:
-    """At least the regret of reporting `mu`, a decimal not below the proven mu.
+def printed_regret(answers: Answers) -> float:
+    """At least the regret of reporting mu as it is printed, rounded up: the number that stands beside it everywhere.
 
     d/dmu delta_mu(eps) = phi(mu/2 - eps/mu) <= 0.39895, and the regret is a supremum of differences of profiles over
     1 + k >= 2 (Equation 24); so rounding mu up by h adds at most 0.2 h.
     """
-    added = Decimal("0.2") * (Decimal(mu) - Decimal(answers.mu.upper))
+    if math.isinf(answers.mu.upper):
+        return answers.regret
+    added = Decimal("0.2") * (Decimal(ceil_digits(answers.mu.upper)) - Decimal(answers.mu.upper))
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
+
+
+_NEIGHBORS = {
+    "add-remove": "adding or removing one record",
+    "zero-out": "zeroing out one record",
+    "substitute": "substituting one record",
+}
+
+
+def report_this(answers: Answers) -> str:
+    """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
+    row, run = answers.leading, answers.runs[0]
+    lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
+    if math.isinf(row.bracket.upper):
+        return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
+    said = f"mu = {ceil_digits(answers.mu.upper)} up to delta0 = {setting(answers.delta0)}"
+    if isinstance(row, Claimed):
+        said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
+        summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
+        said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+    isolated = (
+        " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
+    )
+    return (
+        f"{said}, for {_NEIGHBORS[run.adjacency]}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"least {lower}."
+    )
 
 
 def _epsilons(answers: Answers, tolerance: float) -> list[str]:

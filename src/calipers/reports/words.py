@@ -6,13 +6,8 @@ from collections.abc import Sequence
 
 from calipers.reports.format import nearest_digits
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
-_BATCHES = {
-    "poisson": "Poisson batches (each record enters each batch with probability {rate})",
-    "shuffle": "shuffled batches of fixed size ({per_epoch} per epoch)",
-    "balls-and-bins": "balls-and-bins batches (each record is drawn into one of {per_epoch} per epoch)",
-    "deterministic": "batches in a fixed order ({per_epoch} per epoch)",
-}
 _DIVISORS = {
     "none": "the noisy sum is not divided",
     "constant": "the noisy sum is divided by a public constant",
@@ -33,7 +28,7 @@ _VIEWS = {
 
 def describe(run: Run) -> str:
     """One sentence that names every choice the measurement depends on."""
-    batches = _BATCHES[run.sampler].format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
+    batches = scheme_of(run).batches(run).format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
     length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
     if run.epochs is not None:
         length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"

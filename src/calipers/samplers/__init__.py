@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from calipers.samplers.balls_and_bins import BallsAndBins
 from calipers.samplers.deterministic import Deterministic
-from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw, SamplerName
+from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
 from calipers.samplers.poisson import Poisson
 from calipers.samplers.shuffle import Shuffle
 
@@ -30,6 +30,5 @@ __all__ = [
     "Poisson",
     "Sampler",
     "SamplerLaw",
-    "SamplerName",
     "Shuffle",
 ]

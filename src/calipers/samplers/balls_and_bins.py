@@ -7,6 +7,7 @@ and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import permuted, sliced, throw
-from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
 
 add_statement(
     "chua2025:sampler",
@@ -29,7 +30,7 @@ add_statement(
 
 @implements("chua2025:sampler")
 @dataclass(frozen=True, kw_only=True)
-class BallsAndBins:
+class BallsAndBins(Sampler):
     """In every epoch, every record independently in a uniformly random one of M batches.
 
     Give either `rounds` (M) or `batch_size`, which means M = floor(N/batch_size) rounds, as many as
@@ -84,6 +85,7 @@ class BallsAndBins:
         """Random allocation to one of M rounds, independent of all other records."""
         return SamplerLaw(
             sampler="balls-and-bins",
+            kind="random-allocation",
             dataset_size=self.dataset_size,
             rate=1.0 / self.rounds_per_epoch,
             rounds=self.rounds_per_epoch,
@@ -93,6 +95,16 @@ class BallsAndBins:
             kept=self.dataset_size,
             dropped=0,
         )
+
+    def one_epoch(self) -> BallsAndBins:
+        """One throw of all records."""
+        return dataclasses.replace(self, epochs=1)
+
+    def run_keys(self) -> dict[str, object]:
+        """The batch size that was asked for, else one over the number of batches; and the epochs."""
+        if self.batch_size is not None:
+            return {"batch_size": self.batch_size, "epochs": self.epochs}
+        return {"sample_rate": 1.0 / self.rounds_per_epoch, "epochs": self.epochs}
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""

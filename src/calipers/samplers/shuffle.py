@@ -56,7 +56,16 @@ class Shuffle(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
-        return self._law("shuffle", rate=self.batch_size / self.dataset_size)
+        return self._law("shuffle", "random-allocation", rate=self.batch_size / self.dataset_size)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether one order is kept for all epochs."""
+        return self.reshuffle == "once"
+
+    def run_keys(self) -> dict[str, object]:
+        """As for all equal batches, and how often an order is drawn."""
+        return {**super().run_keys(), "reshuffle": self.reshuffle}
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
