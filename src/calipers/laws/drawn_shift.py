@@ -42,7 +42,7 @@ add_statement(
     "A Gaussian release whose shift is drawn from a known law of lengths is worst when all shifts lie on one line.",
 )
 
-_RAREST = 1e-150
+_RAREST = 1e-70
 """Larger shifts, of less probability than this together, count as telling the datasets apart."""
 _MOST = 64
 """More shifts than this are grouped: those of a group count as its largest from above, as its smallest from below."""
