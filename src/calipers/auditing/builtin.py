@@ -122,8 +122,8 @@ class NoisySums:
             public = run.normalization in ("none", "constant") or run.adjacency != "add-remove"
             tied = scheme_of(run).equal_batches
             gradient = 0 if run.view == "isolated" or (public and not tied) else -1
-        rounds = 1 if scheme_of(run).independent else run.steps_per_epoch
-        thrown = not scheme_of(run).independent and not scheme_of(run).equal_batches
+        rounds = scheme_of(run).rounds(run)
+        thrown = not scheme_of(run).stepwise and not scheme_of(run).equal_batches
         rate = 1.0 / rounds if thrown else run.rate
         return cls(
             others=run.dataset_size - 1,

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from calipers.bracket import Side
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import add_statement, implements
 from calipers.errors import UnsupportedError
 from calipers.laws.drawn_shift import Shifts
 from calipers.laws.law import Law
@@ -39,13 +39,6 @@ from calipers.laws.profile_law import law_of_profile
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
 
-add_source(
-    "balle2018",
-    "Balle, B., Barthe, G., Gaboardi, M.",
-    "Privacy Amplification by Subsampling: Tight Analyses via Couplings and Divergences",
-    2018,
-    "NeurIPS 2018, arXiv:1807.01647",
-)
 add_statement("balle2018:thm2", "Theorem 2", "Advanced joint convexity of the hockey-stick divergence.")
 add_statement(
     "calipers:counted",

@@ -134,7 +134,7 @@ def _gaussians(shifts: Shifts, opposite: bool) -> Pair:
     )
 
 
-@implements("calipers:drawn-shift")
+@implements("calipers:drawn-shift", "kahane1985:convexity")
 def drawn_shift(shifts: Shifts, *, opposite: bool = False) -> RoundedPair:
     """sum over j of w_j N(s_j) against N(0), or against sum over j of w_j N(-s_j). Dominates, and is attained."""
     if shifts.exact:

@@ -32,19 +32,12 @@ import math
 
 from scipy.special import log_ndtr, ndtr
 
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
 from calipers.laws.part_algebra import above, below, joined_at_one
 
-add_source(
-    "lebeda2024",
-    "Lebeda, C., Regehr, M., Kamath, G., Steinke, T.",
-    "Avoiding Pitfalls for Privacy Accounting of Subsampled Mechanisms under Composition",
-    2024,
-    "arXiv:2405.20769",
-)
 add_statement(
     "lebeda2024:fixed-size",
     "Fixed-size batches without replacement",

@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.laws.average import AllocatedEpoch, AllocationPair
@@ -36,13 +36,6 @@ from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.law import Law
 from calipers.laws.replaced import ReplacedPair
 
-add_source(
-    "feldman2025",
-    "Feldman, V., Shenfeld, M.",
-    "Privacy Amplification by Random Allocation",
-    2025,
-    "arXiv:2502.08202",
-)
 add_statement(
     "feldman2025:several",
     "Several participations",

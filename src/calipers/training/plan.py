@@ -180,7 +180,7 @@ def run_of(
         view=view,
         **sampler.run_keys(),  # type: ignore[arg-type]  # every value is checked by the run
     )
-    rounds = 1 if scheme_of(run).independent else run.steps_per_epoch
+    rounds = scheme_of(run).rounds(run)
     if (run.total_steps, rounds) != (law.steps, law.rounds):
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, where a Run of these sizes has {run.steps_per_epoch}; "
