@@ -171,7 +171,7 @@ add_source(
     "NeurIPS 2018, arXiv:1807.01647",
 )
 add_source("feldman2025", "Feldman, Shenfeld", "Privacy Amplification by Random Allocation", 2025, "arXiv:2502.08202")
-add_source("kahane1985", "Kahane", "Sur le chaos multiplicatif", 1985, "Annales des sciences mathematiques du Quebec 9(2)")
+add_source("kahane1985", "Kahane", "Sur le chaos multiplicatif", 1985, "Ann. Sci. Math. Quebec 9(2)")
 add_source("calipers", "Calipers", "Derivations written out in the documentation of Calipers", 2026, "docs/mathematics")
 
 add_statement(

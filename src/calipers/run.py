@@ -133,7 +133,7 @@ class Run(RunFields):
             raise InputError(_refused(self, "derived_rate"))
 
     def _check_unit(self) -> None:
-        if self.unit is not None and not (isinstance(self.unit, str) and UNIT.fullmatch(self.unit)):
+        if self.unit is not None and not UNIT.fullmatch(str(self.unit)):
             raise InputError(f"Expected unit to be a short name such as 'user', got unit={self.unit!r}.")
         if self.records_per_unit > 1 and self.unit is None:
             raise InputError(
@@ -146,7 +146,7 @@ class Run(RunFields):
             )
 
     def _check_batches(self) -> None:
-        if self.participations is None or self.batch_size is not None or self.sample_rate is not None:
+        if self.participations is None or self._sized:
             exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
         if self.batch_size is None:
             scheme_of(self).check(self)
@@ -186,6 +186,10 @@ class Run(RunFields):
                 f"use {nearest} steps.{self._kept_instead()}"
             )
 
+    @property
+    def _sized(self) -> bool:
+        return self.batch_size is not None or self.sample_rate is not None
+
     def _kept_instead(self) -> str:
         """Whether the steps fit a loader that keeps its last batch, as the end of a refusal."""
         if self.sizes is None or self.last_batch == "keep" or "last_batch" not in scheme_of(self).keys:
@@ -214,6 +218,8 @@ class Run(RunFields):
         for name in OPTIONAL:
             if name not in scheme.keys:
                 record.pop(name, None)
+        if self.participations is not None and "participations" not in scheme.keys and not self._sized:
+            record["sample_rate"] = self.rate
         if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
         return Run.from_dict(overridden(record, changes))

@@ -37,7 +37,7 @@ import numpy as np
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, COUNT_FROM_ZERO, POSITIVE, POSITIVE_PROBABILITY, choice
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
@@ -116,6 +116,11 @@ class NoisySums:
         """
         if run.dataset_size is None:
             raise InputError("A built-in target is a dataset; add dataset_size.")
+        if run.records_per_unit > 1:
+            raise UnsupportedError(
+                f"A built-in target differs by one record, not by a {run.unit} of {run.records_per_unit}; leave "
+                "records_per_unit out."
+            )
         if run.view == "isolated" and gradient not in (None, 0):
             raise InputError(f"view='isolated' shows the differing record alone; leave out gradient={gradient}.")
         if gradient is None:

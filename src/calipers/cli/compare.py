@@ -22,7 +22,7 @@ from calipers.cli.options import (
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import Run, load_runs
+from calipers.run import NEEDED, Run, load_runs
 from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, metavar="A.toml B.toml [...]")
-@click.option("--samplers", is_flag=True, help="Compare the one run file given with itself under the four samplers.")
+@click.option("--samplers", is_flag=True, help="Compare the one run file given with itself under all samplers.")
 @click.option("--output", metavar="FILE", help="Also draw both jaws of all profiles, as FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
@@ -102,7 +102,25 @@ def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...],
     if len(files) != 1:
         raise InputError(f"--samplers compares one run file with itself, got {len(files)}; name one.")
     runs = load_runs(files[0])
-    return SAMPLERS, [tuple(run.replace(sampler=sampler) for run in runs) for sampler in SAMPLERS]
+    return _under_every_sampler(runs)
+
+
+def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:
+    """The run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
+    from calipers.schemes import scheme_named
+
+    names, described = [], []
+    for sampler in SAMPLERS:
+        scheme = scheme_named(sampler)
+        try:
+            turned = tuple(run if run.sampler == sampler else run.replace(**scheme.counterpart(run)) for run in runs)
+        except InputError as error:
+            click.echo(f"{sampler}: left out. {error}", err=True)
+            continue
+        numbers = [f"{key}={getattr(turned[0], key)}" for key in scheme.keys if key in NEEDED]
+        names.append(f"{sampler} ({', '.join(numbers)})" if numbers else sampler)
+        described.append(turned)
+    return tuple(names), described
 
 
 def chosen_picture(output: str) -> str:

@@ -73,8 +73,18 @@ _RUN_OPTIONS = (
     click.option(
         "--reshuffle",
         type=click.Choice(RESHUFFLES),
-        help="Whether the shuffled order is drawn anew every epoch or once for all. [default: every-epoch]",
+        help="Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. "
+        "[default: every-epoch]",
     ),
+    click.option(
+        "--max-batch-size", type=int, metavar="B", help="truncated-poisson: the largest batch; surplus is dropped."
+    ),
+    click.option("--cycle", type=int, metavar="K", help="cyclic-poisson: how many groups of records take turns."),
+    click.option(
+        "--participations", type=int, metavar="K", help="random-allocation: in how many of --steps each record is used."
+    ),
+    click.option("--unit", metavar="NAME", help="What is protected, if it has several records: user, patient, ..."),
+    click.option("--records-per-unit", type=int, metavar="G", help="The most records that one unit has. [default: 1]"),
     click.option(
         "--derived-rate",
         type=click.Choice(DERIVED_RATES),

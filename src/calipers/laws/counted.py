@@ -11,7 +11,8 @@ on one dataset and by b_j on the other, in units of sigma (r = 1/sigma):
 **Proof.** Let eta = 1 - w_0, and P', Q' what the two datasets show given j >= 1. Then for k >= 1, with
 alpha = 1 + (k - 1)/eta and beta = k/alpha (advanced joint convexity, Balle, Barthe and Gaboardi 2018, Theorem 2)
 
-    D_k(P||Q) = eta D_alpha(P' || (1 - beta) N(0) + beta Q') <= eta [(1 - beta) D_alpha(P'||N(0)) + beta D_alpha(P'||Q')],
+    D_k(P||Q) = eta D_alpha(P' || (1 - beta) N(0) + beta Q')
+             <= eta [(1 - beta) D_alpha(P'||N(0)) + beta D_alpha(P'||Q')],
 
 the divergence being convex in its second argument. D_alpha(P'||N(0)) is largest with all moves on one line
 (`calipers.laws.drawn_shift`), and D_alpha(P'||Q') is at most the mean of the Gaussian divergences of |a_j - b_j|, j

@@ -22,6 +22,7 @@ among the H and falls with those between them (the same Gaussian interpolation),
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ class Shifts:
         if count <= _MOST:
             return self
         starts = np.unique(np.linspace(0, count, _MOST + 1).astype(np.int64))
-        groups = list(zip(starts[:-1], starts[1:], strict=True))
+        groups = list(itertools.pairwise(starts))
         pick = -1 if side is Side.UPPER else 0
         lengths = [self.lengths[low:high][pick] for low, high in groups]
         weights = [math.fsum(self.weights[low:high]) for low, high in groups]

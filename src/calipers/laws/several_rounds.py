@@ -35,6 +35,7 @@ from calipers.laws.direction import LawSource
 from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.law import Law
 from calipers.laws.replaced import ReplacedPair
+from calipers.numerics.types import FloatArray
 
 add_statement(
     "feldman2025:several",
@@ -47,7 +48,7 @@ add_statement(
     "k of t rounds are k independent allocations to groups of rounds of nearly equal size; scores summed test them.",
 )
 
-TILTS = (0.35, 1.0, 3.0)
+TILTS = (0.3, 1.0)
 """Values of c to try, in units of k/(t - k)."""
 
 
@@ -94,9 +95,13 @@ class ScoredRound:
     weight: float
     opposite: bool
     taken: bool
-    symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+
+    @property
+    def symmetric(self) -> bool:
+        """Replacing a record is the same in both orders."""
+        return self.opposite
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of the score on Side.LOWER: `log_ratio` holds scores, which need not be log ratios."""
@@ -110,7 +115,7 @@ def _scored(one: ScoredRound, resolution: float, log_tail: float) -> Law:
     radius = math.sqrt(-2.0 * log_tail) + 1.0
     low, high = -radius - (one.shift if one.opposite else 0.0), radius + one.shift
     step = cell_width(resolution, high + one.shift)
-    z = low + step * np.arange(math.ceil((high - low) / step) + 1)
+    z: FloatArray = low + step * np.arange(math.ceil((high - low) / step) + 1, dtype=np.float64)
     middle = 0.5 * (z[:-1] + z[1:])
     score = _score(one.weight, one.shift, middle)
     if one.opposite:
@@ -123,6 +128,6 @@ def _scored(one: ScoredRound, resolution: float, log_tail: float) -> Law:
     return Law(score, log_p, log_q, Side.LOWER, mass_error=1e-13)
 
 
-def _score(weight: float, shift: float, z: np.ndarray) -> np.ndarray:
+def _score(weight: float, shift: float, z: FloatArray) -> FloatArray:
     exponent = math.log(weight) + shift * (z - 0.5 * shift)
     return np.asarray(np.logaddexp(0.0, exponent) - math.log1p(weight))

@@ -233,7 +233,7 @@ class TruncatedAttack:
 
     def _components(self, weights: FloatArray, means: FloatArray) -> Components:
         places, index = np.unique(means, return_inverse=True)
-        return Components(np.bincount(index, weights=weights), self.shift * places, 1.0)
+        return Components(np.bincount(index, weights=weights).astype(np.float64), self.shift * places, 1.0)
 
     def alone(self) -> Pair:
         """The pair where all others are zero: only how many of the unit's records are kept shows."""

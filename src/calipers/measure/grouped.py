@@ -27,6 +27,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend
+from calipers.numerics.types import FloatArray
 
 add_statement(
     "dong2022:thm2.14", "Theorem 2.14", "A group of g records has the trade-off curve 1 - (1 - f) composed g times."
@@ -34,15 +35,16 @@ add_statement(
 
 _DEEPEST = 1e-280
 _SLACK = 1.0 + 1e-12
+_NODES = 500
+_LARGEST = 1e280
 
 
 @implements("dong2022:thm2.14")
 def grouped_curve(curve: TradeoffCurve, records: int) -> TradeoffCurve:
     """The symmetric guarantee for groups, from the symmetric guarantee for one record (UPPER).
 
-    Post-condition: at most the true trade-off curve of the group. At every odds k of the result,
-    max over alpha of (1 - f)(beta(alpha)) - k alpha is taken over the breakpoints of both curves, where it is attained
-    because 1 - f is piecewise linear and concave; then it is rounded up.
+    Post-condition: at most the true trade-off curve of the group. 1 - f is concave and piecewise linear, so the
+    composition is too, and its profile at any odds is attained at a breakpoint; values are rounded up.
     """
     single = curve.symmetrised()
     whole = single
@@ -52,34 +54,30 @@ def grouped_curve(curve: TradeoffCurve, records: int) -> TradeoffCurve:
 
 
 def _composed(inner: TradeoffCurve, outer: TradeoffCurve) -> TradeoffCurve:
-    nodes = _odds_nodes(inner, outer)
-    # D_(k l) <= D_k(inner) + k D_l(outer), the best k for every epsilon: both profiles are convex in e^epsilon.
-    first = np.concatenate((-nodes[:0:-1], nodes))
-    inner_values = inner.delta(first)
-    epsilons = _sums(nodes)
-    best = np.ones(len(epsilons))
-    for place, epsilon in enumerate(epsilons):
-        rest = epsilon - first
-        with np.errstate(over="ignore"):
-            values = inner_values + np.exp(np.minimum(first, 700.0)) * outer.delta(rest)
-        best[place] = min(1.0, float(np.min(values)) * _SLACK)
-    best = np.minimum.accumulate(best)
-    return TradeoffCurve.from_profile(epsilons, best, side=Side.UPPER, symmetric=True)
+    """The guarantee of a chain: first `inner`, then `outer`."""
+    (first, power), (second, last) = _rising(inner), _rising(outer)
+    # Breakpoints: those of the first, and what it maps to those of the second.
+    alpha = np.unique(np.concatenate((first, np.interp(second, power, first))))
+    # The slack covers the rounding of both interpolations, and of the differences below, which are smaller.
+    reached = np.interp(np.interp(alpha, first, power), second, last) * _SLACK
+    rise, run = np.diff(reached), np.diff(alpha)
+    odds = np.unique(np.divide(rise, run, out=np.ones_like(rise), where=run > 0))
+    odds = np.append(1.0, odds[(odds > 1.0) & (odds < _LARGEST)])
+    if len(odds) > _NODES:
+        places = np.linspace(0.0, 1.0, _NODES)
+        odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
+    delta = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
+    values = np.minimum(1.0, delta * _SLACK)
+    return TradeoffCurve.from_profile(np.log(odds) * _SLACK, values, side=Side.UPPER, symmetric=True)
 
 
-def _odds_nodes(inner: TradeoffCurve, outer: TradeoffCurve) -> np.ndarray:
-    """Epsilons at which profiles have kinks, thinned to a few hundred."""
-    odds = np.concatenate((inner.odds, outer.odds))
-    logs = np.log(odds[(odds >= 1.0) & np.isfinite(odds)])
-    nodes = np.unique(np.append(logs, 0.0))
-    if len(nodes) <= 400:
-        return nodes
-    return np.unique(np.interp(np.linspace(0.0, 1.0, 400), np.linspace(0.0, 1.0, len(nodes)), nodes))
-
-
-def _sums(nodes: np.ndarray) -> np.ndarray:
-    """Epsilons of the result: twice those of the parts, and those between."""
-    return np.unique(np.concatenate((nodes, 2.0 * nodes)))
+def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
+    """False positive rates and largest true positive rates at the breakpoints, both increasing."""
+    alpha, _, _, power = curve.points
+    order = np.argsort(alpha, kind="stable")
+    rates, reached = alpha[order], np.maximum.accumulate(power[order])
+    kept = np.append(True, np.diff(rates) > 0)
+    return rates[kept], np.maximum.reduceat(reached, np.flatnonzero(kept))
 
 
 @dataclass(frozen=True)
@@ -149,4 +147,3 @@ class GroupedBackend:
         found = self.single.lower_evidence(None if jaws is None else jaws)
         said = f"All records of the {self.unit} but one have gradient zero. {found.statement}"
         return Evidence(found.kind, said, found.source, found.confidence)
-

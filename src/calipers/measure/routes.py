@@ -58,7 +58,7 @@ def _backend(phases: tuple[Run, ...]) -> Backend:
                 "a rate: divide by a public constant, or not at all, and use a public rate."
             )
         return divided_backend(phases)
-    if records > 1 and not all(scheme_of(run).counts_units for run in phases):
+    if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
         return GroupedBackend(_backend(alone), records, phases[0].unit_name)
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")

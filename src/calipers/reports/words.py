@@ -38,8 +38,17 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [_DIVISORS[run.normalization], _ADJACENCIES[run.adjacency], _VIEWS[run.view]]
+    parts += [_DIVISORS[run.normalization], _neighbors(run), _VIEWS[run.view]]
     return "; ".join(parts) + "."
+
+
+def _neighbors(run: Run) -> str:
+    """What neighbors differ by: one record, or one unit with all its records."""
+    said = _ADJACENCIES[run.adjacency]
+    if run.unit is None:
+        return said
+    most = f" with up to {run.records_per_unit:,} records" if run.records_per_unit > 1 else " with one record"
+    return said.replace("one record", f"one {run.unit}{most}")
 
 
 def describe_phases(runs: Sequence[Run]) -> str:

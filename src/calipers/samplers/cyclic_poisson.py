@@ -51,8 +51,8 @@ class CyclicPoisson(Sampler):
 
     @property
     def batch_size(self) -> float | None:
-        """None was asked for."""
-        return None
+        """The mean size, which follows from public numbers."""
+        return self.law().mean_batch_size
 
     def law(self) -> SamplerLaw:
         """Coins of rate q whenever it is the group's turn; the run is one epoch."""

@@ -46,8 +46,8 @@ class RandomAllocation(Sampler):
 
     @property
     def batch_size(self) -> float | None:
-        """None was asked for."""
-        return None
+        """The mean size, which follows from public numbers."""
+        return self.law().mean_batch_size
 
     def law(self) -> SamplerLaw:
         """One epoch of all steps, in k of which a record takes part."""

@@ -1,4 +1,4 @@
-"""Poisson batches with a largest size: every record joins by its own coin, and a random part of the surplus is dropped."""
+"""Poisson batches with a largest size: every record joins by its own coin, surplus is dropped at random."""
 
 from __future__ import annotations
 

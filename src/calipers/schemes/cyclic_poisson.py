@@ -22,15 +22,15 @@ class CyclicPoissonScheme(Scheme):
     summary = "coins, groups in turn"
     keys = ("cycle",)
     whole_epochs = False
-    counts_units = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def check(self, run: RunFields) -> None:
         """A group has no more records to draw than it has."""
         assert run.cycle is not None
         if run.sizes is not None and run.sizes[1] * run.cycle > run.sizes[0]:
             raise InputError(
-                f"A group of {run.sizes[0]}/{run.cycle} records cannot fill batches of {run.sizes[1]} on average: lower "
-                "batch_size or cycle."
+                f"A group of {run.sizes[0]}/{run.cycle} records cannot fill batches of {run.sizes[1]} on average; "
+                "lower batch_size or cycle."
             )
 
     def rounds(self, run: RunFields) -> int:
@@ -61,8 +61,8 @@ class CyclicPoissonScheme(Scheme):
         return (
             f"A record takes part in at most {turns} of {run.total_steps} steps, those of its group, each time by a "
             "coin of its own. Groups are read as known (a record's index modulo their number) and as independent of "
-            "other records: a split that is drawn and kept secret shows no more, one whose groups move when a record "
-            "is added is not covered.",
+            "other records. The lower jaw is about an adversary who knows the groups; a split that is drawn and kept "
+            "secret shows no more than the upper jaw, and one whose groups move when a record is added is not covered.",
         )
 
     def sampler(self, run: RunFields) -> CyclicPoisson:

@@ -20,7 +20,7 @@ class DeterministicScheme(CutScheme):
     name = "deterministic"
     summary = "fixed order"
     keys = ("last_batch",)
-    counts_units = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def batches(self, run: RunFields) -> str:
         """In words."""

@@ -36,7 +36,7 @@ class PoissonScheme(Scheme):
     independent = True
     whole_epochs = False
     stepwise = True
-    counts_units = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """An epoch of floor(N/B) steps is a choice somebody made."""

@@ -60,9 +60,7 @@ class RandomAllocationScheme(Scheme):
         """As many participations as epochs."""
         steps = run.total_steps
         chosen = max(1, round(steps * run.mean_rate))
-        return {
-            "sampler": self.name, "participations": chosen, "steps": steps, "batch_size": None, "sample_rate": None
-        }
+        return {"sampler": self.name, "participations": chosen, "steps": steps, "batch_size": None, "sample_rate": None}
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -103,9 +101,7 @@ class RandomAllocationScheme(Scheme):
         """Draws k of t for every record."""
         assert run.dataset_size is not None
         assert run.participations is not None
-        return RandomAllocation(
-            dataset_size=run.dataset_size, steps=run.total_steps, participations=run.participations
-        )
+        return RandomAllocation(dataset_size=run.dataset_size, steps=run.total_steps, participations=run.participations)
 
 
 def _attack(run: RunFields, factors: Factors) -> Attack:

@@ -64,8 +64,8 @@ class Scheme(ABC):
     equal_batches: every batch has the same public number of records.
     revealed: the sampler that this one is once its order is known, which can only leak more.
     stepwise: nothing ties steps together, so that a step is an epoch of its own.
-    counts_units: exposures are those of a unit of `records_per_unit` records; else of one record, and group privacy
-    does the rest.
+    counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
+    record, and group privacy does the rest.
     """
 
     name: ClassVar[str]
@@ -76,7 +76,7 @@ class Scheme(ABC):
     equal_batches: ClassVar[bool] = False
     revealed: ClassVar[str | None] = None
     stepwise: ClassVar[bool] = False
-    counts_units: ClassVar[bool] = False
+    counts_units: ClassVar[tuple[str, ...]] = ()
 
     # The description of a run
 

@@ -35,6 +35,7 @@ class TruncatedPoissonScheme(Scheme):
     keys = ("max_batch_size",)
     whole_epochs = False
     stepwise = True
+    counts_units = ("add-remove",)
 
     def check(self, run: RunFields) -> None:
         """How often batches are full depends on how many records there are."""
@@ -55,10 +56,10 @@ class TruncatedPoissonScheme(Scheme):
         """The exposures of both neighbors."""
         assert run.dataset_size is not None
         assert run.max_batch_size is not None
-        if run.dataset_size + 1 <= run.max_batch_size:
+        if run.dataset_size + run.records_per_unit <= run.max_batch_size:
             return sampled_unit(run, run.total_steps)
-        others = run.dataset_size - 1
-        sizes = (others, others + 1) if run.adjacency == "add-remove" else (others,)
+        others = run.dataset_size - run.records_per_unit
+        sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
         first, *further = (_exposure(run, size) for size in sizes)
         return Exposure(first.proofs, first.attack, first.attacks, tuple(further))
 
@@ -97,7 +98,8 @@ class TruncatedPoissonScheme(Scheme):
 def _exposure(run: RunFields, others: int) -> Exposure:
     assert run.max_batch_size is not None
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
-    proof, alone, displacing = _pairs(others, run.rate, run.max_batch_size, shift, run.adjacency)
+    truncation = Truncation(others, run.rate, run.max_batch_size, run.records_per_unit)
+    proof, alone, displacing = _pairs(truncation, shift, run.adjacency)
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
     scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
     attacks = [Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)]
@@ -108,11 +110,8 @@ def _exposure(run: RunFields, others: int) -> Exposure:
 
 
 @functools.lru_cache(maxsize=32)
-def _pairs(
-    others: int, rate: float, largest: int, shift: float, adjacency: str
-) -> tuple[Pair, Pair, TruncatedAttack | None]:
+def _pairs(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, Pair, TruncatedAttack | None]:
     """One object per kind, so that equal phases are counted together."""
-    truncation = Truncation(others, rate, largest)
     instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
     alone = TruncatedAttack(truncation, shift, 0.0, instead).alone()
     often = truncation.truncated >= _OFTEN

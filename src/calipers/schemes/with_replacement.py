@@ -27,7 +27,7 @@ class WithReplacementScheme(Scheme):
     whole_epochs = False
     equal_batches = True
     stepwise = True
-    counts_units = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that has records."""
@@ -69,7 +69,7 @@ class WithReplacementScheme(Scheme):
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """How often the record is among the B draws."""
         drawn = rng.integers(sums.others + 1, size=(*shape, sums.batch_size)) == 0
-        return drawn.sum(axis=-1).astype(np.float64)
+        return np.asarray(drawn.sum(axis=-1), dtype=np.float64)
 
 
 SCHEME = WithReplacementScheme()

@@ -33,7 +33,7 @@ class WithoutReplacementScheme(Scheme):
     whole_epochs = False
     equal_batches = True
     stepwise = True
-    counts_units = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that can fill its batch."""
@@ -48,7 +48,7 @@ class WithoutReplacementScheme(Scheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
-        return "batches of fixed size drawn anew without replacement (each record is in a batch with probability {rate})"
+        return "batches of fixed size drawn anew without replacement (a record is in one with probability {rate})"
 
     def exposure(self, run: RunFields) -> Exposure:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""

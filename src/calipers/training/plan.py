@@ -139,6 +139,9 @@ def sampler_of(
     steps: int | None = None,
     last_batch: str = "drop",
     reshuffle: str = "every-epoch",
+    max_batch_size: int | None = None,
+    cycle: int | None = None,
+    participations: int | None = None,
 ) -> Sampler:
     """The sampler called `name`; an epoch is floor(N/B) batches, or one more that is shorter. Give epochs or steps."""
     scheme = scheme_named(choice("sampler", name, SAMPLERS))
@@ -155,6 +158,9 @@ def sampler_of(
             steps=steps,
             last_batch=last_batch,
             reshuffle=reshuffle,
+            max_batch_size=max_batch_size,
+            cycle=cycle,
+            participations=participations,
         )
     )
 
