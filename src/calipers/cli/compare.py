@@ -22,7 +22,7 @@ from calipers.cli.options import (
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import NEEDED, Run, load_runs
+from calipers.run import Run, load_runs
 from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[t
         except InputError as error:
             click.echo(f"{sampler}: left out. {error}", err=True)
             continue
-        numbers = [f"{key}={getattr(turned[0], key)}" for key in scheme.keys if key in NEEDED]
-        names.append(f"{sampler} ({', '.join(numbers)})" if numbers else sampler)
+        names.append(sampler)
         described.append(turned)
     return tuple(names), described
 

@@ -48,7 +48,7 @@ add_statement(
     "k of t rounds are k independent allocations to groups of rounds of nearly equal size; scores summed test them.",
 )
 
-TILTS = (0.3, 1.0)
+TILTS = (0.3, 0.55, 1.0)
 """Values of c to try, in units of k/(t - k)."""
 
 

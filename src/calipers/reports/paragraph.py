@@ -22,7 +22,7 @@ from calipers.reports.answers import Answers
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import describe
+from calipers.reports.words import describe, neighbors_text, unit_text
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
     """What a guarantee is about, in the words of a run file; phases that differ are joined."""
     keys = ("sampler", "normalization", "adjacency", "view")
     named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return f"{what} is for one record as the privacy unit ({'; '.join(named)})."
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)})."
 
 
 def _gaussian(answers: Answers) -> str:
@@ -108,13 +108,6 @@ def printed_regret(answers: Answers) -> float:
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
 
 
-_NEIGHBORS = {
-    "add-remove": "adding or removing one record",
-    "zero-out": "zeroing out one record",
-    "substitute": "substituting one record",
-}
-
-
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
     row, run = answers.leading, answers.runs[0]
@@ -130,7 +123,7 @@ def report_this(answers: Answers) -> str:
         " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
     )
     return (
-        f"{said}, for {_NEIGHBORS[run.adjacency]}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"{said}, for {neighbors_text(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."
     )
 
