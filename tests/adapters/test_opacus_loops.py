@@ -232,6 +232,20 @@ def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, siz
         assert (run.total_epochs, record.why_not()) == (3, ())
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shuffled_passes_go_on_after_a_checkpoint(script, workers) -> None:
+    """The passes of the first part and of the second are different ones, and a worker does not count twice."""
+    first = script(1000, poisson_sampling=False)
+    record = watched(first)
+    first.train()
+    later = script(1000, loader={"num_workers": workers}, poisson_sampling=False, seed=1)
+    record = watched(later, state=record.state_dict())
+    later.train(2)
+    (run,) = record.runs()
+    assert (run.sampler, run.total_epochs, record.why_not()) == ("shuffle", 3, ())
+    assert (record.facts["passes begun"], record.facts["passes finished"]) == (3, 3)
+
+
 def test_one_order_with_two_noises_is_counted_once_a_pass(script) -> None:
     """Phases would be measured as if each had an order of its own."""
     generator, noise = torch.Generator(), torch.Generator().manual_seed(2)

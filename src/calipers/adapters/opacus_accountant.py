@@ -2,7 +2,7 @@
 
     from calipers.adapters.opacus_accountant import register
     register()
-    engine = PrivacyEngine(accountant="calipers")
+    engine = PrivacyEngine(accountant="calipers")  # before Opacus 1.6: engine.accountant = accountant_class()()
     ...
     engine.get_epsilon(delta=1e-5)                 # the upper jaw
     engine.accountant.bracket(delta=1e-5)          # both
@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calipers.adapters.opacus import Attachment, attached
-from calipers.adapters.opacus_library import opacus_module
+from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.watched_run import Reading
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
@@ -40,8 +40,18 @@ NAME = "calipers"
 
 
 def register() -> None:
-    """Make `PrivacyEngine(accountant="calipers")` known to Opacus; registering twice is no error."""
-    opacus_module("opacus.accountants.registry").register_accountant(NAME, accountant_class(), force=True)
+    """Make `PrivacyEngine(accountant="calipers")` known to Opacus; registering twice is no error.
+
+    Releases before 1.6 know their own accountants alone; there an engine is handed one: `UnsupportedError` says how.
+    """
+    try:
+        registry = opacus_module("opacus.accountants.registry")
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"{installed_opacus()} has no registry of accountants (1.6 has). Make the engine with one of its own and "
+            "replace it before make_private: engine.accountant = accountant_class()()."
+        ) from error
+    registry.register_accountant(NAME, accountant_class(), force=True)
 
 
 class _Watching:
