@@ -314,6 +314,21 @@ def test_optimizers_nobody_has_read_are_refused_by_name(script) -> None:
         watched(replaced)
 
 
+def test_sharded_optimizers_are_refused_by_name(script, tmp_path) -> None:
+    """Each process adds noise to its own part, and how much a record weighs there is FSDP's to choose."""
+    fsdp = pytest.importorskip("opacus.optimizers.fsdpoptimizer_fast_gradient_clipping", reason="comes with 1.6")
+    loop = script(grad_sample_mode="ghost")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
+    try:
+        optimizer = fsdp.FSDPOptimizerFastGradientClipping(
+            loop.optimizer.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=95
+        )
+        with pytest.raises(UnsupportedError, match=rf"FSDPOptimizerFast\w+ \(Opacus {opacus.__version__}\).*sharded"):
+            attach(loop.engine, optimizer, loop.loader)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_the_form_without_the_engine_still_reads_the_history(script) -> None:
     """Found through the hook of make_private; refused where that is gone."""
     loop = script()
