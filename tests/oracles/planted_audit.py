@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from calipers.auditing.audit import AuditResult, audit
-from calipers.auditing.bounds import SplitScores
+from calipers.auditing.fitted import _tells as tells
 from calipers.auditing.fitted import fit
 from calipers.auditing.targets import FunctionTarget
 from calipers.measure import Measurement, measure
@@ -83,7 +83,7 @@ def best_score(target: PlantedTarget, seed: int) -> Any:
     played = FunctionTarget(target)
     rows = [played.outputs(side, PILOT, np.random.default_rng([seed, side, 99])) for side in (False, True)]
     scores = [fit(played, pilot=PILOT, seed=seed), KnownLaw(), Lengths()]
-    return max(scores, key=lambda score: SplitScores(*map(score.scores, rows), 0.9).delta(0.0).value)
+    return max(scores, key=lambda score: tells(score, *rows))
 
 
 def epochs_of(bug: Bug) -> int:
@@ -95,7 +95,7 @@ def claimed(epochs: int) -> Measurement:
     return measure(Run(sample_rate=RATE, steps=6 * epochs, noise_multiplier=Right.noise_multiplier))
 
 
-def audited(loop: type[Right], epochs: int, trials: int = 1000, seed: int = 1) -> AuditResult:
+def audited(loop: type[Right], epochs: int, trials: int = 2000, seed: int = 1) -> AuditResult:
     """What the best of the three scores finds."""
     target = PlantedTarget(loop, epochs)
     return audit(target, best_score(target, seed), trials=trials, seed=seed, claim=claimed(epochs).claim)
