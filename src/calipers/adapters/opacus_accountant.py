@@ -147,4 +147,11 @@ class _Watching:
 def accountant_class() -> type[Any]:
     """The accountant, as a class that derives from Opacus's own base."""
     base: Any = opacus_module("opacus.accountants").IAccountant
-    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__})
+    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """The class by its name: checkpoints of Opacus before 1.6 hold a method of it, which is pickled by that name."""
+    if name == "CalipersAccountant":
+        return accountant_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
