@@ -61,6 +61,8 @@ _FAR = 1e-13
 _DEPTHS, _NEGLIGIBLE = 26.0, 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for, which is a multiple of e^-26."""
 _LOWEST_LOG_TAIL = -560.0
+_CUT, _DEPTH_STEP = 16.0, 4.0
+"""How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
 
 
 @implements("calipers:shuffled")
@@ -197,13 +199,28 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 
 def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
-    advantage = epoch.node(0.0, False, _LADDER, log_tail)[1]
-    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
-    profile: list[tuple[float, float]] = []
+    profile = [_deep_enough(epoch, 0.0, reverse, math.log(epoch.known(0.0)) - math.log(epoch.rounds), log_tail)]
+    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - profile[0][1], 1e-12)))
     epsilon, last = 0.0, gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
-    while True:
-        profile.append(epoch.node(epsilon, reverse, _LADDER, log_tail))
-        if profile[-1][1] <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
-            return profile
+    fall = 0.0
+    while profile[-1][1] > math.exp(log_tail + _NEGLIGIBLE) and epsilon < last:
         gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
-        epsilon += gap if profile[-1][1] > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        gap = gap if profile[-1][1] > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        epsilon += gap
+        # The logarithm of a profile is nearly a line from one node to the next.
+        expected = math.log(profile[-1][1]) - 1.5 * fall * gap
+        profile.append(_deep_enough(epoch, epsilon, reverse, expected, log_tail))
+        fall = math.log(profile[-2][1] / max(profile[-1][1], 1e-300)) / gap
+    return profile
+
+
+def _deep_enough(
+    epoch: ShuffledEpoch, epsilon: float, reverse: bool, expected: float, log_tail: float
+) -> tuple[float, float]:
+    """A node no deeper than its value, of about e^expected, needs: what is cut is a share of about e^-16 of it."""
+    while True:
+        depth = max(log_tail, _DEPTH_STEP * math.floor((expected - _CUT) / _DEPTH_STEP))
+        node, value = epoch.node(epsilon, reverse, _LADDER, depth)
+        if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
+            return node, value
+        expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP
