@@ -27,7 +27,7 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import UnsupportedError
-from calipers.laws.average import AllocatedEpoch
+from calipers.laws.average import AllocatedEpoch, shared_depth
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
@@ -58,8 +58,8 @@ _GAP, _GROWTH = 0.25, 0.15
 is small against the shift, the width of the far tail."""
 _FAR = 1e-13
 """Below it nodes are twice as far apart: what an epoch shows so rarely decides no answer for a delta above 1e-11."""
-_DEPTHS, _NEGLIGIBLE = 26.0, 10.0
-"""Laws end where the divergence is e^10 times the smallest that was asked for, which is a multiple of e^-26."""
+_NEGLIGIBLE = 10.0
+"""Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
@@ -176,8 +176,7 @@ class ShuffledEpoch(AllocatedEpoch):
         if side is not Side.UPPER:
             raise UnsupportedError("A proof about shuffled batches has no LOWER law; see ShuffleAttack.")
         del resolution
-        depth = _DEPTHS * math.ceil(-log_tail / _DEPTHS)
-        return _law(self, max(-depth, _LOWEST_LOG_TAIL))
+        return _law(self, shared_depth(log_tail))
 
 
 @lru_cache(maxsize=4096)
