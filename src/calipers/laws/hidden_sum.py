@@ -86,12 +86,12 @@ class HiddenSum:
         """With terms clipped where that hardly changes the call at the strike."""
         values, density = self._noise
         seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
-        rare = -float(self.term.value(np.array([-seldom]))[0])
-        losses = np.clip(-values, 0.0, max(rare, 0.0))
+        rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
+        losses = np.clip(-values, 0.0, rare)
         mean = float(losses @ density)
         spread = math.sqrt(max(float(losses * losses @ density) - mean * mean, 0.0) * self.rounds)
-        high = strike + self.rounds * mean + 6.0 * spread + 2.0 * max(rare, 0.0)
-        low = -4.0 * min(high, float(values[-1]))
+        high = strike + self.rounds * mean + 6.0 * spread + 2.0 * rare
+        low = -4.0 * min(high, max(float(values[-1]), rare))
         return replace(self, clipped=(low, high))
 
     @property
