@@ -28,6 +28,7 @@ from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import UnsupportedError
 from calipers.laws.average import AllocatedEpoch, shared_depth
+from calipers.laws.controlled_sum import controlled_divergence
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
@@ -61,6 +62,8 @@ _FAR = 1e-13
 _NEGLIGIBLE = 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
+_WORTH, _RARE = 0.998, 1e-9
+"""Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
 
@@ -103,6 +106,10 @@ class ShuffledEpoch(AllocatedEpoch):
         """As `node`, by the theorem alone."""
         return divergence(self.term(epsilon, reverse), self.rounds, self.participation, resolution, log_tail)
 
+    def controlled(self, epsilon: float, reverse: bool) -> float:
+        """At least the divergence at epsilon of adversaries with one control for every strike; 1 where not tried."""
+        return _controlled(self, epsilon, reverse)
+
     @property
     def ways(self) -> tuple[bool, ...]:
         """The directions that have to be looked at."""
@@ -118,7 +125,8 @@ class ShuffledEpoch(AllocatedEpoch):
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
-        return value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
+        value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
+        return min(value, self.controlled(epsilon, reverse))
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
@@ -132,7 +140,7 @@ class ShuffledEpoch(AllocatedEpoch):
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
-            if value > delta or node > best:
+            if node > best or min(value, self.controlled(best, reverse)) > delta:
                 best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
         return best
 
@@ -141,6 +149,8 @@ class ShuffledEpoch(AllocatedEpoch):
 
         def excess(epsilon: float, resolution: float) -> tuple[float, float]:
             node, value = self.node(epsilon, reverse, resolution, log_tail)
+            if resolution == _FINE:
+                value = min(value, self.controlled(epsilon, reverse))
             return node, math.log(max(value, 1e-300)) - log_delta
 
         low, high = 0.0, known
@@ -190,6 +200,12 @@ def _node(
     return node, min(value, known)
 
 
+@lru_cache(maxsize=1024)
+def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
+    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation)
+    return 1.0 if found is None else found
+
+
 @lru_cache(maxsize=16)
 def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
     sides = [_profile(epoch, reverse, log_tail) for reverse in epoch.ways]
@@ -198,20 +214,28 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 
 def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
-    profile = [_deep_enough(epoch, 0.0, reverse, math.log(epoch.known(0.0)) - math.log(epoch.rounds), log_tail)]
-    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - profile[0][1], 1e-12)))
-    epsilon, last = 0.0, gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
-    fall = 0.0
-    while profile[-1][1] > math.exp(log_tail + _NEGLIGIBLE) and epsilon < last:
+    expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
+    profile: list[tuple[float, float]] = []
+    epsilon, deviation, fall, controlled = 0.0, 0.0, 0.0, True
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    while True:
+        node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
+        if controlled and value > _RARE:
+            better = epoch.controlled(epsilon, reverse)
+            # Far out one term decides, and one control for every strike is as good as one for all.
+            value, controlled = min(value, better), better < _WORTH * value
+        profile.append((node, value))
+        if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
+            return profile
+        deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
         gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
-        gap = gap if profile[-1][1] > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
         epsilon += gap
-        # The logarithm of a profile is nearly a line from one node to the next.
-        expected = math.log(profile[-1][1]) - 1.5 * fall * gap
-        profile.append(_deep_enough(epoch, epsilon, reverse, expected, log_tail))
-        # Where the bound does not fall, which its proof allows, the truth does no worse.
-        fall = max(0.0, math.log(profile[-2][1] / max(profile[-1][1], 1e-300)) / gap)
-    return profile
+        # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
+        # its proof allows, it is no reason to look less deep.
+        if len(profile) > 1:
+            fall = max(0.0, math.log(profile[-2][1] / max(value, 1e-300)) / (node - profile[-2][0]))
+        expected = math.log(max(value, 1e-300)) - 1.5 * fall * gap
 
 
 def _deep_enough(
