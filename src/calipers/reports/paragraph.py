@@ -138,8 +138,8 @@ def report_this(answers: Answers) -> str:
         said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
     if answers.stated is not None:
         return (
-            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some mechanism "
-            f"with this guarantee shows at least {lower}."
+            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some "
+            f"mechanism with this guarantee shows at least {lower}."
         )
     run = answers.runs[0]
     isolated = (
