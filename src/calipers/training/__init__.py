@@ -9,12 +9,14 @@
     trained = train(plan, model, records, labels, checkpoint=Path("run.checkpoint"))
     measure(trained.run()).epsilon(delta=1e-5)
 
+Under `torchrun`, `with joined_ranks():` makes it one training of all processes (`calipers.training.distributed`).
 PyTorch is imported when training begins, not before.
 """
 
 from __future__ import annotations
 
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
+from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy
 from calipers.training.loop import Trained, Trainer, train
 from calipers.training.models import MODELS, build_model
@@ -25,10 +27,13 @@ __all__ = [
     "MODELS",
     "Dataset",
     "Plan",
+    "RankError",
+    "Ranks",
     "Trained",
     "Trainer",
     "accuracy",
     "build_model",
+    "joined_ranks",
     "load_dataset",
     "run_of",
     "train",

@@ -12,6 +12,7 @@ One step on the records S that the sampler drew:
   number of the step only. Accuracy is for held-out records, which are not protected.
 - With the same seed and the same kind of device the weights come out the same, killed and resumed or not, also where
   layers draw random numbers; on CUDA up to the order in which the device adds.
+- Several processes do one training together (`calipers.training.distributed`), if PyTorch has joined them in a group.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from calipers.errors import InputError
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
 from calipers.training.checkpoint import data_digest, load_checkpoint, locked, save_checkpoint
+from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum, cross_entropy
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
@@ -42,7 +45,10 @@ from calipers.training.torch_library import chosen_device, random_layers, torch_
 __all__ = ["Progress", "Trained", "Trainer", "train"]
 
 Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again."""
+"""Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again.
+
+Of several processes, rank 0's is called.
+"""
 
 # Batches and noise (`calipers.training.noise`) of one seed must not share random numbers.
 _BATCHES = 1
@@ -68,7 +74,8 @@ class Trainer:
 
     `records` and `labels` are arrays with one row per record; `prepare` turns rows on the device into the
     model's inputs (conversion, scaling). `tf32`: whether CUDA may round factors of products to 11 bits, which the
-    clipping accounts for. `identity` is written into checkpoints beside the plan.
+    clipping accounts for. `identity` is written into checkpoints beside the plan. `ranks`: the processes that train
+    together; left out, those of PyTorch's group. All of them make the trainer, step, save and resume.
     """
 
     def __init__(
@@ -83,7 +90,28 @@ class Trainer:
         device: str = "auto",
         tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = Ranks.found() if ranks is None else ranks
+        with self.ranks.together():
+            self._begin(plan, model, records, labels, prepare, loss, device, tf32, identity)
+        self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": tf32, **versions()})
+        if self.ranks.size > 1:
+            self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
+
+    def _begin(
+        self,
+        plan: Plan,
+        model: Any,
+        records: Any,
+        labels: Any,
+        prepare: Callable[[Any], Any] | None,
+        loss: Callable[[Any, Any], Any],
+        device: str,
+        tf32: bool,
+        identity: Mapping[str, Any] | None,
+    ) -> None:
+        """Check and keep everything; no rank waits for another here."""
         torch = torch_module()
         # PyTorch wants arrays in order and, although nothing is written, writable.
         records, labels = (np.require(array, requirements=["C", "W"]) for array in (records, labels))
@@ -92,6 +120,7 @@ class Trainer:
                 f"The sampler draws from {plan.sampler.dataset_size} records, but there are {len(records)} records "
                 f"and {len(labels)} labels; give the sampler dataset_size={len(records)}."
             )
+        refuse_wrapped(model)
         self._torch, self.plan = torch, plan
         self.device = chosen_device(device)
         self.model = model.to(self.device)
@@ -127,13 +156,13 @@ class Trainer:
         plan, torch = self.plan, self._torch
         number = self.step
         batch = next(self._stream)
-        rows = torch.from_numpy(batch).to(self.device)
-        with random_layers(self._noise.layer_seed(number), self.device):
+        rows = torch.from_numpy(self.ranks.share(batch)).to(self.device)
+        with random_layers((self._noise.layer_seed(number) + self.ranks.rank) % 2**64, self.device):
             update = self._sum(self._prepare(self._records[rows]), self._labels[rows])
-        if plan.noise_multiplier > 0:
+        if plan.noise_multiplier > 0 and self.ranks.leads:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
-        update.div_(plan.divisor(len(batch)))
+        self.ranks.add_up(update).div_(plan.divisor(len(batch)))
         for group in self._optimizer.param_groups:
             group["lr"] = plan.rate_at(number)
         offset = 0
@@ -144,24 +173,42 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the run as it stands."""
-        contents = {
+        self.check_ranks()
+        with self.ranks.together():
+            if self.ranks.leads:
+                save_checkpoint(path, belongs_to=self._belongs_to, contents=self._contents())
+
+    def resume(self, path: Path) -> bool:
+        """Go to the place of the checkpoint at `path`; False if there is none."""
+        contents = None
+        with self.ranks.together():
+            if self.ranks.leads:
+                contents = load_checkpoint(path, belongs_to=self._belongs_to, device=self.device)
+        contents = self.ranks.from_first(contents, self.device)
+        if contents is None:
+            return False
+        self._go_to(contents)
+        return True
+
+    def check_ranks(self) -> None:
+        """Refuse to go on if the ranks' weights or places in the sampler are not the same."""
+        if self.ranks.size > 1:
+            place = hashlib.sha256(json.dumps(self._stream.state()).encode()).hexdigest()[:16]
+            self.ranks.agree({"steps": self.step, "batches": place, "weights": weights_digest(self.model)})
+
+    def _contents(self) -> dict[str, Any]:
+        return {
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "batches": json.dumps(self._stream.state()),
             "noise": json.dumps(self._noise.state()),
         }
-        save_checkpoint(path, belongs_to=self._belongs_to, contents=contents)
 
-    def resume(self, path: Path) -> bool:
-        """Go to the place of the checkpoint at `path`; False if there is none."""
-        contents = load_checkpoint(path, belongs_to=self._belongs_to, device=self.device)
-        if contents is None:
-            return False
+    def _go_to(self, contents: Mapping[str, Any]) -> None:
         self.model.load_state_dict(contents["model"])
         self._optimizer.load_state_dict(contents["optimizer"])
         self._noise = noise_source(json.loads(contents["noise"]))
         self._stream = BatchStream.resumed(self.plan.sampler, json.loads(contents["batches"]))
-        return True
 
 
 def train(
@@ -177,16 +224,25 @@ def train(
     checkpoint_every: int = 100,
     identity: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    ranks: Ranks | None = None,
 ) -> Trained:
     """Train `model` in place by the plan; go on from `checkpoint` if that file is there.
 
     A checkpoint is written every `checkpoint_every` steps and at the end. Nobody else may use the file meanwhile.
     """
-    COUNT.check_int("checkpoint_every", checkpoint_every)
-    trainer = Trainer(plan, model, records, labels, prepare=prepare, loss=loss, device=device, identity=identity)
+    ranks = Ranks.found() if ranks is None else ranks
+    with ranks.together():
+        COUNT.check_int("checkpoint_every", checkpoint_every)
+    ranks.agree({"checkpoint": "none" if checkpoint is None else f"every {checkpoint_every} steps"})
+    trainer = Trainer(
+        plan, model, records, labels, prepare=prepare, loss=loss, device=device, identity=identity, ranks=ranks
+    )
     if checkpoint is None:
         return _trained(trainer, None, checkpoint_every, progress)
-    with locked(Path(checkpoint)):
+    with ExitStack() as held:
+        with ranks.together():
+            if ranks.leads:
+                held.enter_context(locked(Path(checkpoint)))
         trainer.resume(Path(checkpoint))
         return _trained(trainer, Path(checkpoint), checkpoint_every, progress)
 
@@ -194,6 +250,7 @@ def train(
 def _trained(trainer: Trainer, path: Path | None, checkpoint_every: int, progress: Progress | None) -> Trained:
     """Take the steps that are left."""
     plan = trainer.plan
+    progress = progress if trainer.ranks.leads else None
     begun = time.perf_counter()
     resumed_at = trainer.step
     if progress is not None and resumed_at:
@@ -205,6 +262,8 @@ def _trained(trainer: Trainer, path: Path | None, checkpoint_every: int, progres
             trainer.save(path)
         if progress is not None:
             progress(done, plan.steps)
+    if path is None:  # else the last checkpoint was checked
+        trainer.check_ranks()
     return Trained(trainer.model, plan, trainer.dimension, time.perf_counter() - begun, resumed_at)
 
 
