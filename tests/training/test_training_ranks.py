@@ -35,12 +35,14 @@ from calipers.errors import CalipersError
 from calipers.samplers import Poisson
 from calipers.training import Plan, joined_ranks, train
 
+Plan(sampler=Poisson(dataset_size=30, batch_size=3, steps=8), noise_multiplier=1.0).run()  # loads what it needs
 mine = {}  # what this rank was told; not bound by `prepare`, whose fingerprint all ranks share
 
 def prepare(rows):
     mine["taken"] = mine.get("taken", 0) + 1
     if mine.get("dies_in") == mine["taken"]: os.kill(os.getpid(), signal.SIGKILL)
     if mine.get("sleeps_in") == mine["taken"]: time.sleep(mine["timeout"] + 3)
+    if mine.get("drifts_in") == mine["taken"]: mine["model"][0].bias.data.add_(1e-12)
     return rows
 
 def answer(job, rank):
@@ -50,7 +52,7 @@ def answer(job, rank):
     labels = np.arange(len(records)) % 3
     torch.manual_seed(mine.get("weights", 0))
     layers = [torch.nn.Linear(6, mine.get("width", 5)), torch.nn.Tanh(), torch.nn.Linear(mine.get("width", 5), 3)]
-    model = torch.nn.Sequential(*layers).double()
+    model = mine["model"] = torch.nn.Sequential(*layers).double()
     sampler = Poisson(dataset_size=mine.get("claimed", len(records)), sample_rate=mine.get("q", 0.1), steps=8)
     plan = Plan(sampler=sampler, noise_multiplier=mine.get("noise", 1.0), learning_rate=mine.get("rate", 0.5),
                 normalization=mine.get("divisor", "realized"), optimizer=mine.get("optimizer", "adam"),
@@ -189,15 +191,26 @@ def test_killed_and_resumed_with_another_number_of_ranks(play, one, tmp_path) ->
     assert play(1, path=path)[0]["weights"] == said[0]["weights"]
 
 
-def test_rank_0_killed_leaves_a_checkpoint_that_goes_on_to_the_same_bits(play, tmp_path) -> None:
+def test_killed_again_and_again_goes_on_to_the_same_bits(play, tmp_path) -> None:
+    """Any rank, rank 0 too, in any step after the last checkpoint."""
     path = tmp_path / "run.checkpoint"
     whole = play(2)
-    said = play(2, path=path, on={"0": {"dies_in": 8}})
-    assert said[0] is None
-    assert said[1]["error"] == "RankError"
+    # Checkpoints come after 3, 6 and 8 steps: deaths in steps 1, 5, 5, 7, 7 and 8.
+    for dying, step in ((0, 1), (1, 5), (0, 2), (1, 4), (0, 1), (1, 2)):
+        said = play(2, path=path, on={str(dying): {"dies_in": step}})
+        assert said[dying] is None
+        assert said[1 - dying]["error"] == "RankError"
     said = play(2, path=path)
-    assert said[0]["resumed_at"] == 6
     assert said[0]["weights"] == said[1]["weights"] == whole[0]["weights"]
+
+
+def test_ranks_that_drift_apart_release_nothing(play, tmp_path) -> None:
+    """A weight of rank 1 is off by 1e-12 in the second step: all refuse before the first checkpoint, or at the end."""
+    for path in (tmp_path / "run.checkpoint", None):
+        said = play(2, path=path, on={"1": {"drifts_in": 2}})
+        assert [rank["error"] for rank in said] == ["InputError", "InputError"]
+        assert "weights is" in said[0]["text"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_rank_that_does_not_answer_counts_as_gone(play) -> None:
