@@ -13,6 +13,7 @@ pytest.importorskip("flint", reason="python-flint comes with the extra test")
 import mpmath
 import numpy as np
 from flint import arb, ctx, fmpz
+from scipy.special import ndtr
 
 from calipers.laws import hidden_term as hidden
 from calipers.laws.displaced import DisplacedEpoch, seen_early
@@ -331,6 +332,11 @@ def test_zeta_is_above_its_integral(replaced: bool, back: bool) -> None:
     truth = float(weight @ both @ weight) - (1 - p) * float(weight @ np.maximum(x, 0.0))
     found = float(steps._seen_early(phase, ball(Fraction(5, 4)), back).mid())
     assert truth <= found <= 2.0 * truth
+    # The stairs are above the function they stand for, and close to it.
+    s = np.maximum(term.value(NOISE), 0.0)
+    pi = ndtr(term.branches[1].preimage(p * np.maximum(s, 1e-300) / (1 - p)))
+    smooth = p * integral(phi(NOISE) * s * pi)
+    assert smooth <= found <= 1.05 * smooth
 
 
 def test_partitions_without_singletons_are_counted() -> None:
