@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--certificate",
     metavar="FILE",
-    help="Also write a certificate of epsilon at the first --delta (see `calipers certify`), and name it in the notes.",
+    help="Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
 )
 def measure_command(
     runs: Subject,
@@ -94,13 +94,18 @@ def measure_command(
                 raise InputError("--certificate certifies a run; a stated guarantee has nothing to compute.")
             from calipers.certificates import certified
 
-            measurement = certified(measurement, questions.deltas[0], certificate)
+            measurement, proof = certified(measurement, questions.deltas[0], certificate)
         answers = answer(measurement, questions)
 
     def report() -> Report:
         from calipers.reports.report import report_measurement
 
-        return report_measurement(measurement, questions)
+        found = report_measurement(measurement, questions)
+        if certificate is None or report_path is None:
+            return found
+        from calipers.reports.certificate import with_certificate
+
+        return with_certificate(found, proof, certificate, report_path)
 
     write_when_asked(report_path, report)
     if as_json:
