@@ -12,6 +12,7 @@ guarantee leaks. The one behind it may leak less, which no statement of this kin
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,12 +42,12 @@ SOME = "The lower jaw is what some mechanism with this guarantee leaks; the one 
 
 
 @dataclass(frozen=True)
-class _CurvesBackend:
+class _CurvesBackend(ABC):
     """Both jaws read off two symmetric curves; subclasses say which, and sharpen single numbers."""
 
+    @abstractmethod
     def curve(self, side: Side) -> TradeoffCurve:
         """The curve of one side."""
-        raise NotImplementedError
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Read off the curves."""
