@@ -137,7 +137,10 @@ def _epoch(run: RunFields) -> ShuffledEpoch | None:
 
 def _full_batches(run: RunFields) -> RunFields:
     """The run without the short last batch, if it keeps one."""
-    return run if run.last_batch == "drop" else dataclasses.replace(run, last_batch="drop")
+    if run.last_batch == "drop":
+        return run
+    # By epochs: a number of steps counts the short batches, too.
+    return dataclasses.replace(run, last_batch="drop", steps=None, epochs=run.total_epochs)
 
 
 def _attack(run: RunFields, epochs: int) -> Attack:
