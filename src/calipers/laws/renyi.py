@@ -2,13 +2,20 @@
 
 E_Q[L^t] multiplies under composition, so D_t(P||Q) = log E_Q[L^t] / (t - 1) adds. For t > 1 the
 function L^t is convex: an UPPER law gives at least the truth and a LOWER law at most. What lies
-beyond the last atom of an UPPER law is not infinite here: with `slope` a bound on d log L / dz,
-L(z)^t <= L(end)^t e^(t slope (z - end)), whose expectation is known in closed form.
+beyond the last atom of an UPPER law is not infinite here:
+
+- **Pairs.** With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), whose expectation is
+  known in closed form.
+- **Laws with a known release.** Where the law hides when, or whether, the record shows, telling it gives moments in
+  closed form that are far too large but finite (`known_moment`). Cut L^t at some K: up to K as it is and beyond on its
+  tangent, a convex function of slope t K^(t-1), for which the law is a bound, its mass at infinity included; what the
+  tangent misses is at most E[L^t; L > K] <= K^(t-s) E[L^s] for every s > t. The best K and s of some are taken.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,6 +30,11 @@ from calipers.numerics.types import FloatArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
 _RESOLUTION = 0.02
+_CUTS, _DEEPEST, _FARTHEST = 64, -104.0, 300.0
+_BEYOND = np.geomspace(0.02, 50.0, 40)
+"""How much larger s is than t, in units of t - 1 and of 1."""
+
+Factors = Sequence[tuple[LawSource, int]]
 
 
 def _log_sum(values: FloatArray) -> float:
@@ -35,15 +47,23 @@ def _lower(law: Law, order: float) -> float:
     return value - (2.0 * order * law.mass_error + 1e-13 * (1.0 + abs(value)))
 
 
-def _upper(source: LawSource, law: Law, order: float, log_tail: float, reverse: bool) -> float:
+def _upper(source: LawSource, order: float, log_tail: float, reverse: bool) -> float:
     """At least log E_Q[L^t] of the truth."""
     bound = getattr(source, "log_moment_bound", None)
     if bound is not None:
-        return float(bound(order)) * (1.0 + 1e-14)
-    if not isinstance(source, Pair) or source.p_inf > 0 or source.q_zero > 0:
+        return float(bound(order, reverse)) * (1.0 + 1e-14)
+    known = getattr(source, "known_moment", None)
+    if known is None and (not isinstance(source, Pair) or source.p_inf > 0 or source.q_zero > 0):
         raise UnsupportedError(
             "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
         )
+    law = source.law(Side.UPPER, _RESOLUTION, log_tail)
+    law = law.reverse() if reverse else law
+    charged = law.mass_error + order * law.shift_error
+    if known is not None:
+        told: Callable[[float], float] = lambda s: known(s, reverse)  # noqa: E731  # one expression, used once
+        return min(told(order), _cut(law, order, told) + charged)
+    assert isinstance(source, Pair)
     pieces = [_log_sum(law.log_q + order * law.log_ratio)]
     for part in source.smooth:
         low, high = part.range_for(log_tail)
@@ -51,25 +71,63 @@ def _upper(source: LawSource, law: Law, order: float, log_tail: float, reverse: 
         growth = part.log_growth_below if reverse else part.log_growth_above
         pieces.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
     value = _log_sum(np.array(pieces))
-    return value + (law.mass_error + order * law.shift_error + 1e-13 * (1.0 + abs(value)))
+    return value + (charged + 1e-13 * (1.0 + abs(value)))
+
+
+def _cut(law: Law, order: float, told: Callable[[float], float]) -> float:
+    """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses."""
+    x, best = law.log_ratio, math.inf
+    larger = np.unique(np.concatenate((order + _BEYOND, order + (order - 1.0) * _BEYOND)))
+    moments = np.array([told(float(s)) for s in larger])
+    # Beyond the last atom only the mass at infinity grows with K.
+    rest = -math.log(law.p_inf) / (order - 1.0) if law.p_inf > 0.0 else _FARTHEST
+    farthest = max(float(x[-1]), 1e-3) + min(rest, _FARTHEST)
+    for cut in np.linspace(0.0, farthest, _CUTS)[1:].tolist():
+        over = np.maximum(x - cut, 0.0)
+        # K^t + t K^(t-1) (e^x - K) = K^(t-1) e^x (t - (t - 1) e^-over), and e^(t x) where nothing is over.
+        tangent = (order - 1.0) * np.minimum(x, cut) + x + np.log(order - (order - 1.0) * np.exp(-over))
+        pieces = [_log_sum(law.log_q + tangent), float(np.min(moments + (order - larger) * cut))]
+        if law.p_inf > 0.0:
+            pieces.append(math.log(order) + (order - 1.0) * cut + math.log(law.p_inf))
+        best = min(best, _log_sum(np.array(pieces)))
+    return best + 1e-13 * (1.0 + abs(best))
+
+
+def _log_tail(source: LawSource, order: float) -> float:
+    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
+
+    Laws that hide when a record shows cost the more the deeper they go, and say little more than that at high orders.
+    """
+    slopes = [part.slope for part in source.smooth] if isinstance(source, Pair) else [getattr(source, "shift", 0.0)]
+    log_tail = -0.5 * (order * max(slopes, default=0.0) + 10.0) ** 2
+    return log_tail if isinstance(source, Pair) else max(log_tail, getattr(source, "moment_depth", _DEEPEST))
+
+
+def renyi_below(factors: Factors, order: float, ways: Sequence[bool] = (False, True)) -> float:
+    """At most D_t of the truth, t = order > 1, the larger over the directions: what the LOWER laws show."""
+    order = ORDER.check("order", order)
+    totals = []
+    for reverse in ways:
+        total = 0.0
+        for source, count in factors:
+            law = source.law(Side.LOWER, _RESOLUTION, _log_tail(source, order))
+            total += count * _lower(law.reverse() if reverse else law, order)
+        totals.append(total)
+    return max(0.0, max(totals) / (order - 1.0))
+
+
+def renyi_above(factors: Factors, order: float, ways: Sequence[bool] = (False, True)) -> float:
+    """At least D_t of the truth, t = order > 1, in every direction."""
+    order = ORDER.check("order", order)
+    totals = [
+        math.fsum(count * _upper(source, order, _log_tail(source, order), reverse) for source, count in factors)
+        for reverse in ways
+    ]
+    return max(totals) * (1.0 + 1e-14) / (order - 1.0)
 
 
 def renyi(product: Product, order: float) -> Jaws:
     """Jaws of max(D_t(P||Q), D_t(Q||P)) at t = order > 1."""
-    order = ORDER.check("order", order)
-    lows, highs = [], []
-    for direction in product.directions:
-        low_total = high_total = 0.0
-        for source, count in product.factors:
-            slopes = [part.slope for part in source.smooth] if isinstance(source, Pair) else []
-            # The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
-            log_tail = -0.5 * (order * max(slopes, default=0.0) + 10.0) ** 2
-            laws = {side: source.law(side, _RESOLUTION, log_tail) for side in Side}
-            if direction.reverse:
-                laws = {side: law.reverse() for side, law in laws.items()}
-            low_total += count * _lower(laws[Side.LOWER], order)
-            high_total += count * _upper(source, laws[Side.UPPER], order, log_tail, direction.reverse)
-        lows.append(low_total)
-        highs.append(high_total)
-    scale = order - 1.0
-    return Jaws(max(0.0, max(lows) / scale), max(highs) / scale, math.inf, False)
+    ways = [direction.reverse for direction in product.directions]
+    lower, upper = (bound(product.factors, order, ways) for bound in (renyi_below, renyi_above))
+    return Jaws(lower, upper, math.inf, False)

@@ -77,6 +77,6 @@ class DiscreteGaussian:
         )
 
     @implements("canonne2020:prop5")
-    def log_moment_bound(self, order: float) -> float:
+    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
         """At least log E_Q[L^t] for t >= 1: t (t - 1) s^2 / (2 sigma^2)."""
         return order * (order - 1.0) * self.sensitivity**2 / (2.0 * self.sigma**2)
