@@ -127,3 +127,29 @@ def test_realized_batch_sizes_are_refused_with_the_reason() -> None:
     run = Run(dataset_size=50, sample_rate=0.1, steps=5, noise_multiplier=1.0, normalization="realized", dimension=10)
     with pytest.raises(UnsupportedError, match="realized batch size"):
         measure(run).rdp(2.0)
+
+
+def faint_by_quadrature(rate: float, sigma: float, order: float, swap: bool) -> mpmath.mpf:
+    """D_t of one sampled step, from E_Q[L^t - 1 - t (L - 1)], whose integrand does not change sign."""
+    with mpmath.workdps(40):
+        q, s, t = mpmath.mpf(rate), mpmath.mpf(sigma), mpmath.mpf(order)
+
+        def integrand(x: mpmath.mpf) -> mpmath.mpf:
+            ratio = 1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))
+            density = mpmath.npdf(x, 0, s)
+            if swap:
+                ratio, density = 1 / ratio, density * ratio
+            return density * (ratio**t - 1 - t * (ratio - 1))
+
+        cuts = [-20 * s, -5 * s, 0, 1, 2, order, order + 5 * s, order + 20 * s + 5]
+        return mpmath.log(1 + mpmath.quad(integrand, sorted(set(cuts)))) / (t - 1)
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(1e-7, 1.0), (1e-6, 4.0), (1e-5, 0.7), (1e-3, 1.0)])
+@pytest.mark.parametrize("order", [1.1, 2.0, 8.0])
+def test_faint_steps_keep_their_digits(rate: float, sigma: float, order: float) -> None:
+    """A step of 1e-15 and more, where log E[L^t] drowned in the rounding of 1: the bracket is within 1e-3."""
+    truth = max(faint_by_quadrature(rate, sigma, order, swap) for swap in (False, True))
+    found = measure(Run(sample_rate=rate, steps=1000, noise_multiplier=sigma)).rdp(order)
+    assert found.lower <= 1000 * truth <= found.upper
+    assert found.upper <= 1.001 * found.lower

@@ -26,11 +26,13 @@ from calipers.laws.direction import Jaws, LawSource
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
+from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
-_RESOLUTION = 0.02
+_RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
 _CUTS, _DEEPEST, _FARTHEST = 64, -104.0, 300.0
+_FAR = 20.0
 _BEYOND = np.geomspace(0.02, 50.0, 40)
 """How much larger s is than t, in units of t - 1 and of 1."""
 
@@ -41,8 +43,52 @@ def _log_sum(values: FloatArray) -> float:
     return float(np.logaddexp.reduce(np.sort(values)))
 
 
+def _excess(x: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
+    """phi(e^x) = e^(t x) - 1 - t (e^x - 1), and a bound of its rounding error. It is convex and not negative.
+
+    Near x = 0 it is t (t - 1) x^2 / 2 and a small part of its terms, so there its series is summed: the coefficients
+    t^n - t = t expm1((n - 1) log t) have all their digits.
+    """
+    tilted, plain = np.expm1(order * x), order * np.expm1(x)
+    value, rounding = tilted - plain, 4.0 * UNIT_ROUNDOFF * (np.abs(tilted) + np.abs(plain))
+    near = np.abs(order * x) < 0.1
+    series = np.zeros(int(near.sum()))
+    for n in range(14, 1, -1):
+        series += order * math.expm1((n - 1) * math.log(order)) * x[near] ** n / math.factorial(n)
+    value[near], rounding[near] = series, 64.0 * UNIT_ROUNDOFF * np.abs(series)
+    return np.maximum(value, 0.0), rounding
+
+
+def _log_one_plus(law: Law, order: float, error: float, up: float) -> float | None:
+    """log(1 + E_Q[phi(L)]) over the atoms, log ratios being known to within `error`; None where it overflows.
+
+    E_Q[1 + t (L - 1)] is 1 for every pair, so nothing but phi is summed: faint steps keep their digits.
+    """
+    x = law.log_ratio if up > 0.0 else law.log_p - law.log_q
+    high = law.log_q + order * x  # log of q L^t
+    if float(np.max(high)) > 600.0:
+        return None
+    far = order * x > _FAR
+    near = np.where(far, 0.0, x)
+    value, rounding = _excess(near, order)
+    moved = order * np.abs(np.exp(order * near) - np.exp(near)) + 0.5 * error * order**2 * np.exp(
+        np.maximum(order * near, near)
+    )
+    charged = value * (1.0 + up * (law.rounding + 1e-13)) + up * (rounding + 1.01 * error * moved)
+    terms = np.where(far, 0.0, np.exp(law.log_q) * np.maximum(charged, 0.0))
+    # Far out nothing cancels: phi is L^t but for a share of e^-x t e^-(t-1)x and less.
+    share = 1.0 if up > 0.0 else 1.0 - (1.0 + order) * np.exp(-(order - 1.0) * x[far])
+    spread = math.exp(up * (law.rounding + 1.01 * error * order + 1e-13 + 4e-16 * float(np.max(np.abs(high)))))
+    terms[far] = np.maximum(np.exp(high[far]) * spread * share, 0.0)
+    return math.log1p(float(np.sum(terms)) * (1.0 + up * 1e-13))
+
+
 def _lower(law: Law, order: float) -> float:
     """At most log E_Q[L^t] of the truth, by data processing."""
+    exact = _log_one_plus(law, order, 2.0 * law.rounding + 1e-15, -1.0)
+    if exact is not None:
+        # What only one of the two can show is left out: P-mass at infinity would add, Q-mass at 0 adds t - 1 of it.
+        return exact
     value = _log_sum(order * law.log_p + (1.0 - order) * law.log_q)
     return value - (2.0 * order * law.mass_error + 1e-13 * (1.0 + abs(value)))
 
@@ -57,21 +103,27 @@ def _upper(source: LawSource, order: float, log_tail: float, reverse: bool) -> f
         raise UnsupportedError(
             "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
         )
-    law = source.law(Side.UPPER, _RESOLUTION, log_tail)
+    law = source.law(Side.UPPER, _resolution(source, order), log_tail)
     law = law.reverse() if reverse else law
     charged = law.mass_error + order * law.shift_error
     if known is not None:
         told: Callable[[float], float] = lambda s: known(s, reverse)  # noqa: E731  # one expression, used once
         return min(told(order), _cut(law, order, told) + charged)
     assert isinstance(source, Pair)
-    pieces = [_log_sum(law.log_q + order * law.log_ratio)]
+    beyond = []
     for part in source.smooth:
         low, high = part.range_for(log_tail)
         end = float(part.log_ratio(np.array([low if reverse else high]))[0])
         growth = part.log_growth_below if reverse else part.log_growth_above
-        pieces.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
-    value = _log_sum(np.array(pieces))
-    return value + (charged + 1e-13 * (1.0 + abs(value)))
+        beyond.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
+    whole = _log_sum(np.array([_log_sum(law.log_q + order * law.log_ratio), *beyond]))
+    whole += charged + 1e-13 * (1.0 + abs(whole))
+    faint = _log_one_plus(law, order, law.shift_error, 1.0)
+    if faint is None:
+        return whole
+    # Beyond the ends phi is at most L^t above 1 and t - 1 below.
+    rest = math.fsum(math.exp(value) for value in beyond) + (order - 1.0) * law.q_zero
+    return min(whole, math.log1p(math.expm1(faint) + rest * (1.0 + 1e-12)) * (1.0 + 1e-14))
 
 
 def _cut(law: Law, order: float, told: Callable[[float], float]) -> float:
@@ -93,6 +145,12 @@ def _cut(law: Law, order: float, told: Callable[[float], float]) -> float:
     return best + 1e-13 * (1.0 + abs(best))
 
 
+def _resolution(source: LawSource, order: float) -> float:
+    """Cells of width w in an observation with d log L / dz = a add a share of (t a w)^2 / 6 to what is summed."""
+    slopes = [part.slope * part.scale for part in source.smooth] if isinstance(source, Pair) else []
+    return min(_RESOLUTION, max(_FINEST, _CELL / (order * max(slopes, default=1e-9))))
+
+
 def _log_tail(source: LawSource, order: float) -> float:
     """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
 
@@ -110,7 +168,7 @@ def renyi_below(factors: Factors, order: float, ways: Sequence[bool] = (False, T
     for reverse in ways:
         total = 0.0
         for source, count in factors:
-            law = source.law(Side.LOWER, _RESOLUTION, _log_tail(source, order))
+            law = source.law(Side.LOWER, _resolution(source, order), _log_tail(source, order))
             total += count * _lower(law.reverse() if reverse else law, order)
         totals.append(total)
     return max(0.0, max(totals) / (order - 1.0))
