@@ -58,6 +58,7 @@ class AttackBackend:
     claims: tuple[str, str]
     single: ShuffleAttack | None = None
     rival: SwitchingAttack | None = None
+    statement: str = "calipers:shuffle-sum-test"
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
@@ -115,7 +116,7 @@ class AttackBackend:
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """None."""
         del jaws
-        raise UnsupportedError("The attack on shuffled batches proves no upper jaw.")
+        raise UnsupportedError("An attack proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
@@ -131,7 +132,7 @@ class AttackBackend:
             test = "No test on the sum of all scores was found to show more than 0 here."
         else:
             test = self._claim(jaws)
-        return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")
+        return Evidence.of(Kind.TEST, self.statement, f"{self.scene} {test}")
 
     def _claim(self, jaws: Jaws) -> str:
         if jaws.reversed:

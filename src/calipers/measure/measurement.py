@@ -23,6 +23,8 @@ from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend
 from calipers.numerics.decimals import setting
 from calipers.run import Run
+from calipers.shown import as_html, as_text
+from calipers.stated import Stated
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
 DEFAULT_DELTA0 = 1e-10
@@ -58,7 +60,8 @@ class Claim:
 class Measurement:
     """Certified brackets of one run (or of several phases on the same data).
 
-    With `dataset_sizes` they are about the worst dataset size of that range.
+    With `dataset_sizes` they are about the worst dataset size of that range. Where something else than a run was
+    measured, `runs` is empty and `stated` says what.
     """
 
     runs: tuple[Run, ...]
@@ -68,7 +71,14 @@ class Measurement:
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
+    stated: Stated | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def run(self) -> Run:

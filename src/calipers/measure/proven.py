@@ -73,9 +73,8 @@ class ProofBackend:
         """The theorem, and how its bound is computed."""
         del jaws
         text = (
-            f"{self.reason} The bound is computed on a ladder of lattices at a few dozen e^epsilon, between which the "
-            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged "
-            "upward."
+            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
+            "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
