@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Payoff:
     @property
     def places(self) -> FloatArray:
         """Where the values stand."""
-        return np.arange(self.low, self.low + len(self.values)) * self.step
+        return np.asarray(np.arange(self.low, self.low + len(self.values)) * self.step, dtype=np.float64)
 
     def __call__(self, sums: FloatArray) -> FloatArray:
         """At least the payoff anywhere."""
@@ -65,7 +66,7 @@ class Payoff:
     def before(self, rounds: list[Placed]) -> Payoff:
         """The payoff one round earlier, for the best of the cells at every sum; all of them use the same places."""
         size, (low, far) = len(self.values), (rounds[0].low, rounds[0].places)
-        first, last = min(low, int(far[0])), max(-low, int(far[-1]))
+        first, last = int(far.min(initial=low)), int(far.max(initial=-low))
         right = self.values[-1] + self.step * np.arange(1, last + 1)
         row = np.concatenate((np.full(-first, self.values[0]), self.values, right))
         near = row[low - first : -low - first + size]
@@ -105,7 +106,7 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
         return None
     ends = controls(term, _CELLS)
     near = math.ceil(_NEAR / _STEP)
-    cells = [cell(term, float(a), float(b), step, near, cut) for a, b in zip(ends, ends[1:], strict=False)]
+    cells = [cell(term, float(a), float(b), step, near, cut) for a, b in pairwise(ends)]
     payoffs = [Payoff(low, step, np.maximum(np.arange(low, high + 1), 0) * step)]
     for _ in range(block):
         payoffs.append(payoffs[-1].before(cells))
@@ -129,9 +130,11 @@ def _of_blocks(payoffs: list[Payoff], rounds: int, strike: float, rounding: floa
     total = multiplied(placed(values, masses[None], plans[0], 4.0 * UNIT_ROUNDOFF, float(count)), count, plans)
     sums, (noise,) = total.flat()
     gain = float(noise @ payoffs[rest](sums - strike)) * rounding
-    moment = 1.0 + float(masses @ np.abs(values))
     gain *= (1.0 + 4.0 * len(sums) * UNIT_ROUNDOFF) / (1.0 - total.error)
-    return gain + count * (charge + 2.0 * moment * total.lost_moment)
+    # V_n(s) <= V_n(0) + |s|: of sums that were left out, their mass and their first moment count.
+    lost = 2.0 * total.lost * float(payoffs[rest](np.zeros(1))[0])
+    moment = 1.0 + float(masses @ np.abs(values))
+    return gain + lost + count * (charge + 2.0 * moment * total.lost_moment)
 
 
 def block_law(payoff: Payoff, rounding: float) -> tuple[FloatArray, FloatArray, float]:
