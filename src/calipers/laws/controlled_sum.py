@@ -35,8 +35,8 @@ from calipers.numerics.types import FloatArray
 
 _CELLS = 4
 _BLOCK = 32
-_STEP = 0.2
-"""Lattice in deviations of one term: it adds a share of 0.6 % to the variance."""
+_STEP, _COARSEST = 0.2, 1.0
+"""Lattice in deviations of one term: 0.2 adds a share of 0.6 % to the variance; coarser where it would be too long."""
 _LONGEST = 6_000
 _NEAR, _SPREADS = 6.0, 6.5
 """How far the dense part of a term, and the sums of a block, reach in their deviations."""
@@ -97,15 +97,16 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     block = rounds if rounds < 2 * _BLOCK else _BLOCK
     deviation = term.width * math.sqrt(k)
-    step, drift = _STEP * deviation, block * (k - 1.0)
+    drift, spread = block * (k - 1.0), _SPREADS * deviation
     cut = _cut(term, rounds, strike)
-    spread = _SPREADS * deviation
-    low = -math.ceil((cut[1] + drift + spread * math.sqrt(block)) / step)
-    high = low + _SKIP * math.ceil((drift + spread * math.sqrt(rounds) - low * step) / (_SKIP * step))
-    if term.farthest_shift > _LARGEST_SHIFT or high - low > _LONGEST:
+    left, right = cut[1] + drift + spread * math.sqrt(block), drift + spread * math.sqrt(rounds)
+    step = max(_STEP * deviation, (left + right) / _LONGEST)
+    if term.farthest_shift > _LARGEST_SHIFT or step > _COARSEST * deviation:
         return None
+    low = -math.ceil(left / step)
+    high = low + _SKIP * math.ceil((right - low * step) / (_SKIP * step))
     ends = controls(term, _CELLS)
-    near = math.ceil(_NEAR / _STEP)
+    near = math.ceil(_NEAR * deviation / step)
     cells = [cell(term, float(a), float(b), step, near, cut) for a, b in pairwise(ends)]
     payoffs = [Payoff(low, step, np.maximum(np.arange(low, high + 1), 0) * step)]
     for _ in range(block):
