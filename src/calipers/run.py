@@ -3,11 +3,8 @@
 A `Run` says how many records there are, how batches were drawn, how often, and with how much noise.
 It computes nothing about privacy; it makes sure that there is exactly one thing to measure.
 
-**Rate and epochs.** With a batch size, the sampling rate is q = batch_size / dataset_size and an
-epoch is floor(dataset_size / batch_size) steps: full batches, the remainder dropped. With a sample
-rate alone an epoch is floor(1/q) steps, where 1/q counts as the whole number M when it is within a
-relative 1e-9 of M (so that the double nearest to 1/49 means 49 steps, not 48). A remainder is recorded in
-`Run.notes`, because it is a choice somebody made.
+**Rate and epochs.** `calipers.run_fields` says how they follow from each other. A remainder is recorded in `Run.notes`,
+because it is a choice somebody made.
 
 **The last batch.** A loader of shuffled or fixed batches either drops the records that do not fill a batch
 (`last_batch = "drop"`, drop_last=True in PyTorch) or keeps them as a short last one ("keep", PyTorch's default, a step
@@ -16,8 +13,8 @@ more per epoch). Poisson loops that take ceil(N/B) steps per epoch say so with `
 **The order.** Shuffled batches come in a new order every epoch (`reshuffle = "every-epoch"`), or in one order that is
 drawn once and kept for the whole run ("once"), which hides a record far less.
 
-**Whole epochs.** "shuffle", "deterministic" and "balls-and-bins" deal every record out once per
-epoch, so their guarantees are about whole epochs, and a run that stops inside one is refused.
+**Whole epochs.** Samplers that deal every record out once per epoch have guarantees about whole epochs, and a run that
+stops inside one is refused. What depends on the sampler is asked of its scheme (`calipers.schemes`).
 
 **Phases.** A run file may hold `[[phase]]` tables: each inherits the keys at the top of the file,
 overrides some, and the phases follow one another on the same data.
@@ -26,8 +23,8 @@ overrides some, and the phases follow one another on the same data.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +32,7 @@ from typing import Any
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.opacus_releases import run_keys
+from calipers.run_fields import RunFields
 from calipers.run_keys import (
     checked,
     complete,
@@ -46,8 +44,9 @@ from calipers.run_keys import (
     toml_value,
     whole,
 )
+from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
+from calipers.shown import as_html
 
-SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 VIEWS = ("worst-case", "isolated")
@@ -55,8 +54,21 @@ DERIVED_RATES = ("public", "moving")
 LAST_BATCHES = ("drop", "keep")
 RESHUFFLES = ("every-epoch", "once")
 
-# Samplers that cut an order into batches, and those whose order may be drawn once for all.
-CUT, ORDERED = ("shuffle", "deterministic"), ("shuffle",)
+UNIT = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,39}")
+
+# Keys that mean something to some samplers only, with the values they have where nothing is said, and those of them
+# that are written down only where they differ from it.
+OPTIONAL: dict[str, object] = {
+    "last_batch": "drop",
+    "reshuffle": "every-epoch",
+    "derived_rate": "public",
+    "max_batch_size": None,
+    "cycle": None,
+    "participations": None,
+}
+UNSAID = ("derived_rate",)
+# Samplers whose name is not enough: the key without which nothing is known about their batches.
+NEEDED = ("max_batch_size", "cycle", "participations")
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
 # Counts up to 2^53 are exact in double precision.
@@ -66,7 +78,7 @@ RATE = Domain(2**-53, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(RunFields):
     """What was executed, checked when it is built.
 
     Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
@@ -74,7 +86,9 @@ class Run:
     record fewer and one more, count.
 
     noise_multiplier: standard deviation of the noise / clipping norm.
-    sampler: how batches were really drawn: "poisson", "shuffle", "balls-and-bins" or "deterministic".
+    sampler: how batches were really drawn, one of `calipers.schemes.SAMPLERS`. max_batch_size: the largest batch of
+    "truncated-poisson". cycle: how many groups take turns under "cyclic-poisson". participations: in how many of all
+    steps a record takes part under "random-allocation".
     normalization: what the noisy sum is divided by: "none", "constant" (a public number), "expected"
     (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
     `dataset_size` and `dimension`, the number of trained parameters.
@@ -83,22 +97,8 @@ class Run:
     adversary who sees only the record's own noisy contribution.
     derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
     by the loop from the dataset it is given, so that one record changes it.
+    unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
     """
-
-    noise_multiplier: float
-    dataset_size: int | None = None
-    batch_size: int | None = None
-    sample_rate: float | None = None
-    steps: int | None = None
-    epochs: int | float | None = None
-    sampler: str = "poisson"
-    normalization: str = "none"
-    dimension: int | None = None
-    adjacency: str = "add-remove"
-    view: str = "worst-case"
-    last_batch: str = "drop"
-    reshuffle: str = "every-epoch"
-    derived_rate: str = "public"
 
     def __post_init__(self) -> None:
         self._check_fields()
@@ -112,7 +112,7 @@ class Run:
     def _check_fields(self) -> None:
         remedy = "It is the standard deviation of the noise / clipping norm; without noise there is no privacy."
         self._keep("noise_multiplier", checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
-        for name in ("dataset_size", "batch_size", "steps", "dimension"):
+        for name in ("dataset_size", "batch_size", "steps", "dimension", "records_per_unit", *NEEDED):
             if getattr(self, name) is not None:
                 self._keep(name, int(checked(COUNT, name, getattr(self, name))))
         if self.sample_rate is not None:
@@ -123,25 +123,34 @@ class Run:
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
         for name, allowed in _CHOICES.items():
             choice(name, getattr(self, name), allowed)
-        if self.last_batch == "keep" and self.sampler not in CUT:
+        for name, default in OPTIONAL.items():
+            if getattr(self, name) != default and name not in scheme_of(self).keys:
+                raise InputError(_refused(self, name))
+        for name in NEEDED:
+            if name in scheme_of(self).keys and getattr(self, name) is None:
+                raise InputError(f"sampler={self.sampler!r} needs {name}: it {_MEANT[name][0]}.")
+        self._check_unit()
+        if self.derived_rate == "moving" and self.batch_size is None:
+            raise InputError(_refused(self, "derived_rate"))
+
+    def _check_unit(self) -> None:
+        if self.unit is not None and not UNIT.fullmatch(str(self.unit)):
+            raise InputError(f"Expected unit to be a short name such as 'user', got unit={self.unit!r}.")
+        if self.records_per_unit > 1 and self.unit is None:
             raise InputError(
-                f"last_batch='keep' is about loaders that cut an order into batches, got sampler={self.sampler!r}; "
-                "leave it out, and give steps if an epoch takes ceil(N/B) of them."
+                f"records_per_unit={self.records_per_unit} needs a unit: say what has so many records, such as "
+                "unit='user'."
             )
-        if self.reshuffle == "once" and self.sampler not in ORDERED:
+        if self.dataset_size is not None and self.records_per_unit > self.dataset_size:
             raise InputError(
-                f"reshuffle='once' is about sampler='shuffle', got sampler={self.sampler!r}; leave it out."
-            )
-        if self.derived_rate == "moving" and (self.batch_size is None or self.sampler != "poisson"):
-            raise InputError(
-                "derived_rate='moving' is about a Poisson rate computed as batch_size / dataset_size: give both with "
-                "sampler='poisson', or leave it out (a sample_rate that is given is a public number)."
+                f"Expected records_per_unit <= dataset_size, got {self.records_per_unit} of {self.dataset_size}."
             )
 
     def _check_batches(self) -> None:
-        exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
+        if self.participations is None or self._sized:
+            exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
         if self.batch_size is None:
-            self._check_equal_batches()
+            scheme_of(self).check(self)
             return
         if self.dataset_size is None:
             raise InputError("batch_size needs dataset_size; add dataset_size, or give sample_rate instead.")
@@ -150,14 +159,7 @@ class Run:
                 f"Expected batch_size <= dataset_size, got batch_size={self.batch_size} and "
                 f"dataset_size={self.dataset_size}."
             )
-
-    def _check_equal_batches(self) -> None:
-        """A sample rate describes an epoch of equal batches only if it is one over their number."""
-        if self.sampler != "poisson" and whole(1 / self.rate) is None:
-            raise InputError(
-                f"sampler={self.sampler!r} needs sample_rate = 1/M for a whole number M of batches per epoch, got "
-                f"sample_rate={self.sample_rate}; give dataset_size and batch_size instead."
-            )
+        scheme_of(self).check(self)
 
     def _check_divisor(self) -> None:
         if self.normalization in DATA_DEPENDENT and self.dataset_size is None:
@@ -177,7 +179,7 @@ class Run:
                 f"epochs={self.epochs} times {per_epoch} steps per epoch is not a whole number of steps; give steps."
             )
         checked(COUNT, "epochs * steps_per_epoch", self.total_steps)
-        if self.sampler != "poisson" and self.total_steps % per_epoch:
+        if scheme_of(self).whole_epochs and self.total_steps % per_epoch:
             below = self.total_steps // per_epoch * per_epoch
             nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"
             raise InputError(
@@ -185,10 +187,13 @@ class Run:
                 f"use {nearest} steps.{self._kept_instead()}"
             )
 
+    @property
+    def _sized(self) -> bool:
+        return self.batch_size is not None or self.sample_rate is not None
+
     def _kept_instead(self) -> str:
         """Whether the steps fit a loader that keeps its last batch, as the end of a refusal."""
-        sizes = self.dataset_size is not None and self.batch_size is not None
-        if not sizes or self.last_batch == "keep" or self.sampler == "balls-and-bins":
+        if self.sizes is None or self.last_batch == "keep" or "last_batch" not in scheme_of(self).keys:
             return ""
         kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
         fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
@@ -199,69 +204,9 @@ class Run:
         )
 
     @property
-    def rate(self) -> float:
-        """q: batch_size / dataset_size (rounded to nearest), or the sample rate as given."""
-        if self.sample_rate is not None:
-            return self.sample_rate
-        assert self.batch_size is not None
-        assert self.dataset_size is not None
-        return self.batch_size / self.dataset_size
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches in one epoch: floor(dataset_size / batch_size), or floor(1/q); one more if a short one is kept."""
-        if self.batch_size is not None and self.dataset_size is not None:
-            batches, rest = divmod(self.dataset_size, self.batch_size)
-            return batches + 1 if rest and self.last_batch == "keep" else batches
-        inverse = whole(1 / self.rate)
-        return inverse if inverse is not None else math.floor(1 / self.rate)
-
-    @property
-    def total_steps(self) -> int:
-        """T, the number of noisy sums released."""
-        if self.steps is not None:
-            return self.steps
-        assert self.epochs is not None
-        return round(self.epochs * self.steps_per_epoch)
-
-    @property
-    def total_epochs(self) -> int | None:
-        """E with E * steps_per_epoch = total_steps, or None when the steps end inside an epoch."""
-        epochs, rest = divmod(self.total_steps, self.steps_per_epoch)
-        return None if rest else epochs
-
-    @property
-    def expected_batch_size(self) -> float:
-        """N q, computed as a training loop computes it; needs `dataset_size`."""
-        if self.batch_size is not None:
-            return float(self.batch_size)
-        if self.dataset_size is None:
-            raise InputError("The expected batch size needs dataset_size.")
-        return self.dataset_size * self.rate
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What the description left open and how it was read."""
-        if self.batch_size is None or self.dataset_size is None:
-            return ()
-        batches, rest = divmod(self.dataset_size, self.batch_size)
-        if not rest:
-            return ()
-        if self.sampler == "poisson":
-            if self.epochs is None:
-                return ()
-            return (
-                f"An epoch is counted as floor({self.dataset_size}/{self.batch_size}) = {batches} steps; a loop that "
-                f"takes {batches + 1} steps per epoch leaks more: give steps for it.",
-            )
-        if self.sampler == "balls-and-bins":
-            return (f"An epoch is read as {batches} batches, into one of which each record is drawn.",)
-        if self.last_batch == "keep":
-            return (f"An epoch is read as {batches} full batches and a last one of {rest}.",)
-        return (
-            f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it. A loader "
-            "that keeps them as a short last batch (PyTorch's default) is last_batch = 'keep'.",
-        )
+        return scheme_of(self).reading(self)
 
     def replace(self, **changes: object) -> Run:
         """A new run with some keys changed.
@@ -270,20 +215,27 @@ class Run:
         said about the last batch and the order if it has neither. A sample rate that is given is public.
         """
         record = self.to_dict()
-        if changes.get("sampler", self.sampler) not in CUT:
-            record.pop("last_batch", None)
-        if changes.get("sampler", self.sampler) not in ORDERED:
-            record.pop("reshuffle", None)
-        if changes.get("sample_rate") is not None or changes.get("sampler", self.sampler) != "poisson":
+        scheme = scheme_named(choice("sampler", changes.get("sampler", self.sampler), SAMPLERS))
+        for name in OPTIONAL:
+            if name not in scheme.keys:
+                record.pop(name, None)
+        if self.participations is not None and "participations" not in scheme.keys and not self._sized:
+            record["sample_rate"] = self.rate
+        if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
         return Run.from_dict(overridden(record, changes))
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def to_dict(self) -> dict[str, object]:
         """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""
         record = dataclasses.asdict(self)
-        record["last_batch"] = self.last_batch if self.sampler in CUT else None
-        record["reshuffle"] = self.reshuffle if self.sampler in ORDERED else None
-        record["derived_rate"] = self.derived_rate if self.derived_rate == "moving" else None
+        for name, default in OPTIONAL.items():
+            if name not in scheme_of(self).keys or (record[name] == default and name in UNSAID):
+                record[name] = None
+        if self.records_per_unit == 1:
+            record["records_per_unit"] = None
         return {name: record[name] for name in KEYS if record[name] is not None}
 
     def to_toml(self) -> str:
@@ -343,6 +295,11 @@ KEYS = (
     "last_batch",
     "reshuffle",
     "derived_rate",
+    "max_batch_size",
+    "cycle",
+    "participations",
+    "unit",
+    "records_per_unit",
 )
 _CHOICES = {
     "sampler": SAMPLERS,
@@ -353,6 +310,29 @@ _CHOICES = {
     "reshuffle": RESHUFFLES,
     "derived_rate": DERIVED_RATES,
 }
+
+
+_MEANT = {
+    "last_batch": (
+        "is about loaders that cut an order into batches",
+        "leave it out, and give steps if an epoch takes ceil(N/B) of them",
+    ),
+    "reshuffle": ("says whether batches are drawn anew every epoch", "leave it out"),
+    "max_batch_size": ("is the largest batch, beyond which records are dropped at random", "leave it out"),
+    "cycle": ("is the number of groups of records that take turns", "leave it out"),
+    "participations": ("is the number of steps in which every record takes part", "leave it out"),
+    "derived_rate": (
+        "is about a rate computed as batch_size / dataset_size",
+        "give both, or leave it out (a sample_rate that is given is a public number)",
+    ),
+}
+
+
+def _refused(run: Run, name: str) -> str:
+    """Why a key does not fit the sampler, and what to do."""
+    meaning, remedy = _MEANT[name]
+    said = f"{name}={getattr(run, name)!r} {meaning} (sampler {' or '.join(map(repr, having(name)))})"
+    return f"{said}, got sampler={run.sampler!r}; {remedy}."
 
 
 def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
@@ -368,7 +348,7 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     for position, phase in enumerate(phases, start=1):
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
-        for name in ("adjacency", "view", "dataset_size"):
+        for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
             if getattr(phase, name) != getattr(phases[0], name):
                 raise InputError(
                     f"The phases of one run share {name}, got {getattr(phases[0], name)} in phase 1 and "
@@ -386,8 +366,10 @@ def load_runs(path: str | os.PathLike[str], *, defaults: Mapping[str, object] | 
     record = read_toml(name)
     try:
         for key in record:
-            known(key, (*KEYS, "phase"))
-        shared = overridden(dict(defaults or {}), {key: value for key, value in record.items() if key != "phase"})
+            known(key, (*KEYS, "phase", "calipers"))
+        # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
+        described = {key: value for key, value in record.items() if key not in ("phase", "calipers")}
+        shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:
         raise InputError(f"{name}: {error}") from error

@@ -6,9 +6,10 @@ import pytest
 
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.measure import measure
-from calipers.reports.answers import Answers, Claimed, Questions
+from calipers.reports.answers import Answers, Questions
 from calipers.reports.compared import report_comparison
 from calipers.reports.comparison import compare_measurements
+from calipers.reports.readings import Reading, claimed
 from calipers.reports.report import report_calibration, report_measurement, report_training
 from calipers.run import Run
 
@@ -54,17 +55,14 @@ def answers():
     def make(lower, upper, claim, *, run=SHUFFLED, regret=0.001, mu=None, notes=()):
         bracket = Bracket(lower, upper, ATTACK, PROOF)
         plain = Bracket(0.25, 0.5, ATTACK, PROOF)
-        return Answers(
-            runs=(run,),
-            epsilon=(Claimed(1e-5, bracket, claim),),
-            delta=(),
-            tpr=((0.1, plain), (1e-5, plain)),
-            mu=mu or plain,
-            delta0=1e-10,
-            regret=regret,
-            advantage=plain,
-            separation=plain,
-            notes=tuple(notes),
+        readings = (
+            claimed("epsilon", 1e-5, bracket, claim, (run,)),
+            Reading("tpr", 0.1, plain),
+            Reading("tpr", 1e-5, plain),
+            Reading("advantage", None, plain),
+            Reading("separation", None, plain),
+            Reading("mu", 1e-10, mu or plain),
         )
+        return Answers((run,), readings, 1e-10, regret, tuple(notes))
 
     return make

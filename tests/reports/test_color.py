@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from rich.text import Text
 
-from calipers.reports.table import to_text
+from calipers.reports.document import Document, Notice, Section
+from calipers.reports.terminal import to_text
 
-BOLD_RED = Text("refuted", style="bold red")
+BOLD_RED = Document("measure", "", "", "", (), (Notice("refuted"),), ())
 RED = "\x1b[1;31m"
 
 
@@ -29,8 +29,9 @@ def test_no_color_is_respected(monkeypatch):
 
 def test_a_pipe_gets_plain_text_whatever_the_environment_says(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert to_text(BOLD_RED) == "refuted\n"
+    assert to_text(BOLD_RED).strip() == "! refuted"
 
 
 def test_markup_in_a_note_is_text():
-    assert to_text(Text("[bold]q[/bold] :smile:")) == "[bold]q[/bold] :smile:\n"
+    document = Document("measure", "", "", "[bold]q[/bold] :smile:", (), (), (Section("", ()),))
+    assert to_text(document) == "[bold]q[/bold] :smile:\n"

@@ -17,11 +17,14 @@ from calipers.bracket import Bracket, Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CertificationError, InputError
-from calipers.reports.answers import Answers, Claimed, Questions
+from calipers.reports.answers import Answers, Questions
+from calipers.reports.compared import brief_comparison
 from calipers.reports.comparison import Comparison
 from calipers.reports.points import Points, to_csv, tradeoff_points
+from calipers.reports.readings import Reading, claimed
 from calipers.reports.records import run_record, to_json
-from calipers.reports.table import comparison_report, measurement_report, to_text
+from calipers.reports.report import brief_measurement
+from calipers.reports.terminal import to_text
 from calipers.reports.words import describe, describe_phases
 from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS, Run
 
@@ -103,46 +106,42 @@ def test_evidence_is_told_once_and_names_what_it_licenses():
     proof = Evidence(Kind.THEOREM, "Gaussians compose.", "A 2020")
     one, two = (Evidence(Kind.TEST, f"All gradients are zero. Reject above {t}.", "B 2021") for t in (1, 2))
     bracket, other = Bracket(0.25, 0.5, one, proof), Bracket(0.25, 0.5, two, proof)
-    answers = Answers(
-        runs=(BASE,),
-        epsilon=(Claimed(1e-5, bracket, 2.0),),
-        delta=(),
-        tpr=((0.1, other), (0.01, other)),
-        mu=other,
-        delta0=1e-10,
-        regret=0.01,
-        advantage=bracket,
-        separation=bracket,
-        notes=(),
+    readings = (
+        claimed("epsilon", 1e-5, bracket, 2.0, (BASE,)),
+        Reading("tpr", 0.1, other),
+        Reading("tpr", 0.01, other),
+        Reading("advantage", None, bracket),
+        Reading("separation", None, bracket),
+        Reading("mu", 1e-10, other),
     )
-    text = " ".join(to_text(measurement_report(answers)).split())
+    document = brief_measurement(Answers((BASE,), readings, 1e-10, 0.01), 1e-3)
+    text = " ".join(to_text(document, explain=True).split())
     assert "every upper value: proof. Gaussians compose. [A 2020]" in text
-    assert "advantage (lower); separation (lower): attack. All gradients are zero. Reject above 1. [B 2021]" in text
+    assert (
+        "epsilon at delta = 1e-5 (lower); advantage, largest TPR - FPR (lower); separation (lower): attack. "
+        "All gradients are zero. Reject above 1. [B 2021]" in text
+    )
     assert (
         "TPR at FPR = 0.1, 0.01 (lower); mu up to delta0 = 1e-10 (lower): attack as above. Reject above 2. [B" in text
     )
     assert text.count("All gradients are zero.") == 1
+    assert "licenses the numbers." in to_text(document)
+    assert "Gaussians compose." not in to_text(document)
 
 
 def test_runs_side_by_side_keep_both_ends_of_a_bracket_whole():
     """On one line where all of them fit, else one below the other in every row; a number is never cut."""
     evidence = Evidence(Kind.TEST, "x", "y")
     bracket, short = Bracket(0.00123451, 0.00678912, evidence, evidence), Bracket(1.0, 2.0, evidence, evidence)
-    answers = Answers(
-        runs=(BASE,),
-        epsilon=(),
-        delta=(),
-        tpr=(),
-        mu=short,
-        delta0=1e-10,
-        regret=0.01,
-        advantage=bracket,
-        separation=bracket,
-        notes=("Told once.",),
+    readings = (
+        Reading("advantage", None, bracket),
+        Reading("separation", None, bracket),
+        Reading("mu", 1e-10, short),
     )
+    answers = Answers((BASE,), readings, 1e-10, 0.01, ("Told once.",))
     for count, together in ((2, True), (4, False)):
         names = tuple(f"run-{number}.toml" for number in range(count))
-        text = to_text(comparison_report(Comparison(names, (answers,) * count, ())))
+        text = to_text(brief_comparison(Comparison(names, (answers,) * count, ())))
         rows = [line.split() for line in text.splitlines() if "0.0012345" in line]
         whole = ["0.0012345", "..", "0.0067892"] if together else ["0.0012345", ".."]
         assert [row[-len(whole) * count :] for row in rows] == [whole * count] * 2

@@ -135,8 +135,8 @@ def test_samplers_by_name_take_floor_of_n_over_b_steps_an_epoch(name) -> None:
     [
         ({"batch_size": N + 1}, "There are 1000 records"),
         ({"batch_size": 0}, "batch_size"),
-        ({"steps": 5}, "exactly one of epochs and steps"),
-        ({"epochs": None}, "exactly one of epochs and steps"),
+        ({"steps": 5}, "steps and epochs contradict each other"),
+        ({"epochs": None}, "give steps or epochs"),
         ({"epochs": None, "steps": 40}, "whole epochs of 31 steps"),
         ({"name": "random"}, "sampler"),
     ],
@@ -149,7 +149,7 @@ def test_bad_samplers_are_refused(changes, message) -> None:
 
 def test_a_missing_pytorch_is_named_with_the_line_to_type(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calipers\[torch\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[torch\]'"):
         torch_module()
 
 

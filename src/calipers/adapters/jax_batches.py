@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
-from calipers.samplers.stream import AnySampler, BatchStream
+from calipers.samplers import Sampler
+from calipers.samplers.stream import BatchStream
 
 __all__ = ["PADDING", "PaddedBatch", "PaddedBatches", "padded_size"]
 
@@ -54,7 +55,7 @@ class PaddedBatch:
         return int(np.count_nonzero(~self.is_padding))
 
 
-def padded_size(sampler: AnySampler) -> int:
+def padded_size(sampler: Sampler) -> int:
     """A shape that a batch exceeds with probability at most 2^-40; the batch size itself if it is fixed."""
     law = sampler.law()
     if law.fixed_batch_size:
@@ -72,7 +73,7 @@ class PaddedBatches:
     `seed` None starts from the operating system's entropy.
     """
 
-    def __init__(self, sampler: AnySampler, *, seed: int | None = None, shape: int | None = None) -> None:
+    def __init__(self, sampler: Sampler, *, seed: int | None = None, shape: int | None = None) -> None:
         if sampler.dataset_size > _LARGEST:
             raise InputError(f"Expected at most {_LARGEST} records, which 32-bit indices can name.")
         if seed is not None:

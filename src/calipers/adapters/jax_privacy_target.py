@@ -63,7 +63,7 @@ class JaxPrivacyTarget:
 
     def __post_init__(self) -> None:
         sums = self.sums
-        if sums.sampler != "poisson":
+        if not sums.scheme.independent:
             raise UnsupportedError(
                 f"JAX-Privacy's plan of DP-SGD draws Poisson batches, so sampler={sums.sampler!r} cannot be played; "
                 "use sampler='poisson'."

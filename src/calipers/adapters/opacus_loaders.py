@@ -25,10 +25,7 @@ from calipers.adapters.opacus_library import installed_opacus, opacus_module, to
 from calipers.adapters.torch_sampler import TorchBatches
 from calipers.errors import InputError, UnsupportedError
 from calipers.opacus_releases import VERSIONS, run_keys
-from calipers.samplers.stream import AnySampler
-
-# What releases from 1.0 on compute; whether the installed one agrees is checked on the objects themselves.
-_ARITHMETIC = VERSIONS[-1]
+from calipers.samplers import Sampler
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Source:
     once: bool = False
     whole: bool = False
     ranks: int = 1
-    sampler: AnySampler | None = None
+    sampler: Sampler | None = None
 
 
 def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> Source:
@@ -81,7 +78,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
         return Source("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
     if type(batches) is TorchBatches:
         law = batches.sampler.law()
-        once = law.sampler != "poisson"
+        once = law.kind != "poisson"
         return Source(
             "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
         )
@@ -200,15 +197,23 @@ def _worded(loader: tuple[int, bool]) -> str:
 
 def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, public_rate: bool) -> dict[str, object]:
     batch_size, drop_last = loader
-    return run_keys(
-        _ARITHMETIC,
-        dataset_size=size,
-        batch_size=batch_size,
-        drop_last=drop_last,
-        steps=steps,
-        loss_reduction=reduction,
-        public_rate=public_rate,
-    )
+    installed = str(opacus_module().__version__)
+    # All releases since 1.0 compute alike; whether a newer one does too is checked on the objects themselves.
+    read_as = installed if installed in VERSIONS else VERSIONS[-1]
+    try:
+        return run_keys(
+            read_as,
+            dataset_size=size,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            steps=steps,
+            loss_reduction=reduction,
+            public_rate=public_rate,
+        )
+    except UnsupportedError as error:
+        if installed == read_as:
+            raise
+        raise UnsupportedError(f"{error} (Opacus {installed} is installed, and read like {read_as}.)") from error
 
 
 def _count(size: int, batch_size: int, drop_last: bool) -> int:
@@ -229,7 +234,7 @@ def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
     return [(given, drop) for given, drop in found if given >= 1 and _count(size, given, drop) == count]
 
 
-def _drawn_here(sampler: AnySampler, optimizer: Any) -> dict[str, object]:
+def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
     """A loader whose batches one of our own samplers draws: its law says what there is to say."""
     law = sampler.law()
     summed = optimizer.loss_reduction == "sum"
@@ -239,8 +244,8 @@ def _drawn_here(sampler: AnySampler, optimizer: Any) -> dict[str, object]:
             "loader, which is not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate "
             "divide."
         )
-    if law.sampler == "poisson" or sampler.batch_size is None:
-        size: dict[str, object] = {"sample_rate": law.rate if law.sampler == "poisson" else 1.0 / law.rounds}
+    if law.kind == "poisson" or sampler.batch_size is None:
+        size: dict[str, object] = {"sample_rate": law.rate}
     elif law.rounds == law.dataset_size // int(sampler.batch_size):
         size = {"batch_size": int(sampler.batch_size)}
     else:

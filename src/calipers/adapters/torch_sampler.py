@@ -33,8 +33,8 @@ import numpy as np
 
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError, MissingExtraError
-from calipers.samplers import Poisson
-from calipers.samplers.stream import AnySampler, BatchStream
+from calipers.samplers import Poisson, Sampler
+from calipers.samplers.stream import BatchStream
 
 __all__ = ["CollateWithEmpty", "TorchBatches"]
 
@@ -45,7 +45,7 @@ class TorchBatches:
     `seed` None starts from the operating system's entropy. Needs no PyTorch itself.
     """
 
-    def __init__(self, sampler: AnySampler, *, seed: int | None = None, steps_per_epoch: int | None = None) -> None:
+    def __init__(self, sampler: Sampler, *, seed: int | None = None, steps_per_epoch: int | None = None) -> None:
         if seed is not None:
             Domain(0, 2**53, integer=True).check_int("seed", seed)
         self._stream = BatchStream(sampler, np.random.default_rng(seed))
@@ -60,7 +60,7 @@ class TorchBatches:
             self._per_epoch = COUNT.check_int("steps_per_epoch", steps_per_epoch)
 
     @property
-    def sampler(self) -> AnySampler:
+    def sampler(self) -> Sampler:
         """The sampler whose law the batches have."""
         return self._stream.sampler
 
@@ -133,6 +133,6 @@ def _default_collate() -> Callable[[Sequence[Any]], Any]:
     try:
         data = importlib.import_module("torch.utils.data")
     except ImportError as error:
-        raise MissingExtraError("Collating into tensors needs PyTorch: pip install 'calipers[torch]'.") from error
+        raise MissingExtraError("Collating into tensors needs PyTorch: pip install '.[torch]' in the clone.") from error
     collate: Callable[[Sequence[Any]], Any] = data.default_collate
     return collate

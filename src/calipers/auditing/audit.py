@@ -31,6 +31,7 @@ from calipers.auditing.targets import OneRun, Target
 from calipers.auditing.verdict import DEFAULT_VIOLATION, Claimed, Outcome, Profile, Verdict, judge, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
 from calipers.errors import InputError
+from calipers.shown import as_html, as_text
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -48,6 +49,7 @@ NOTES = (
 class AuditResult:
     """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
 
+    `epsilon_claims` and `epsilon_uppers` are the same for `epsilon`, infinite where nothing is claimed or certified.
     `looks` lists the looks of a sequential audit; all numbers are those of the last.
     """
 
@@ -66,6 +68,14 @@ class AuditResult:
     uppers: tuple[float, ...] | None
     notes: tuple[str, ...] = NOTES
     looks: tuple[Look, ...] = ()
+    epsilon_claims: tuple[float, ...] | None = None
+    epsilon_uppers: tuple[float, ...] | None = None
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def as_described(self) -> bool | None:
@@ -77,14 +87,6 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object, keys as in the output of `measure`."""
-        rows: list[dict[str, object]] = []
-        for number, bound in enumerate(self.delta):
-            row = bound.to_dict()
-            if self.claims is not None:
-                row["claim"] = self.claims[number]
-            if self.uppers is not None:
-                row["upper"] = self.uppers[number]
-            rows.append(row)
         curve = self.band.curve
         return {
             "target": self.target,
@@ -92,8 +94,8 @@ class AuditResult:
             "trials": self.trials,
             "seed": self.seed,
             "confidence": self.confidence,
-            "epsilon": [bound.to_dict() for bound in self.epsilon],
-            "delta": rows,
+            "epsilon": _rows(self.epsilon, self.epsilon_claims, self.epsilon_uppers),
+            "delta": _rows(self.delta, self.claims, self.uppers),
             "gdp": self.mu.to_dict(),
             "curve": {
                 "alpha": curve.alpha.tolist(),
@@ -105,6 +107,20 @@ class AuditResult:
             "as_described": self.as_described,
             "notes": list(self.notes),
         } | ({"looks": [look.to_dict() for look in self.looks]} if self.looks else {})
+
+
+def _rows(
+    bounds: Sequence[LowerBound], claims: Sequence[float] | None, uppers: Sequence[float] | None
+) -> list[dict[str, object]]:
+    """The bounds as JSON objects, with what is claimed and what is certified where something is."""
+    rows = []
+    for number, bound in enumerate(bounds):
+        row = bound.to_dict()
+        for name, values in (("claim", claims), ("upper", uppers)):
+            if values is not None:
+                row[name] = values[number]
+        rows.append(row)
+    return rows
 
 
 def audit(
@@ -243,6 +259,8 @@ class _Questions:
             upper_verdict=verdicts[1],
             claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),
             uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in self.epsilons),
+            epsilon_claims=None if claimed is None else tuple(claimed.epsilon_at(delta) for delta in self.deltas),
+            epsilon_uppers=None if certified is None else tuple(certified.epsilon_at(delta) for delta in self.deltas),
             notes=(*NOTES, *getattr(game.target, "notes", ())),
         )
 

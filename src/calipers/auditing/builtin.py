@@ -37,10 +37,11 @@ import numpy as np
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, COUNT_FROM_ZERO, POSITIVE, POSITIVE_PROBABILITY, choice
-from calipers.errors import InputError
-from calipers.numerics.types import FloatArray, IntArray
-from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, Run
-from calipers.samplers.draws import bernoulli_indices
+from calipers.errors import InputError, UnsupportedError
+from calipers.numerics.types import FloatArray
+from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
+from calipers.schemes import SAMPLERS, scheme_named, scheme_of
+from calipers.schemes.scheme import Scheme
 
 add_statement("wang2026:def2.7", "Definition 2.7", "SGM: the sum of a Poisson batch's clipped gradients plus noise.")
 add_statement("wang2026:def2.8", "Definition 2.8", "EASGM: the noisy sum divided by N q.")
@@ -115,14 +116,20 @@ class NoisySums:
         """
         if run.dataset_size is None:
             raise InputError("A built-in target is a dataset; add dataset_size.")
+        if run.records_per_unit > 1:
+            raise UnsupportedError(
+                f"A built-in target differs by one record, not by a {run.unit} of {run.records_per_unit}; leave "
+                "records_per_unit out."
+            )
         if run.view == "isolated" and gradient not in (None, 0):
             raise InputError(f"view='isolated' shows the differing record alone; leave out gradient={gradient}.")
         if gradient is None:
             public = run.normalization in ("none", "constant") or run.adjacency != "add-remove"
-            tied = run.sampler in ("shuffle", "deterministic")
+            tied = scheme_of(run).equal_batches
             gradient = 0 if run.view == "isolated" or (public and not tied) else -1
-        rounds = 1 if run.sampler == "poisson" else run.steps_per_epoch
-        rate = 1.0 / rounds if run.sampler == "balls-and-bins" else run.rate
+        rounds = scheme_of(run).rounds(run)
+        thrown = not scheme_of(run).stepwise and not scheme_of(run).equal_batches
+        rate = 1.0 / rounds if thrown else run.rate
         return cls(
             others=run.dataset_size - 1,
             sample_rate=rate,
@@ -157,9 +164,14 @@ class NoisySums:
         return int(max(1, min(CHUNK_RUNS, CHUNK_NUMBERS // (self.epochs * self.rounds * max(features, drawn)))))
 
     @property
+    def scheme(self) -> Scheme:
+        """How batches are drawn."""
+        return scheme_named(self.sampler)
+
+    @property
     def fixed_batches(self) -> bool:
         """Whether every batch has the same, known size."""
-        return self.sampler in ("shuffle", "deterministic")
+        return self.scheme.equal_batches
 
     @property
     def batch_size(self) -> int:
@@ -220,40 +232,10 @@ class NoisySums:
         crowd = np.zeros(shape)
         included = np.zeros(shape)
         if self.is_member(present):
-            included = self._inclusion(shape, rng)
+            included = self.scheme.draw(self, shape, rng)
         if self.fixed_batches:
             crowd = self.batch_size - included
         elif self.crowd_matters and self.others > 0:
-            draw = self._poisson_crowd if self.sampler == "poisson" else self._thrown_crowd
-            crowd = draw(count * self.epochs, rng).reshape(shape).astype(np.float64)
+            crowd = self.scheme.crowd(self, count * self.epochs, rng).reshape(shape)
         flat = (count, self.epochs * self.rounds)
         return crowd.reshape(flat), included.reshape(flat)
-
-    def _inclusion(self, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
-        """1 where the differing record is in the batch."""
-        if self.sampler == "poisson":
-            return (rng.random(shape) < self.sample_rate).astype(np.float64)
-        if self.sampler == "deterministic":
-            place = np.zeros(shape[:2], dtype=np.int64)
-        elif self.sampler == "balls-and-bins":
-            place = rng.integers(self.rounds, size=shape[:2])
-        else:  # the place in a random permutation of all records; the last ones are left out of the epoch
-            place = rng.integers(self.others + 1, size=shape[:2]) // self.batch_size
-        return np.asarray(place[..., None] == np.arange(self.rounds), dtype=np.float64)
-
-    def _poisson_crowd(self, epochs: int, rng: np.random.Generator) -> IntArray:
-        """Successes among `others` independent coins, for every epoch: one long row of coins, cut into pieces."""
-        heads = bernoulli_indices(epochs * self.others, self.sample_rate, rng)
-        return np.bincount(heads // self.others, minlength=epochs)
-
-    def _thrown_crowd(self, epochs: int, rng: np.random.Generator) -> IntArray:
-        """Others in every batch when each is thrown into one of `rounds` batches, for every epoch."""
-        found = np.empty((epochs, self.rounds), dtype=np.int64)
-        block = max(1, CHUNK_NUMBERS // self.others)
-        for start in range(0, epochs, block):
-            rows = min(block, epochs - start)
-            thrown = rng.integers(self.rounds, size=(rows, self.others))
-            thrown += self.rounds * np.arange(rows)[:, None]
-            counted = np.bincount(thrown.ravel(), minlength=rows * self.rounds)
-            found[start : start + rows] = counted.reshape(rows, self.rounds)
-        return found

@@ -28,9 +28,10 @@ from calipers.auditing.limits import within
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import TargetError, described
-from calipers.auditing.verdict import Claimed, Outcome, Profile, profile_of
+from calipers.auditing.verdict import Claimed, Outcome, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
 
 Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
@@ -170,22 +171,9 @@ def audit_one_run(
         for name, source in (("claim", claim), ("upper jaw", upper))
         if source is not None
     ]
-    told = {name: tuple(_epsilon(profile, delta) for delta in deltas) for name, profile in profiles}
+    told = {name: tuple(profile.epsilon_at(delta) for delta in deltas) for name, profile in profiles}
     verdicts = tuple(_judged(name, bounds[0], told[name][0], confidence) for name, _ in profiles)
     return OneRunResult(found.source, confidence, bounds, told.get("claim"), told.get("upper jaw"), verdicts)
-
-
-def _epsilon(profile: Profile, delta: float) -> float:
-    """The least epsilon at which the profile allows no more than delta, rounded up; inf above 200."""
-    low, high = 0.0, 200.0
-    if profile.at(low) <= delta:
-        return low
-    if profile.at(high) > delta:
-        return float("inf")
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if profile.at(middle) <= delta else (middle, high)
-    return high
 
 
 def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, Outcome, str]:
@@ -193,8 +181,8 @@ def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float)
     if bound.epsilon_lower > allowed:
         start = "Falsified" if against == "claim" else "The implementation is not the run described"
         text = (
-            f"{start}: with confidence {confidence:g}, epsilon at delta = {bound.delta:g} is at least "
-            f"{_down(bound.epsilon_lower)}, the {against} allows {allowed:.5g}; {guessed}."
+            f"{start}: with confidence {setting(confidence)}, epsilon at delta = {setting(bound.delta)} is at least "
+            f"{floor_digits(bound.epsilon_lower)}, the {against} allows {ceil_digits(allowed)}; {guessed}."
         )
         return against, Outcome.FALSIFIED, text
     text = (
@@ -202,11 +190,6 @@ def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float)
         "a claim holds."
     )
     return against, Outcome.CANNOT_TELL, text
-
-
-def _down(value: float) -> str:
-    shown = float(f"{value:.4g}")
-    return f"{shown if shown <= value else shown - 10.0 ** (np.floor(np.log10(value)) - 3):.4g}"
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,10 @@ described. An audit above it shows, with its confidence, that **the implementati
 
 from __future__ import annotations
 
-import decimal
 import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
@@ -46,11 +45,15 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
 
 Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] | Callable[[float], float]"
+
+
+LARGEST_EPSILON = 200.0
 
 
 class Outcome(enum.Enum):
@@ -68,10 +71,26 @@ class Profile:
     name: str
     forward: Callable[[float], float]
     backward: Callable[[float], float]
+    epsilon: Callable[[float], float] | None = None
+    """epsilon(delta) of the same guarantee, where it is known as a function of its own."""
 
     def at(self, epsilon: float) -> float:
         """The larger of both directions."""
         return max(self.forward(epsilon), self.backward(epsilon))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The least epsilon at which no more than delta is allowed, rounded up; infinite above 200."""
+        if self.epsilon is not None:
+            return self.epsilon(delta)
+        low, high = 0.0, LARGEST_EPSILON
+        if self.at(low) <= delta:
+            return low
+        if self.at(high) > delta:
+            return math.inf
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.at(middle) <= delta else (middle, high)
+        return high
 
 
 def _checked(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
@@ -93,30 +112,33 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
     carries.
     """
     if isinstance(claimed, tuple):
-        epsilon, delta = claimed
-        return profile_of(adp_tradeoff(epsilon, delta), name)
+        stated, at = claimed
+        pair = profile_of(adp_tradeoff(stated, at), name)
+        # At its own delta a pair says its own epsilon, to the last digit.
+        return replace(pair, epsilon=lambda delta: stated if delta == at else pair.epsilon_at(delta))
     if isinstance(claimed, TradeoffCurve):
         if claimed.side is not Side.UPPER:
             raise InputError(f"Expected the {name} as a curve of Side.UPPER (a guarantee), got an attack (Side.LOWER).")
         curve, inverse = claimed, claimed.inverse()
         forward = _checked(name, lambda epsilon: float(curve.delta(epsilon)))
-        return Profile(name, forward, _checked(name, lambda epsilon: float(inverse.delta(epsilon))))
+        backward = _checked(name, lambda epsilon: float(inverse.delta(epsilon)))
+        return Profile(name, forward, backward, lambda delta: max(curve.epsilon(delta), inverse.epsilon(delta)))
     if isinstance(claimed, Measurement):
         measured = claimed
         if certified:
             read = _checked(name, lambda epsilon: measured.delta(epsilon).upper)
-        else:
-            read = _checked(name, measured.claim.delta)
-    elif isinstance(claimed, Claim):
+            return Profile(name, read, read, lambda delta: measured.epsilon(delta).upper)
+        return profile_of(measured.claim, name)
+    if isinstance(claimed, Claim):
         read = _checked(name, claimed.delta)
-    elif callable(claimed):
+        return Profile(name, read, read, claimed.epsilon)
+    if callable(claimed):
         read = _checked(name, claimed)
-    else:
-        raise InputError(
-            f"Expected the {name} as a TradeoffCurve, a Measurement, a pair (epsilon, delta) or a function "
-            f"delta(epsilon), got {type(claimed).__name__}."
-        )
-    return Profile(name, read, read)
+        return Profile(name, read, read)
+    raise InputError(
+        f"Expected the {name} as a TradeoffCurve, a Measurement, a pair (epsilon, delta) or a function "
+        f"delta(epsilon), got {type(claimed).__name__}."
+    )
 
 
 @dataclass(frozen=True)
@@ -209,11 +231,6 @@ def _trials_estimate(
     return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
 
 
-def _printed(value: float, rounding: str, digits: int = 5) -> str:
-    """The value with so many significant digits, rounded so that a bound stays one."""
-    return f"{decimal.Context(prec=digits, rounding=rounding).create_decimal(value).normalize():.{digits}g}"
-
-
 def _message(
     outcome: Outcome,
     against: str,
@@ -223,21 +240,23 @@ def _message(
 ) -> str:
     epsilon, lower, claimed = compared
     excluded, violation, confidence = found
-    sure = f"with confidence {confidence:g}"
-    least_excluded = _printed(excluded, decimal.ROUND_CEILING, 3)
+    sure = f"with confidence {setting(confidence)}"
+    least_excluded = ceil_digits(excluded, 3)
     if outcome is Outcome.FALSIFIED:
         # A claim is no bound of ours; it is shown as it is, to the nearest digit.
-        nearest = decimal.ROUND_CEILING if against == "upper jaw" else decimal.ROUND_HALF_EVEN
-        shown = _printed(lower, decimal.ROUND_FLOOR), _printed(claimed, nearest)
-        comparison = f"delta({epsilon:g}) is at least {shown[0]}, the {against} allows {shown[1]}"
+        allowed = ceil_digits(claimed) if against == "upper jaw" else nearest_digits(claimed)
+        shown = floor_digits(lower), allowed
+        comparison = f"delta({setting(epsilon)}) is at least {shown[0]}, the {against} allows {shown[1]}"
         if against == "upper jaw":
             return f"The implementation is not the run described: {sure}, {comparison}."
         return f"Falsified: {sure}, {comparison}."
     if outcome is Outcome.CONSISTENT:
-        within = f"exceeds the {against} by more than {least_excluded} (asked: {violation:g})"
+        within = f"exceeds the {against} by more than {least_excluded} (asked: {setting(violation)})"
         seen = within if excluded > 0.0 else f"even reaches the {against}"
         return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
-    unable = f"Cannot tell: exceeding the {against} by {violation:g} could not be excluded, only by {least_excluded}"
+    unable = (
+        f"Cannot tell: exceeding the {against} by {setting(violation)} could not be excluded, only by {least_excluded}"
+    )
     if trials is None:
         return f"{unable}; no affordable number of trials would decide (an estimate)."
     return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
@@ -251,7 +270,7 @@ def _unseen(scores: SplitScores, blind: str) -> str:
     """
     rare = -math.expm1(math.log(scores.error) / scores.trials[1])
     always = (
-        f"events in fewer than {_printed(rare, decimal.ROUND_CEILING, 2)} of the runs, other datasets, and all that "
+        f"events in fewer than {ceil_digits(rare, 2)} of the runs, other datasets, and all that "
         "the target does not return"
     )
     return f"It was blind to {blind}, and to {always}." if blind else f"It was blind to {always}."

@@ -12,14 +12,15 @@ import click
 
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
-from calipers.cli.options import json_option, run_options, show
+from calipers.cli.fail_on import end_audited, fail_on_option
+from calipers.cli.kinds import COUNT, REAL, word
+from calipers.cli.options import explain_option, json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calipers.auditing.audit import AuditResult
     from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.self_test import SelfTest
@@ -34,14 +35,14 @@ TRIALS, SELF_TEST_TRIALS = 10_000, 500
 _OPTIONS = (
     click.option(
         "--other-gradients",
-        type=click.Choice(["-1", "0", "1"]),
+        type=word(["-1", "0", "1"]),
         help="builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
     ),
     click.option("--device", help="builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
     click.option("--vectors", is_flag=True, help="builtin, jax-privacy: score full vectors, not two numbers of each."),
     click.option(
         "--grad-sample-mode",
-        type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+        type=word(["hooks", "functorch", "ew", "ghost"]),
         help="opacus: how per-record gradients are computed. [default: hooks]",
     ),
     click.option(
@@ -52,37 +53,37 @@ _OPTIONS = (
         help="How runs are scored: likelihood-ratio, matched-filter, maximum, normality, scores, fitted, plain.",
     ),
     click.option("--score", metavar="MODULE:FUNCTION", help="Score runs by a function of your own instead."),
-    click.option("--pilot", type=int, help="Runs to fit a score to, where one is fitted. [default: 500]"),
-    click.option("--trials", type=int, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
+    click.option("--pilot", type=COUNT, help="Runs to fit a score to, where one is fitted. [default: 500]"),
+    click.option("--trials", type=COUNT, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
     click.option(
         "--sequential",
         is_flag=True,
         help="Look several times, end when the claim falls; the confidence covers all looks.",
     ),
-    click.option("--most-trials", type=int, metavar="N", help="sequential: go on to so many runs. [default: --trials]"),
-    click.option("--canaries", type=int, metavar="M", help="Audit one training run with M canaries; see below."),
+    click.option("--most-trials", type=COUNT, metavar="N", help="sequential: go on to so many. [default: --trials]"),
+    click.option("--canaries", type=COUNT, metavar="M", help="Audit one training run with M canaries; see below."),
     click.option(
         "--guesses",
         multiple=True,
         metavar="IN,OUT",
         help="canaries: how many to call in and out; repeatable. [default: 1/20, 1/10 and 1/4 of them]",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number."),
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of every bound."),
-    click.option("--delta", type=float, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-05]"),
-    click.option("--epsilon", type=float, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
+    click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number."),
+    click.option("--confidence", type=REAL, default=0.95, show_default=True, help="Confidence of every bound."),
+    click.option("--delta", type=REAL, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-5]"),
+    click.option("--epsilon", type=REAL, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
     click.option(
         "--claim",
         metavar="EPSILON,DELTA",
         help="The claim to test. [default: Poisson accounting of the run, if one is described]",
     ),
-    click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all processors."),
-    click.option("--chunk", type=int, help="Runs of each hypothesis played at a time. [default: by the target]"),
-    click.option("--time-limit", type=float, metavar="SECONDS", help="Give up when one chunk takes longer."),
+    click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes; -1 for all processors."),
+    click.option("--chunk", type=COUNT, help="Runs of each hypothesis played at a time. [default: by the target]"),
+    click.option("--time-limit", type=REAL, metavar="SECONDS", help="Give up when one chunk takes longer."),
     click.option("--ledger", metavar="FILE", help="Keep every finished chunk in this file."),
     click.option("--resume", is_flag=True, help="Go on with the ledger where it ends."),
     click.option("--self-test", "self_testing", is_flag=True, help="Never show the record; count false alarms."),
-    click.option("--repeats", type=int, default=100, show_default=True, help="Audits in a self-test."),
+    click.option("--repeats", type=COUNT, default=100, show_default=True, help="Audits in a self-test."),
 )
 
 
@@ -96,10 +97,17 @@ def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("target_name", metavar="TARGET")
 @_audit_options
 @run_options(optional=True)
+@explain_option
 @json_option
+@fail_on_option("falsified", "open")
 @report_option
 def audit_command(
-    runs: tuple[Run, ...], target_name: str, as_json: bool, report_path: Path | None, **values: Any
+    runs: tuple[Run, ...],
+    target_name: str,
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    report_path: Path | None,
+    **values: Any,
 ) -> None:
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 
@@ -157,13 +165,15 @@ def audit_command(
         if report_path is not None:
             raise InputError("--report has no page for one run with canaries yet; leave it out and use --json.")
         with _progress("runs") as progress:
-            one_run(target_name, runs[0] if runs else None, values, as_json, progress)
+            one_run(target_name, runs[0] if runs else None, values, as_json, fail_on, progress)
         return
     run = chosen_run(target_name, runs[0] if runs else None)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
         if report_path is not None:
             raise InputError("--report has no meaning in a self-test; leave it out.")
+        if fail_on:
+            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         _show_self_test(target, values, as_json)
         return
     claim, upper = claims(run, claimed_pair(values["claim"]))
@@ -179,11 +189,15 @@ def audit_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import played, to_document
 
-        click.echo(to_json(result.to_dict()))
-        return
-    show(audit_report(result, target.name, distinguisher.name))
+        click.echo(to_document(*played(result.to_dict(), run)))
+    else:
+        from calipers.reports.audited import brief_audit
+
+        show(brief_audit(result, target.name, distinguisher.name), explain=values["explain"])
+    verdicts = (result.verdict, result.upper_verdict)
+    end_audited(fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 
 
 def _audited(
@@ -242,9 +256,9 @@ def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> No
     if not tested.calibrated:
         raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import to_document
 
-        click.echo(to_json(tested.to_dict()))
+        click.echo(to_document(tested.to_dict()))
         return
     click.echo(f"{target.name}: {_false_alarms(tested)}")
 
@@ -254,50 +268,8 @@ def _false_alarms(tested: SelfTest) -> str:
     allowed = tested.repeats * (1 - tested.confidence)
     return (
         f"{tested.repeats} audits that never saw the record, {tested.trials} trials each; false alarms: {counts}. "
-        f"Each may have about {allowed:.3g} at confidence {tested.confidence:g}."
+        f"Each may have about {allowed:.3g} at confidence {setting(tested.confidence)}."
     )
-
-
-def audit_report(result: AuditResult, target: str, distinguisher: str) -> RenderableType:
-    """What was played, the bounds beside claim and upper jaw, the verdicts, the notes."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("quantity")
-    for heading in ("at least", "claim", "proven at most"):
-        table.add_column(heading, justify="right")
-    for bound in result.epsilon:
-        table.add_row(f"epsilon at delta = {bound.at:g}", floor_digits(bound.value), "", "")
-    for number, bound in enumerate(result.delta):
-        claim = "" if result.claims is None else nearest_digits(result.claims[number])
-        upper = "" if result.uppers is None else ceil_digits(result.uppers[number])
-        table.add_row(f"delta at epsilon = {bound.at:g}", floor_digits(bound.value), claim, upper)
-    table.add_row(f"mu (up to delta0 = {result.mu.at:g})", floor_digits(result.mu.value), "", "")
-    verdicts = [verdict for verdict in (result.verdict, result.upper_verdict) if verdict is not None]
-    unasked = () if verdicts else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
-    lines = [f"Scored by: {distinguisher}.", *_looked(result), *(verdict.message for verdict in verdicts), *unasked]
-    lines += result.notes
-    played = f"{result.trials} trials for each hypothesis, seed {result.seed}, confidence {result.confidence:g}"
-    title = Text(f"{target}: {played}", style="bold")
-    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))
-
-
-def _looked(result: AuditResult) -> list[str]:
-    """What a sequential audit did, and how it may go on."""
-    if not result.looks:
-        return []
-    looks = len(result.looks)
-    said = f"Sequential: {looks} look{'s' if looks > 1 else ''}, the last after {result.trials} trials"
-    if result.looks[-1].outcome == "falsified":
-        return [f"{said}, which ended it; the confidence covers all looks."]
-    more = 2 * result.trials
-    return [f"{said}. The confidence covers all looks, and more: --most-trials {more} with the same ledger goes on."]
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_targets import claimed_pair, claims
+from calipers.cli.fail_on import end_audited
 from calipers.cli.options import show
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calipers.auditing.game import Progress
     from calipers.auditing.one_run_game import OneRunResult
 
@@ -36,20 +36,30 @@ def asked_for_one_run(target_name: str, values: dict[str, Any]) -> bool:
 
 
 def one_run(
-    target_name: str, run: Run | None, values: dict[str, Any], as_json: bool, progress: Progress | None
+    target_name: str,
+    run: Run | None,
+    values: dict[str, Any],
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    progress: Progress | None,
 ) -> None:
     """Audit one run, or test the audit, and print."""
-    from calipers.reports.records import to_json
+    from calipers.reports.records import played, to_document
 
     if values["self_testing"]:
+        if fail_on:
+            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         record, text = _tested(target_name, values, progress)
-        click.echo(to_json(record) if as_json else text)
+        click.echo(to_document(record) if as_json else text)
         return
     result = _audited(target_name, run, values)
     if as_json:
-        click.echo(to_json(result.to_dict()))
-        return
-    show(_report(result))
+        click.echo(to_document(*played(result.to_dict(), run)))
+    else:
+        from calipers.reports.audited import brief_one_run
+
+        show(brief_one_run(result), explain=values["explain"])
+    end_audited(fail_on, [outcome for _, outcome, _ in result.verdicts])
 
 
 def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
@@ -111,41 +121,8 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress | None)
     text = (
         f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "
         f"alarms: {tested.found}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at confidence "
-        f"{tested.confidence:g}."
+        f"{setting(tested.confidence)}."
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test failed: {text} The scores know coins that they were not shown.")
     return tested.to_dict(), text
-
-
-def _report(result: OneRunResult) -> RenderableType:
-    """The bounds beside claim and upper jaw, the verdicts, the assumptions."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("quantity")
-    for heading in ("at least", "claim", "proven at most", "right guesses"):
-        table.add_column(heading, justify="right")
-    for number, bound in enumerate(result.epsilon):
-        table.add_row(
-            f"epsilon at delta = {bound.delta:g}",
-            floor_digits(bound.epsilon_lower),
-            "" if result.claims is None else nearest_digits(result.claims[number]),
-            "" if result.uppers is None else ceil_digits(result.uppers[number]),
-            f"{bound.correct} of {bound.guesses}",
-        )
-    unasked = (
-        ()
-        if result.verdicts
-        else ("No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be.",)
-    )
-    lines = [*(text for _, _, text in result.verdicts), *unasked, *result.notes]
-    canaries = result.epsilon[0].canaries
-    title = Text(f"{result.source}: one run, {canaries} canaries, confidence {result.confidence:g}", style="bold")
-    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in lines))

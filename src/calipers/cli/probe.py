@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import json_option, show
 from calipers.errors import CalipersError, InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from calipers.probing.probe import ProbeReport
     from calipers.probing.protocol import Configure
+    from calipers.reports.document import Document
 
 _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
 
 @click.command("probe", short_help="Find out what an implementation of DP-SGD really does.")
 @click.argument("target", metavar="TARGET")
-@click.option("--dataset-size", type=int, required=True, metavar="N", help="Number of records.")
-@click.option("--batch-size", type=int, required=True, metavar="B", help="Batch size given to the implementation.")
-@click.option("--noise-multiplier", type=float, metavar="S", help="Noise to ask for. [default: 1]")
-@click.option("--max-grad-norm", type=float, metavar="C", help="Clipping norm to ask for. [default: 1]")
-@click.option("--loss-reduction", type=click.Choice(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
+@click.option("--dataset-size", type=COUNT, required=True, metavar="N", help="Number of records.")
+@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Batch size given to the implementation.")
+@click.option("--noise-multiplier", type=REAL, metavar="S", help="Noise to ask for. [default: 1]")
+@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm to ask for. [default: 1]")
+@click.option("--loss-reduction", type=word(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
 @click.option(
     "--grad-sample-mode",
-    type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+    type=word(["hooks", "functorch", "ew", "ghost"]),
     help="Opacus: how per-record gradients are computed. [default: hooks]",
 )
 @click.option(
@@ -43,12 +43,12 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
     type=bool,
     help="Opacus: keep the shuffled loader.",
 )
-@click.option("--dimension", type=int, metavar="n", help="Parameters of your own model, for the run that is printed.")
-@click.option("--epochs", type=int, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number.")
+@click.option("--dimension", type=COUNT, metavar="n", help="Parameters of your own model, for the run that is printed.")
+@click.option("--epochs", type=COUNT, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
+@click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number.")
 @click.option(
     "--error-probability",
-    type=float,
+    type=REAL,
     default=1e-3,
     show_default=True,
     help="Chance that luck makes any finding wrong, all together.",
@@ -106,9 +106,9 @@ def probe_command(
             dimension=dimension,
         )
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import to_document
 
-        click.echo(to_json(report.to_dict()))
+        click.echo(to_document(report.to_dict(), None if report.run is None else report.run.to_dict()))
         return
     show(probe_report(report))
 
@@ -153,33 +153,39 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
     return target, load_configure(target)
 
 
-def probe_report(report: ProbeReport) -> RenderableType:
-    """The findings as a table, the run, and what it leaves out."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
+def probe_report(report: ProbeReport) -> Document:
+    """What is wrong first, then all findings, the run, and what the probe leaves out."""
+    from calipers.reports.document import Badge, Code, Document, Items, Prose, Section, Table
     from calipers.reports.format import ceil_digits
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
-    for heading in ("", "subject", "found", "evidence"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for finding in report.findings:
         chance = (
             f" (wrong with probability at most {ceil_digits(finding.error_probability, 2)})"
             if finding.error_probability
             else ""
         )
-        style = "bold red" if finding.alarm else ""
-        table.add_row(
-            "!" if finding.alarm else "", finding.subject, Text(finding.verdict, style), finding.evidence + chance
-        )
-    title = Text(f"{report.name}, N = {report.dataset_size}, batch size {report.batch_size}", style="bold")
-    described = report.reason if report.run is None else report.run.to_toml().rstrip()
-    heading = "No run to measure:" if report.run is None else "The run to measure (one epoch):"
-    notes = [Padding(Text(f"Note: {caveat}"), (0, 0, 0, 2)) for caveat in report.caveats]
-    blind = [Padding(Text(f"- {word}"), (0, 0, 0, 2)) for word in report.unseen]
-    run = Padding(Text(described), (0, 0, 0, 2))
-    return Group(title, table, Text(heading), run, *notes, Text("What this probe cannot see:"), *blind)
+        subject = f"! {finding.subject}" if finding.alarm else finding.subject
+        rows.append((subject, Badge(finding.verdict, "bad" if finding.alarm else ""), finding.evidence + chance))
+    alarms = [f"{finding.subject}: {finding.verdict}" for finding in report.findings if finding.alarm]
+    found = f"{len(alarms)} finding{'s' if len(alarms) > 1 else ''} to mend. {'; '.join(alarms)}."
+    described = (
+        Section("No run to measure", (Prose(report.reason or ""),))
+        if report.run is None
+        else Section("The run to measure (one epoch)", (Code(report.run.to_toml()),))
+    )
+    return Document(
+        kind="probe",
+        title="What a training step does",
+        subject="",
+        verdict=f"{report.name}, N = {report.dataset_size}, batch size {report.batch_size}: "
+        + (found if alarms else "nothing to mend was found."),
+        badges=(),
+        opening=(),
+        sections=(
+            Section("Findings", (Table("Findings", ("subject", "found", "evidence"), tuple(rows), wide=True),)),
+            described,
+            *((Section("Notes", (Items(tuple(report.caveats)),)),) if report.caveats else ()),
+            Section("What this probe cannot see", (Items(tuple(report.unseen)),)),
+        ),
+    )

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.options import show
 from calipers.errors import CalipersError, CertificationError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.console import RenderableType
-
     from calipers.papers.items import Item, Row
     from calipers.papers.storage import Result
+    from calipers.reports.document import Document
 
 
 @click.command("reproduce", short_help="Compute published tables and figures again.")
@@ -85,10 +85,8 @@ def _one(item: Item, folder: Path, resume: bool, place: str) -> None:
     else:
         with _progress(f"[{place}] {item.name}") as report:
             registry.reproduce(item.name, folder, report)
-    from calipers.reports.table import to_text
-
-    result = registry.load(item.name, folder)
-    click.echo(to_text(item_report(item, result), terminal=sys.stdout.isatty()))
+    show(item_report(item, registry.load(item.name, folder)))
+    click.echo()
 
 
 @contextmanager
@@ -134,27 +132,33 @@ def coverage_listing() -> str:
     return "\n".join(lines)
 
 
-def item_report(item: Item, result: Result) -> RenderableType:
+def item_report(item: Item, result: Result) -> Document:
     """Title, comparison table, remarks, files."""
-    from rich import box
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
     from calipers.citations import SOURCES
+    from calipers.reports.document import Badge, Document, Items, Section, Table
 
     source = SOURCES[item.source]
-    title = Text(f"{item.place} of {source.authors} ({source.year}): {item.title}", style="bold")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("quantity", "published", "ours", "difference", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("quantity", "verdict") else "right", overflow="fold")
-    for row in result.rows:
-        published = row.published.text if row.published is not None else ""
-        verdict = Text(row.verdict.value, style="bold red" if row.verdict.value == "differs" else "")
-        table.add_row(row.quantity, published, ours(row), difference(row), verdict)
-    below = [*result.remarks, "Files: " + ", ".join(str(path) for path in result.files)]
-    return Group(title, table, *(Padding(Text(line), (0, 0, 0, 2)) for line in below))
+    rows = tuple(
+        (
+            row.quantity,
+            row.published.text if row.published is not None else "",
+            ours(row),
+            difference(row),
+            Badge(row.verdict.value, "bad" if row.verdict.value == "differs" else ""),
+        )
+        for row in result.rows
+    )
+    files = "Files: " + ", ".join(str(path) for path in result.files)
+    columns = ("quantity", "published", "ours", "difference", "verdict")
+    return Document(
+        kind="reproduce",
+        title=item.name,
+        subject="",
+        verdict=f"{item.place} of {source.authors} ({source.year}): {item.title}",
+        badges=(),
+        opening=(),
+        sections=(Section("", (Table("", columns, rows), Items((*result.remarks, files)))),),
+    )
 
 
 def ours(row: Row) -> str:

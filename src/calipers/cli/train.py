@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, Run
+from calipers.run import ADJACENCIES, LAST_BATCHES, NEEDED, NORMALIZATIONS, RESHUFFLES, Run
+from calipers.schemes import SAMPLERS, scheme_of
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
     from calipers.reports.report import Report
-    from calipers.samplers.stream import AnySampler
+    from calipers.samplers import Sampler
     from calipers.training.datasets import Dataset
     from calipers.training.loop import Trained
     from calipers.training.plan import Plan
@@ -30,37 +32,43 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
 @click.option("--data", required=True, metavar="NAME", help="mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.")
 @click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
-@click.option("--records", type=int, metavar="N", help="Train on the first N records only.")
+@click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
-@click.option("--sampler", type=click.Choice(SAMPLERS), default="poisson", show_default=True)
+@click.option("--sampler", type=word(SAMPLERS), default="poisson", show_default=True)
 @click.option(
     "--last-batch",
-    type=click.Choice(LAST_BATCHES),
+    type=word(LAST_BATCHES),
     default="drop",
     show_default=True,
     help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
 )
-@click.option("--reshuffle", type=click.Choice(RESHUFFLES), default="every-epoch", help="shuffle: a new order or one.")
-@click.option("--batch-size", type=int, required=True, metavar="B", help="Records per batch (expected, if random).")
-@click.option("--epochs", type=int, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
-@click.option("--steps", type=int, metavar="T", help="Noisy gradients released in total; or give --epochs.")
-@click.option("--noise-multiplier", type=float, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
-@click.option("--target-epsilon", type=float, metavar="E", help="Find the noise for this epsilon at the first --delta.")
-@click.option("--max-grad-norm", type=float, metavar="C", help="Clipping norm. [default: 1; none without noise]")
-@click.option("--normalization", type=click.Choice(NORMALIZATIONS), default="constant", show_default=True)
-@click.option("--adjacency", type=click.Choice(ADJACENCIES), default="add-remove", show_default=True)
-@click.option("--learning-rate", type=float, default=0.25, show_default=True)
-@click.option("--optimizer", type=click.Choice(("sgd", "adam")), default="sgd", show_default=True)
-@click.option("--momentum", type=float, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
-@click.option("--schedule", type=click.Choice(("constant", "cosine")), default="constant", show_default=True)
-@click.option("--vocabulary", type=click.Choice(("hashed", "frequent")), default="hashed", help="Text: see below.")
-@click.option("--seed", type=int, help="Repeatable and guessable. [default: the system's entropy]")
+@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
+@click.option("--max-batch-size", type=COUNT, metavar="B", help="truncated-poisson: the largest batch.")
+@click.option("--cycle", type=COUNT, metavar="K", help="cyclic-poisson: groups of records that take turns.")
+@click.option("--participations", type=COUNT, metavar="K", help="random-allocation: steps that use each record.")
+@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
+@click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
+@click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
+@click.option("--noise-multiplier", type=REAL, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
+@click.option("--target-epsilon", type=REAL, metavar="E", help="Find the noise for this epsilon at the first --delta.")
+@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm. [default: 1; none without noise]")
+@click.option("--normalization", type=word(NORMALIZATIONS), default="constant", show_default=True)
+@click.option("--adjacency", type=word(ADJACENCIES), default="add-remove", show_default=True)
+@click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
+@click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
+@click.option("--momentum", type=REAL, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
+@click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
+@click.option("--vocabulary", type=word(("hashed", "frequent")), default="hashed", help="Text: see below.")
+@click.option("--seed", type=COUNT, help="Repeatable and guessable. [default: the system's entropy]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option(
-    "--micro-batch", type=int, metavar="K", help="Records whose gradients are held at a time. [default: as many as fit]"
+    "--micro-batch",
+    type=COUNT,
+    metavar="K",
+    help="Records whose gradients are held at once. [default: what fits]",
 )
 @click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
-@click.option("--checkpoint-every", type=int, default=100, show_default=True, metavar="K", help="Steps in between.")
+@click.option("--checkpoint-every", type=COUNT, default=100, show_default=True, metavar="K", help="Steps in between.")
 @click.option("--output", type=_FILE, help="Write the trained weights here.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
@@ -115,6 +123,7 @@ def train_command(
         steps=chosen["steps"],
         last_batch=chosen["last_batch"],
         reshuffle=chosen["reshuffle"],
+        **{name: chosen[name] for name in NEEDED},
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
@@ -167,7 +176,7 @@ def _check_target(chosen: dict[str, Any]) -> None:
         raise InputError("Nothing says how much noise to add; give --noise-multiplier or --target-epsilon.")
 
 
-def _plan(sampler: AnySampler, dimension: int, delta: float, chosen: dict[str, Any]) -> Plan:
+def _plan(sampler: Sampler, dimension: int, delta: float, chosen: dict[str, Any]) -> Plan:
     """The plan, with the noise found if a target was given. What cannot be measured is refused now, not hours later."""
     from calipers.training.plan import Plan, run_of
 
@@ -191,10 +200,11 @@ def _plan(sampler: AnySampler, dimension: int, delta: float, chosen: dict[str, A
 def _checked_noise(run: Run, target: float | None, delta: float) -> float:
     """The run's own noise, if it can be measured, or the smallest that meets the target."""
     if target is None:
-        from calipers.measure import measure, noise_range
+        from calipers.measure import measure
 
         measure(run)  # refuses divisors and adjacencies that no theorem covers
-        return noise_range(run).check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
+        allowed = scheme_of(run).noise_range(run)
+        return allowed.check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
     from calipers.calibrate import solve
 
     return solve(run, epsilon=target, delta=delta).noise_multiplier
@@ -247,7 +257,7 @@ def _report(
 
         write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_record, run_of_record, to_document
 
         training = {
             "data": data.name,
@@ -262,7 +272,9 @@ def _report(
             "resumed_at": trained.resumed_at,
         } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
         measured = None if answers is None else measurement_record(answers)
-        click.echo(to_json({"training": training, "measurement": measured}))
+        click.echo(
+            to_document({"training": training, "measurement": measured}, run_of_record({"measurement": measured}))
+        )
         return
     resumed = f" (resumed after step {trained.resumed_at:,} from {chosen['checkpoint']})" if trained.resumed_at else ""
     click.echo(
@@ -272,9 +284,9 @@ def _report(
     if answers is None:
         click.echo("No noise was added: there is no privacy to measure.")
         return
-    from calipers.reports.table import measurement_report
+    from calipers.reports.report import brief_measurement
 
     click.echo()
-    show(measurement_report(answers))
+    show(brief_measurement(answers, tolerance))
     if uncovered:
         click.echo(f"\nVocabulary: {_UNCOVERED}.")

@@ -7,20 +7,22 @@ read off the certified curves: at those points, and only there, the page gives e
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers.bracket import Bracket, Side
-from calipers.reports.answers import Answers, Claimed
+from calipers.bracket import Side
+from calipers.reports.answers import Answers
 from calipers.reports.comparison import SMALLEST_SHOWN
-from calipers.reports.document import setting
-from calipers.reports.evidence import KINDS
-from calipers.reports.format import ceil_digits, jaws
+from calipers.reports.evidence import told_once
+from calipers.reports.format import ceil_digits, floor_digits, jaws
+from calipers.reports.paragraph import printed_regret, report_this
+from calipers.reports.readings import Reading
 from calipers.reports.records import measurement_record
 from calipers.reports.sections import run_file
-from calipers.reports.standing import Standing, standing
+from calipers.reports.standing import verdict
 from calipers.reports.words import describe_phases
 
 if TYPE_CHECKING:
@@ -34,70 +36,57 @@ EVEN_POINTS = 161
 SMALL_POINTS = 80
 PROFILE_POINTS = 161
 SMALLEST_RATE = 1e-6
-DIGITS_SHOWN = 4
+LOW_POINTS = 97
+TIP_DIGITS = 3
 
 
 def page_record(measurement: Measurement, answers: Answers) -> Record:
     """Everything the page needs about one run: the record of the command line, and how to show it."""
     return {
         "measurement": measurement_record(answers),
+        "verdict": verdict(answers, measurement.tolerance),
+        "report_this": report_this(answers),
         "words": describe_phases(answers.runs),
         "toml": run_file(answers.runs),
         "rows": rows(answers),
         "evidence": licenses(answers),
-        "curves": {"tradeoff": tradeoff(measurement), "profile": profile(measurement)},
+        "curves": {
+            "tradeoff": tradeoff(measurement),
+            "low_rates": low_rates(measurement),
+            "profile": profile(measurement),
+        },
     }
 
 
 def rows(answers: Answers) -> list[Record]:
-    """One row per quantity: shown ends are rounded outward, exact ones are the doubles themselves."""
-    found = [_claimed("epsilon", "ε at δ = ", row, answers) for row in answers.epsilon]
-    found += [_claimed("delta", "δ at ε = ", row, answers) for row in answers.delta]
-    found += [_row("tpr", "attack TPR at FPR = ", fpr, bracket) for fpr, bracket in answers.tpr]
-    found.append(_row("advantage", "advantage (largest TPR − FPR)", None, answers.advantage))
-    found.append(_row("separation", "separation", None, answers.separation))
-    found.append(_row("mu", "μ-GDP up to δ₀ = ", answers.delta0, answers.mu))
-    regret = _end(ceil_digits(answers.regret, DIGITS_SHOWN), answers.regret)
-    found.append({"kind": "regret", "quantity": "regret of that μ", "upper": regret})
+    """One row per reading: shown ends are rounded outward, exact ones are the doubles themselves."""
+    found = [_row(reading) for reading in answers.readings]
+    regret = printed_regret(answers)
+    found.append({"kind": "regret", "quantity": "regret of that mu", "upper": _end(ceil_digits(regret), regret)})
     return found
 
 
-def _row(kind: str, label: str, at: float | None, bracket: Bracket) -> Record:
-    lower, upper = jaws(bracket, DIGITS_SHOWN)
-    return {
-        "kind": kind,
-        "quantity": label if at is None else f"{label}{setting(at)}",
-        "lower": _end(lower, bracket.lower),
-        "upper": _end(upper, bracket.upper),
+def _row(reading: Reading) -> Record:
+    """A reading; refuted only where the claim is about the same neighbors as the run."""
+    lower, upper = jaws(reading.bracket)
+    row: Record = {
+        "kind": reading.quantity,
+        "quantity": reading.name,
+        "lower": _end(lower, reading.bracket.lower),
+        "upper": _end(upper, reading.bracket.upper),
     }
-
-
-def _claimed(kind: str, label: str, row: Claimed, answers: Answers) -> Record:
-    """A row with the usual claim; refuted only where the claim is about the same neighbors as the run."""
-    claim = _end(ceil_digits(row.claim, DIGITS_SHOWN), row.claim)
-    refuted = standing(answers, row) is Standing.REFUTED
-    return {**_row(kind, label, row.at, row.bracket), "claim": claim, "refuted": refuted}
+    if reading.claim is None:
+        return row
+    return {**row, "claim": _end(ceil_digits(reading.claim), reading.claim), "refuted": reading.refuted}
 
 
 def _end(shown: str, exact: float) -> Record:
-    return {"shown": padded(shown), "exact": exact}
-
-
-def padded(shown: str) -> str:
-    """The same number with its trailing zeros, so that "2.378 to 2.38" reads "2.378 to 2.380"."""
-    whole, point, fraction = shown.partition(".")
-    if not point or "e" in shown:
-        return shown
-    significant = len((whole.lstrip("-0") + fraction).lstrip("0"))
-    return shown + "0" * (DIGITS_SHOWN - significant)
+    return {"shown": shown, "exact": exact}
 
 
 def licenses(answers: Answers) -> list[Record]:
     """Each piece of evidence once, with the ends it licenses."""
-    return [
-        {"kind": KINDS[evidence.kind], "statement": evidence.statement, "source": evidence.source, "ends": ends}
-        for evidence, ends in answers.evidence().items()
-    ]
+    return [dataclasses.asdict(told) for told in told_once(answers.evidence().items())]
 
 
 def tradeoff(measurement: Measurement) -> Record:
@@ -106,7 +95,21 @@ def tradeoff(measurement: Measurement) -> Record:
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
     alpha: FloatArray = np.unique(np.concatenate([even, small]))
     sides = {side.value: [float(beta) for beta in measurement.envelope(side)(alpha)] for side in Side}
-    return {"alpha": [float(a) for a in alpha], **sides}
+    return _shown({"alpha": [float(a) for a in alpha], **sides}, Side.UPPER)
+
+
+def low_rates(measurement: Measurement) -> Record:
+    """True positive rates where false alarms are rare: the attack reaches "lower", no attack exceeds "upper"."""
+    rates: FloatArray = np.geomspace(SMALLEST_RATE, 1.0, LOW_POINTS)
+    sides = {side.value: [float(rate) for rate in measurement.envelope(side).rates(rates)[1]] for side in Side}
+    return _shown({"fpr": [float(rate) for rate in rates], **sides}, Side.LOWER)
+
+
+def _shown(curve: Record, at_least: Side) -> Record:
+    """The curve with its values as a tooltip prints them: those of the side `at_least` rounded down, the others up."""
+    rounded = {side.value: floor_digits if side is at_least else ceil_digits for side in Side}
+    shown = {side: [round_(value, TIP_DIGITS) for value in curve[side]] for side, round_ in rounded.items()}  # type: ignore[attr-defined]
+    return {**curve, "shown": shown}
 
 
 def profile(measurement: Measurement) -> Record:
@@ -120,4 +123,4 @@ def profile(measurement: Measurement) -> Record:
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
     grid: FloatArray = last * np.linspace(0.0, 1.0, PROFILE_POINTS) ** 1.5
     sides = {side.value: [float(delta) for delta in curves[side].delta(grid)] for side in Side}
-    return {"epsilon": [float(epsilon) for epsilon in grid], **sides}
+    return _shown({"epsilon": [float(epsilon) for epsilon in grid], **sides}, Side.LOWER)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, SAMPLERS, VIEWS
+from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
+from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
+from calipers.schemes import SAMPLERS
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -37,8 +38,13 @@ _RUN: dict[str, Any] = {
     "reshuffle": {
         "enum": list(RESHUFFLES),
         "default": "every-epoch",
-        "description": "Whether shuffled batches come in a new order every epoch.",
+        "description": "Whether shuffled batches, or bins, are drawn anew every epoch.",
     },
+    "max_batch_size": {"type": "integer", "minimum": 1, "description": "truncated-poisson: the largest batch."},
+    "cycle": {"type": "integer", "minimum": 1, "description": "cyclic-poisson: groups of records that take turns."},
+    "participations": {"type": "integer", "minimum": 1, "description": "random-allocation: k of all steps."},
+    "unit": {"type": "string", "description": "What is protected, if it has several records."},
+    "records_per_unit": {"type": "integer", "minimum": 1, "default": 1},
 }
 
 
@@ -71,6 +77,10 @@ _COMPARE = {
         **_QUESTIONS,
     },
     "required": ["runs"],
+}
+_CALIBRATE = {
+    "type": "object",
+    "properties": {"run": _RUN_OR_PHASES, **_RUN, **{key: {"type": "number"} for key in TARGET_KEYS}},
 }
 _FORMAT = {"format": {"enum": list(REPORT_TYPES), "default": "html"}}
 _REPORT = {"type": "object", "properties": {**_FORMAT, **_MEASURE["properties"]}}  # type: ignore[dict-item]
@@ -106,6 +116,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "measure": _operation("Measure one run", _MEASURE, "What `calipers measure --json` prints."),
     "explore": _operation("Measure one run, for the page", _MEASURE, "The measurement, shown numbers, curves."),
     "compare": _operation("Compare runs", _COMPARE, "What `calipers compare --json` prints."),
+    "calibrate": _operation("Find the smallest noise", _CALIBRATE, "What `calipers calibrate --json` prints."),
     "report": _operation("Write the report of a run", _REPORT, "What `calipers measure --report` writes."),
     "compare report": _operation(
         "Write the report of a comparison", _COMPARE_REPORT, "What `calipers compare --report` writes."

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, cast
 from calipers.bracket import Bracket, Side
 from calipers.errors import CertificationError
 from calipers.measure import Gdp
-from calipers.reports.answers import Answers, Claimed
+from calipers.reports.answers import Answers
 from calipers.reports.comparison import Comparison, compare_measurements
+from calipers.reports.format import setting
+from calipers.reports.readings import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from calipers.curves.envelope import Envelope
     from calipers.curves.tradeoff import TradeoffCurve
@@ -26,11 +28,17 @@ if TYPE_CHECKING:
     from calipers.run import Run
 
 
-def _row(rows: Iterable[Claimed], at: float) -> Claimed:
-    for row in rows:
-        if row.at == at:
-            return row
-    raise CertificationError(f"Nothing was measured at {at:g}; ask for it when the run is measured.")
+def _reading(answers: Answers, quantity: str, at: float) -> Reading:
+    for reading in answers.readings:
+        if (reading.quantity, reading.at) == (quantity, at):
+            return reading
+    raise CertificationError(f"Nothing was measured at {setting(at)}; ask for it when the run is measured.")
+
+
+def _claim(answers: Answers, quantity: str, at: float) -> float:
+    claim = _reading(answers, quantity, at).claim
+    assert claim is not None
+    return claim
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,11 @@ class RememberedClaim:
 
     def epsilon(self, delta: float) -> float:
         """The claim at a delta that was asked for."""
-        return _row(self.answers.epsilon, delta).claim
+        return _claim(self.answers, "epsilon", delta)
 
     def delta(self, epsilon: float) -> float:
         """The claim at an epsilon that was asked for."""
-        return _row(self.answers.delta, epsilon).claim
+        return _claim(self.answers, "delta", epsilon)
 
 
 @dataclass(frozen=True)
@@ -82,20 +90,22 @@ class Remembered:
 
     def epsilon(self, delta: float) -> Bracket:
         """The bracket at a delta that was asked for."""
-        return _row(self.answers.epsilon, delta).bracket
+        return _reading(self.answers, "epsilon", delta).bracket
 
     def delta(self, epsilon: float) -> Bracket:
         """The bracket at an epsilon that was asked for."""
-        return _row(self.answers.delta, epsilon).bracket
+        return _reading(self.answers, "delta", epsilon).bracket
 
     def tpr(self, fpr: float) -> Bracket:
         """The bracket at a false positive rate that was asked for."""
-        return _row((Claimed(at, bracket, 0.0) for at, bracket in self.answers.tpr), fpr).bracket
+        return _reading(self.answers, "tpr", fpr).bracket
 
     def gdp(self, delta0: float) -> Gdp:
         """mu up to the delta0 that was asked for."""
         if delta0 != self.answers.delta0:
-            raise CertificationError(f"mu was measured up to delta0 = {self.answers.delta0:g}, not {delta0:g}.")
+            raise CertificationError(
+                f"mu was measured up to delta0 = {setting(self.answers.delta0)}, not {setting(delta0)}."
+            )
         return Gdp(self.answers.mu, self.answers.delta0, self.answers.regret)
 
     def advantage(self) -> Bracket:

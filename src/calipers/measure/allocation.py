@@ -57,6 +57,7 @@ class AttackBackend:
     claims: tuple[str, str]
     single: ShuffleAttack | None = None
     rival: SwitchingAttack | None = None
+    statement: str = "calipers:shuffle-sum-test"
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
@@ -109,14 +110,14 @@ class AttackBackend:
     def renyi(self, order: float) -> Jaws:
         """Not available: an attack's tests bound Renyi divergences poorly."""
         raise UnsupportedError(
-            f"No useful lower jaw of the Renyi divergence of order {order:g} is known for shuffled batches; ask for "
+            f"No useful lower jaw of the Renyi divergence of order {order:g} is known for this attack; ask for "
             "epsilon, delta or the trade-off curve."
         )
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """None."""
         del jaws
-        raise UnsupportedError("The attack on shuffled batches proves no upper jaw.")
+        raise UnsupportedError("An attack proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
@@ -132,7 +133,7 @@ class AttackBackend:
             test = "No test on the sum of all scores was found to show more than 0 here."
         else:
             test = self._claim(jaws)
-        return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")
+        return Evidence.of(Kind.TEST, self.statement, f"{self.scene} {test}")
 
     def _claim(self, jaws: Jaws) -> str:
         if jaws.reversed:

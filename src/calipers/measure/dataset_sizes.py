@@ -28,6 +28,7 @@ from calipers.measure.divisors import (
 )
 from calipers.measure.neighbors import NeighborPair
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.schemes import scheme_of
 
 _MANY = 2000
 _FIRST_BLOCK, _MOST_BLOCKS = 0.01, 6
@@ -46,7 +47,7 @@ _NOTHING_HIDDEN = (
 def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
     """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
     for run in phases:
-        if run.sampler != "poisson":
+        if not scheme_of(run).independent:
             raise UnsupportedError(
                 "Phases that divide by a data-dependent number cannot be mixed with phases of other samplers than "
                 "Poisson: measure them one by one."
@@ -66,7 +67,7 @@ def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBac
     if low > high:
         raise InputError(f"Expected dataset_sizes = (low, high) with low <= high, got {low} and {high}.")
     run = phases[0]
-    moving = run.normalization in DATA_DEPENDENT and run.sampler == "poisson" and run.adjacency == "add-remove"
+    moving = run.normalization in DATA_DEPENDENT and scheme_of(run).independent and run.adjacency == "add-remove"
     if len(phases) > 1 or not moving:
         raise InputError(
             "A range of dataset sizes matters to one phase whose divisor moves with the size: normalization "
@@ -164,28 +165,11 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
     return list(dict.fromkeys(notes))
 
 
-def _rate_notes(run: Run) -> list[str]:
+def _rate_notes(run: Run) -> tuple[str, ...]:
     """How numbers that are computed from the dataset size were read."""
-    if run.batch_size is None or run.adjacency != "add-remove" or run.sampler not in ("poisson", "balls-and-bins"):
-        return []
-    counted = run.epochs is not None
-    if rate_moves(run):
-        return [
-            f"The rate {run.batch_size}/N moves with the dataset: one record changes how often all others are drawn. "
-            "Measured with the rate of either neighbor; a rate that is fixed beforehand (sample_rate) leaks less."
-        ]
-    if run.sampler == "balls-and-bins":
-        return [
-            f"The number of batches floor(N/B) = {run.steps_per_epoch} is read as a public number, the same for both "
-            "neighbors. A loop that computes it from its dataset changes it where N crosses a multiple of B, and is "
-            "not covered there."
-        ]
-    steps = f" and the number of steps {run.total_steps}" if counted else ""
-    return [
-        f"The rate B/N = {run.batch_size}/{run.dataset_size}{steps} {'are' if counted else 'is'} read as public, the "
-        "same for both neighbors. A loop that computes the rate from the dataset it is given changes it with every "
-        "record and leaks more: say derived_rate = 'moving'."
-    ]
+    if run.batch_size is None or run.adjacency != "add-remove":
+        return ()
+    return scheme_of(run).derived(run)
 
 
 def _moving_notes(run: Run) -> list[str]:

@@ -12,6 +12,7 @@ import math
 
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import DATA_DEPENDENT, Run
+from calipers.schemes import scheme_of
 
 REMEDY = (
     "Divide by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale the learning rate "
@@ -28,7 +29,7 @@ def divisor_of(run: Run, size: int) -> int:
 
 def moves(run: Run, size: int) -> bool:
     """Whether the divisor of a run differs, in a way that shows, between datasets of `size` and `size` + 1 records."""
-    if run.normalization not in DATA_DEPENDENT or run.sampler != "poisson" or run.adjacency != "add-remove":
+    if run.normalization not in DATA_DEPENDENT or not scheme_of(run).independent or run.adjacency != "add-remove":
         return False
     if rate_moves(run):
         return False
@@ -62,7 +63,7 @@ def public_because(run: Run) -> str | None:
                 f"(derived_rate = 'moving'): use a public rate. {REMEDY}"
             )
         return f"N q = N (B/N) is the batch size {run.batch_size} whatever N is: dividing by it is post-processing."
-    if run.sampler in ("deterministic", "shuffle"):
+    if scheme_of(run).equal_batches:
         return (
             "Every batch has the same public number of records, so dividing by it is post-processing: the plain "
             "guarantee holds."
@@ -72,7 +73,7 @@ def public_because(run: Run) -> str | None:
             f"Under {run.adjacency} adjacency the dataset size is public, so dividing by it (times the rate) is "
             "post-processing: the plain guarantee holds. It does not under add-remove adjacency."
         )
-    if run.sampler == "balls-and-bins" or run.adjacency != "add-remove":
+    if not scheme_of(run).independent or run.adjacency != "add-remove":
         what = "the realized batch size" if run.normalization == "realized" else "a multiple of the dataset size"
         raise UnsupportedError(
             f"Nothing is proven for dividing by {what} with sampler={run.sampler!r} under {run.adjacency} adjacency: "

@@ -18,10 +18,10 @@ from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
 from calipers.laws.moving_rate import MovingRatePair
 from calipers.laws.product import Product
 from calipers.laws.told_apart import BEYOND_DOUBT, LengthTest, Rounds, deviations, full_batch_tests, scale_tests
-from calipers.measure.compositions import source
 from calipers.measure.divisors import divisor_of, moves, rate_moves
 from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 _COARSE = 0.05
 _MOST_TERMS = 2e6
@@ -122,7 +122,7 @@ class NeighborPair:
             sigma, rate, dimension = run.noise_multiplier, run.rate, run.dimension or 1
             pair: LawSource
             if kind == "plain":
-                pair = source(run)
+                pair = scheme_of(run).exposure(run).attack.source
             elif kind == "moving":
                 assert run.batch_size is not None
                 pair = MovingRatePair(sigma, self.size, run.batch_size, direction, record)

@@ -66,7 +66,7 @@ class ProofBackend:
     def renyi(self, order: float) -> Jaws:
         """Not offered: a law that connects a few nodes has mass at infinity."""
         raise UnsupportedError(
-            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or "
+            f"No finite Renyi divergence of order {order:g} is proven for this sampler; ask for epsilon, delta or "
             "the trade-off curve."
         )
 
@@ -74,9 +74,8 @@ class ProofBackend:
         """The theorem, and how its bound is computed."""
         del jaws
         text = (
-            f"{self.reason} The bound is computed on a ladder of lattices at a few dozen e^epsilon, between which the "
-            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged "
-            "upward."
+            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
+            "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 

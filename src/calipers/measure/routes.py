@@ -1,8 +1,8 @@
 """Which statements license the jaws of a run.
 
-A route turns the phases of a run into a backend: closed form where every step is a plain Gaussian, a product
-of laws where a tight pair is known, and a proof with a separate attack for shuffled batches. A
-combination for which nothing is proven is refused, with what is missing.
+The scheme of a sampler says how a run exposes a record; `calipers.measure.evaluation` evaluates exposures together.
+Division by a number that depends on the data is a route of its own. A combination for which nothing is proven is
+refused, with what is missing.
 """
 
 from __future__ import annotations
@@ -10,63 +10,99 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
-from calipers.measure.allocated import is_open, open_backend
+from calipers.errors import InputError, UnsupportedError
 from calipers.measure.backends import Backend
-from calipers.measure.compositions import gaussian_backend, product_backend
+from calipers.measure.beside import Beside
+from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
 from calipers.measure.divisors import is_divided, rate_moves
+from calipers.measure.evaluation import evaluated
+from calipers.measure.grouped import GroupedBackend
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
-from calipers.measure.participation import gaussian_shift, noise_range
+from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
+from calipers.measure.selection import Selection, SelectionBackend
 from calipers.run import Run, as_phases
+from calipers.schemes import ASSUMED, scheme_of
+from calipers.stated import Stated
 
 
 def measure(
-    run: Run | Sequence[Run], *, tolerance: float = 1e-3, dataset_sizes: tuple[int, int] | None = None
+    run: Run | Sequence[Run] | Mechanism | Selection | CorrelatedNoise | Beside | Sequence[Mechanism],
+    *,
+    tolerance: float = 1e-3,
+    dataset_sizes: tuple[int, int] | None = None,
 ) -> Measurement:
     """The certified bracket of what was executed.
 
-    `run` is one run or a sequence of phases on the same data. `tolerance` is the relative width
+    `run` is one run or a sequence of phases on the same data; or a mechanism, a `Guarantee`, or a sequence of
+    mechanisms that are composed. `tolerance` is the relative width
     aimed for: upper - lower <= tolerance * upper for epsilon. Nothing is computed before a quantity
     is asked for.
 
     `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
     range, every number is about the worst of these sizes.
     """
-    phases = as_phases(run)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    if isinstance(run, Selection):
+        return _selected(run, tolerance)
+    if isinstance(run, Beside):
+        return run.noted(measure(run.runs, tolerance=tolerance, dataset_sizes=dataset_sizes))
+    if isinstance(run, CorrelatedNoise):
+        return run.measured(tolerance)
+    if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
+        if dataset_sizes is not None:
+            raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
+        return measure_mechanism(run, tolerance)
+    phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     for phase in phases:
         _refuse_unproven(phase)
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
-    claim = Claim(_poisson_backend(phases, "add-remove"), tolerance)
+    claim = Claim(_claimed_backend(phases), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
 
+def _selected(selection: Selection, tolerance: float) -> Measurement:
+    """The best of several runs: its runs are those of one trial, and its claim is that of one trial."""
+    one = measure(selection.of, tolerance=tolerance)
+    words = f"{selection.law.words[0].upper()}{selection.law.words[1:]}, each of them: {described(one)}"
+    keys: tuple[tuple[str, object], ...] = (("trials", selection.trials), ("mean", selection.mean))
+    keys += () if selection.shape is None else (("shape", selection.shape),)
+    adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
+    backend = SelectionBackend(one.backend, selection.law)
+    return stated_measurement(Stated(words, keys, adjacency, "selection"), backend, tolerance, one.conditions)
+
+
+def _released(part: object) -> bool:
+    """A mechanism, or one with its count."""
+    return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
+
+
 def _refuse_unproven(run: Run) -> None:
     remedy = "With so little noise nothing is private; with so much, nothing is left to resolve."
-    noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
+    scheme_of(run).noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
 
 
 def _backend(phases: tuple[Run, ...]) -> Backend:
+    records = phases[0].records_per_unit
     if any(is_divided(run) or rate_moves(run) for run in phases):
+        if records > 1:
+            raise UnsupportedError(
+                f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
+                "a rate: divide by a public constant, or not at all, and use a public rate."
+            )
         return divided_backend(phases)
-    if all(gaussian_shift(run) is not None for run in phases):
-        return gaussian_backend(phases)
-    if any(is_open(run) for run in phases):
-        return open_backend(phases)
-    return product_backend(phases)
+    if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
+        alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
+        return GroupedBackend(_backend(alone), records, phases[0].unit_name)
+    return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 
-def _poisson_backend(phases: tuple[Run, ...], adjacency: str) -> Backend:
+def _claimed_backend(phases: tuple[Run, ...]) -> Backend:
     """What an accountant reports that assumes Poisson sampling of the undivided sum."""
     assumed = tuple(
-        Run(
-            sample_rate=run.rate,
-            steps=run.total_steps,
-            noise_multiplier=run.noise_multiplier,
-            adjacency=adjacency,
-        )
+        Run(sampler=ASSUMED, sample_rate=run.mean_rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
         for run in phases
     )
     return _backend(assumed)

@@ -16,8 +16,8 @@ from decimal import Decimal
 from calipers.errors import CertificationError
 
 DIGITS = 5
-# Fixed notation inside this range of decimal exponents, scientific outside.
-FIXED_EXPONENTS = range(-4, 7)
+# Fixed notation inside this range of decimal exponents (0.001 to 9999999), scientific outside (1e-4, 1e7).
+FIXED_EXPONENTS = range(-3, 7)
 
 
 def floor_digits(value: float, digits: int = DIGITS) -> str:
@@ -33,6 +33,11 @@ def ceil_digits(value: float, digits: int = DIGITS) -> str:
 def nearest_digits(value: float, digits: int = DIGITS) -> str:
     """The nearest decimal. For numbers that are no bounds: settings, estimates, claims somebody typed."""
     return _rounded(value, digits, decimal.ROUND_HALF_EVEN)
+
+
+def setting(value: float) -> str:
+    """A setting as people write it, and as every page of Calipers does: 1e-5, 0.01, 1234."""
+    return nearest_digits(value, 12)
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:
@@ -54,4 +59,4 @@ def _written(number: Decimal) -> str:
     sign, figures, _ = number.as_tuple()
     first, *rest = map(str, figures)
     fraction = "".join(rest).rstrip("0")
-    return f"{'-' if sign else ''}{first}{'.' + fraction if fraction else ''}e{exponent:+03d}"
+    return f"{'-' if sign else ''}{first}{'.' + fraction if fraction else ''}e{exponent}"

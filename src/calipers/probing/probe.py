@@ -38,7 +38,8 @@ from calipers.probing.rules import (
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
 from calipers.probing.words import caveats, unseen
-from calipers.run import CUT, Run
+from calipers.run import Run
+from calipers.schemes import having, scheme_named
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
@@ -163,7 +164,7 @@ def _batch_findings(
     counts = count_batches(here, size, length, seed + 1)
     sampler, word = sampler_finding(counts, count_batches(here, size, 2, seed + 2), error)
     rate, rates = _rate_findings(here, counts, word, error)
-    return [sampler, *rates], word, rate, loader_keys(counts) if word in CUT else {}
+    return [sampler, *rates], word, rate, loader_keys(counts) if word in having("last_batch") else {}
 
 
 def _step_findings(
@@ -240,7 +241,7 @@ def _rate_findings(
     """The rate to describe the batches by, and what is to be said about sampled and accounted rates."""
     claimed = accounted(configuration)
     steps = configuration.steps_per_epoch
-    if word != "poisson":
+    if word is None or not scheme_named(word).independent:
         rate = counts.rate
         verdict = "there is no rate of independent inclusion"
         evidence = f"A record is in a share {rate:.6g} of the batches."

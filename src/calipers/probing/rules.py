@@ -17,6 +17,7 @@ from calipers.probing.lens import close
 from calipers.probing.protocol import Finding, Schedule
 from calipers.probing.sizes import StepNumbers
 from calipers.run import Run
+from calipers.schemes import scheme_named
 
 PHRASES = {
     "none": "nothing: the noisy sum itself is released",
@@ -192,7 +193,9 @@ def matching_run(
                 "(dataset_size, batch_size) instead."
             )
         return None, f"No Run describes this {' or this '.join(missing)}."
-    drawn = {"sample_rate": rate} if sampler == "poisson" else loader or {"batch_size": dataset_size // steps}
+    drawn = (
+        {"sample_rate": rate} if scheme_named(sampler).independent else loader or {"batch_size": dataset_size // steps}
+    )
     described = {
         "noise_multiplier": noise_multiplier,
         "dataset_size": dataset_size,

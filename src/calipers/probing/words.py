@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from calipers.probing.protocol import Finding, Schedule
 from calipers.probing.rules import moving
 from calipers.run import Run
+from calipers.schemes import scheme_named
 
 
 def caveats(near: Sequence[Schedule], run: Run | None, findings: Sequence[Finding], one_size: bool) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ def unseen(sampler: str | None, one_size: bool, layered: bool, real_data: bool) 
     ]
     if not layered:
         found.append("Where layers begin: the loop names none (layers).")
-    if sampler == "poisson":
+    if sampler is not None and scheme_named(sampler).independent:
         found.append("Records that come together in groups above 32, or tied over more than two successive batches.")
     if one_size:
         found.append("What moves when the dataset has one record more: the loop was shown at one size only.")

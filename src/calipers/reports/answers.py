@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
 from calipers.errors import CertificationError
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.run import Run
+from calipers.schemes import scheme_of
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
 
-PUBLIC = ("none", "constant")
-"""Divisors that do not depend on the data."""
+LARGEST_EPSILON = 20.0
+"""Beyond this an epsilon has no meaning left: e^20 is 485 million."""
+NOTHING_HIDDEN = 0.99
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_FPRS = (0.1, 0.01, 0.001)
 DEFAULT_DELTA0 = 1e-10
@@ -45,74 +49,115 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """A bracket beside what mainstream accounting would report for the run."""
-
-    at: float
-    bracket: Bracket
-    claim: float
-
-
-@dataclass(frozen=True)
 class Answers:
-    """Every number of one report. The brackets are the measurement's own, unrounded."""
+    """Every number of one report, unrounded, as a list of readings; the regret is that of the proven mu."""
 
     runs: tuple[Run, ...]
-    epsilon: tuple[Claimed, ...]
-    delta: tuple[Claimed, ...]
-    tpr: tuple[tuple[float, Bracket], ...]
-    mu: Bracket
+    readings: tuple[Reading, ...]
     delta0: float
     regret: float
-    advantage: Bracket
-    separation: Bracket
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    closes: bool = False
+    """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
+    stated: Stated | None = None
+    """What was measured, where it was no run."""
 
-    def brackets(self) -> Iterator[tuple[str, Bracket]]:
-        """Every bracket with the name of its quantity, in the order of the report."""
-        for row in self.epsilon:
-            yield f"epsilon at delta = {row.at:.12g}", row.bracket
-        for row in self.delta:
-            yield f"delta at epsilon = {row.at:.12g}", row.bracket
-        for fpr, bracket in self.tpr:
-            yield f"TPR at FPR = {fpr:.12g}", bracket
-        yield f"mu up to delta0 = {self.delta0:.12g}", self.mu
-        yield "advantage", self.advantage
-        yield "separation", self.separation
+    @property
+    def epsilon(self) -> tuple[Claimed, ...]:
+        """epsilon at the deltas asked for, beside the usual claim."""
+        return self._claimed("epsilon")
+
+    @property
+    def delta(self) -> tuple[Claimed, ...]:
+        """delta at the epsilons asked for, beside the usual claim."""
+        return self._claimed("delta")
+
+    @property
+    def tpr(self) -> tuple[tuple[float, Bracket], ...]:
+        """True positive rates at the false positive rates asked for."""
+        return tuple((r.at, r.bracket) for r in self.readings if r.quantity == "tpr" and r.at is not None)
+
+    @property
+    def mu(self) -> Bracket:
+        """mu up to delta0."""
+        return self._only("mu")
+
+    @property
+    def advantage(self) -> Bracket:
+        """The largest TPR - FPR of any attack."""
+        return self._only("advantage")
+
+    @property
+    def separation(self) -> Bracket:
+        """The advantage as a distance."""
+        return self._only("separation")
+
+    @property
+    def leading(self) -> Reading:
+        """What the verdict is about: epsilon at the first delta, or mu where no delta was asked for."""
+        return next((r for r in self.readings if r.quantity == "epsilon"), self.readings[-1])
+
+    def _claimed(self, quantity: str) -> tuple[Claimed, ...]:
+        return tuple(r for r in self.readings if r.quantity == quantity and isinstance(r, Claimed))
+
+    def _only(self, quantity: str) -> Bracket:
+        return next(reading.bracket for reading in self.readings if reading.quantity == quantity)
 
     def evidence(self) -> dict[Evidence, list[str]]:
         """Which ends each piece of evidence licenses, in the order of first use."""
         used: dict[Evidence, list[str]] = {}
-        for name, bracket in self.brackets():
-            used.setdefault(bracket.upper_evidence, []).append(f"{name} (upper)")
-            used.setdefault(bracket.lower_evidence, []).append(f"{name} (lower)")
+        for reading in self.readings:
+            used.setdefault(reading.bracket.upper_evidence, []).append(f"{reading.name} (upper)")
+            used.setdefault(reading.bracket.lower_evidence, []).append(f"{reading.name} (lower)")
         return used
 
 
 def answer(measurement: Measurement, questions: Questions) -> Answers:
     """Ask everything once. Whatever cannot be answered raises: a report never leaves a gap unsaid."""
-    claim = measurement.claim
+    runs, claim = measurement.runs, measurement.claim
     gdp = measurement.gdp(delta0=questions.delta0)
-    answers = Answers(
-        runs=measurement.runs,
-        epsilon=tuple(Claimed(d, measurement.epsilon(d), claim.epsilon(d)) for d in questions.deltas),
-        delta=tuple(Claimed(e, measurement.delta(e), claim.delta(e)) for e in questions.epsilons),
-        tpr=tuple((fpr, measurement.tpr(fpr)) for fpr in questions.fprs),
-        mu=gdp.mu,
-        delta0=gdp.delta0,
-        regret=gdp.regret,
-        advantage=measurement.advantage(),
-        separation=measurement.separation(),
-        notes=(),
+    readings = (
+        *(claimed("epsilon", d, measurement.epsilon(d), claim.epsilon(d), runs) for d in questions.deltas),
+        *(claimed("delta", e, measurement.delta(e), claim.delta(e), runs) for e in questions.epsilons),
+        *(Reading("tpr", fpr, measurement.tpr(fpr)) for fpr in questions.fprs),
+        Reading("advantage", None, measurement.advantage()),
+        Reading("separation", None, measurement.separation()),
+        Reading("mu", gdp.delta0, gdp.mu),
     )
+    answers = Answers(runs, readings, gdp.delta0, gdp.regret, closes=measurement.closes, stated=measurement.stated)
     sizes = _worst_size(measurement, questions)
-    return _with_notes(answers, [*measurement.notes, *_refuted(answers), *sizes])
+    return _with_notes(answers, [*_refuted(answers), *meaningless(answers), *measurement.notes, *sizes])
+
+
+def meaningless(answers: Answers) -> Iterator[str]:
+    """Where a number is true and says little: a delta that lets records out, an epsilon too large, nothing hidden."""
+    size = answers.runs[0].dataset_size if answers.runs else None
+    for row in answers.epsilon:
+        if size is not None and row.at * size >= 1:
+            yield (
+                f"delta = {setting(row.at)} is not below 1/N = {nearest_digits(1 / size, 3)}: it allows publishing a "
+                f"record outright now and then. Ask for delta = {nearest_digits(0.1 / size, 1)}, a tenth of 1/N."
+            )
+    if any(row.bracket.upper > LARGEST_EPSILON for row in answers.epsilon):
+        yield (
+            f"An epsilon above {LARGEST_EPSILON:g} promises nothing that an attacker would notice: odds may change by "
+            f"a factor of e^{LARGEST_EPSILON:g}, hundreds of millions."
+        )
+    if answers.advantage.lower >= NOTHING_HIDDEN:
+        yield (
+            f"Nothing is hidden: an explicit attack tells whether a record was used with an advantage of at least "
+            f"{floor_digits(answers.advantage.lower)} (1 is certainty)."
+        )
+    if any(run.rate == 1 for run in answers.runs):
+        yield "Every record is in every batch, so drawing batches hides nothing; the noise alone does."
 
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
+    if not measurement.runs:
+        return
     run = measurement.runs[0]
-    floored = run.normalization == "floor" and run.sampler == "poisson" and run.adjacency == "add-remove"
+    floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
     if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole
         return
     if len(measurement.runs) == 1 and run.dimension is not None and questions.deltas:
@@ -129,20 +174,20 @@ def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]
 
 def _refuted(answers: Answers) -> Iterator[str]:
     """How far the claim is off, where an attack shows more than it allows."""
-    comparable = all(run.adjacency != "substitute" for run in answers.runs)  # else the claim is about other neighbors
-    if not comparable or all(run.sampler == "poisson" and run.normalization in PUBLIC for run in answers.runs):
+    if not comparable(answers.runs) or is_claimed_run(answers.runs):  # else the claim is about other neighbors
         return
     for row in answers.epsilon:
         if 0 < row.claim < row.bracket.lower:
             yield (
-                f"At delta = {row.at:.12g} an explicit attack shows an epsilon of {floor_digits(row.bracket.lower)}, "
-                f"{floor_digits(row.bracket.lower / row.claim, 3)} times the {ceil_digits(row.claim)} that "
-                "accounting for Poisson sampling of an undivided sum claims."
+                f"At delta = {setting(row.at)} an explicit attack shows an epsilon of "
+                f"{floor_digits(row.bracket.lower)}, {floor_digits(row.bracket.lower / row.claim, 3)} times the "
+                f"{ceil_digits(row.claim)} that accounting for Poisson sampling of an undivided sum claims."
             )
 
 
 def _with_notes(answers: Answers, measured: Sequence[str]) -> Answers:
     """The notes of the measurement, then those of the runs, then one for every end that is not finite."""
     notes = [*measured, *(note for run in answers.runs for note in run.notes)]
-    notes += [f"No finite upper bound on {name} is proven." for name, b in answers.brackets() if math.isinf(b.upper)]
+    infinite = (reading for reading in answers.readings if math.isinf(reading.bracket.upper))
+    notes += [f"No finite upper bound on {reading.name} is proven." for reading in infinite]
     return dataclasses.replace(answers, notes=tuple(dict.fromkeys(notes)))

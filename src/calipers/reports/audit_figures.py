@@ -14,7 +14,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.reports.chart import Axis, Chart, Line
-from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, nearest, setting
+from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, nearest
 from calipers.reports.figures import (
     ATTACK,
     LOW_RATES,
@@ -32,6 +32,7 @@ from calipers.reports.figures import (
     power_of,
     rounded_values,
 )
+from calipers.reports.format import setting
 from calipers.reports.points import PROFILE_POINTS
 
 if TYPE_CHECKING:

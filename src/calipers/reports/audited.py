@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import TYPE_CHECKING
 
+from calipers._version import __version__
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
 from calipers.reports.audit_figures import attacker_table, low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.chart import Interval
 from calipers.reports.document import (
     Badge,
     Block,
     Cell,
     Document,
+    Figure,
     Items,
     Notice,
     Prose,
@@ -20,24 +25,26 @@ from calipers.reports.document import (
     at_least,
     at_most,
     nearest,
-    setting,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import LOW_RATES
-from calipers.reports.format import floor_digits
+from calipers.reports.figures import LOW_RATES, interval_figure
+from calipers.reports.format import floor_digits, setting
 from calipers.reports.paragraph import audit_paragraph, judgements
+from calipers.reports.readings import NAMES
 from calipers.reports.report import Report, heading
 from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, notes_section, run_section
 from calipers.reports.words import describe
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
+    from calipers.auditing.one_run_game import OneRunResult
     from calipers.bracket import Evidence
     from calipers.measure import Measurement
     from calipers.reports.answers import Answers
     from calipers.reports.audit_figures import Described
     from calipers.run import Run
 
+UNASKED = "No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be."
 _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
 
 
@@ -49,31 +56,25 @@ def report_audit(
     measurement: Measurement | None = None,
 ) -> Report:
     """An audit, beside the run that the target is said to be where one was described."""
-    sentence = _verdict(result)
     text = audit_paragraph(result, target, distinguisher, run)
     described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
-    verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
-    document = Document(
-        kind="audit",
-        title="Audit of an implementation",
-        subject=target,
-        verdict=sentence,
-        badges=tuple(Badge(f"{v.against}: {v.outcome.value}", _MOODS[v.outcome.value]) for v in verdicts),
+    brief = brief_audit(result, target, distinguisher)
+    document = dataclasses.replace(
+        brief,
         sections=(
+            _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
             _played(result, target, distinguisher),
             *((_described(run),) if run is not None else ()),
-            _bounds(result, described),
             _curves(result, described),
             Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
             *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(_advice(result)),)),
             Section("A paragraph to paste", (Quote(text),)),
-            evidence_section(_evidence(result).items()),
-            *notes_section(result.notes),
+            *brief.sections[1:],
         ),
     )
     record = {
-        **heading("audit", sentence),
+        **heading("audit", brief.verdict),
         "paragraph": text,
         "run": None if run is None else run.to_dict(),
         "scored_by": distinguisher,
@@ -82,16 +83,71 @@ def report_audit(
     return Report(document, record)
 
 
+def brief_audit(result: AuditResult, target: str, distinguisher: str) -> Document:
+    """What a terminal and a notebook show: the verdict, the bounds beside claim and proof, how it was played."""
+    verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
+    unasked = () if verdicts else (UNASKED,)
+    played = (
+        f"{target}: {result.trials:,} trials for each hypothesis, seed {result.seed}, confidence "
+        f"{setting(result.confidence)}. Scored by: {distinguisher}."
+    )
+    return Document(
+        kind="audit",
+        title="Audit of an implementation",
+        subject="\n".join([played, *looked(result), *unasked]),
+        verdict=_verdict(result),
+        badges=tuple(Badge(f"{v.against}: {v.outcome.value}", _MOODS[v.outcome.value]) for v in verdicts),
+        opening=(*_ruler(result), Quote(_report_this(result), "Report this")),
+        sections=(_bounds(result), *notes_section(result.notes), evidence_section(_evidence(result).items())),
+    )
+
+
+def _ruler(result: AuditResult) -> tuple[Figure, ...]:
+    """What the audit shows of epsilon, with the claim and the proof of the run described as diamonds.
+
+    Nothing is proven about the implementation itself, so the right jaw stays open.
+    """
+    if not result.epsilon:
+        return ()
+    bound = result.epsilon[0]
+    promised = (("claim", result.epsilon_claims), ("proof of the run described", result.epsilon_uppers))
+    marks = tuple((name, "claim", values[0]) for name, values in promised if values and math.isfinite(values[0]))
+    row = Interval(NAMES["epsilon"].format(setting(bound.at)), bound.value, math.inf, marks)
+    cells = ((row.label, at_least(bound.value)),)
+    return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
+
+
+def _report_this(result: AuditResult) -> str:
+    """One line to report: the bound and its confidence; never a guarantee."""
+    bound = result.epsilon[0] if result.epsilon else result.delta[0]
+    name = NAMES[bound.quantity].format(setting(bound.at))
+    return (
+        f"{name} is at least {floor_digits(bound.value)}, with confidence {setting(result.confidence)} "
+        f"({result.trials:,} trials for each hypothesis, Calipers {__version__}). An audit proves no privacy."
+    )
+
+
+def looked(result: AuditResult) -> list[str]:
+    """What a sequential audit did, and how it may go on."""
+    if not result.looks:
+        return []
+    looks = len(result.looks)
+    said = f"Sequential: {looks} look{'s' if looks > 1 else ''}, the last after {result.trials} trials"
+    if result.looks[-1].outcome == "falsified":
+        return [f"{said}, which ended it; the confidence covers all looks."]
+    more = 2 * result.trials
+    return [f"{said}. The confidence covers all looks, and more: --most-trials {more} with the same ledger goes on."]
+
+
 def _verdict(result: AuditResult) -> str:
     """What exceeds a proof comes first, then the claim, then the bare bound."""
     for found in (result.upper_verdict, result.verdict):
         if found is not None and (found.outcome.value == "falsified" or found is result.verdict):
             return found.message
     bound = result.epsilon[0] if result.epsilon else result.delta[0]
-    given = {"epsilon": "δ", "delta": "ε"}[bound.quantity]
     return (
-        f"With confidence {setting(result.confidence)} the {bound.quantity} of {result.target.get('target', 'it')} at "
-        f"{given} = {setting(bound.at)} is at least {floor_digits(bound.value)}."
+        f"With confidence {setting(result.confidence)}, {NAMES[bound.quantity].format(setting(bound.at))} of "
+        f"{result.target.get('target', 'it')} is at least {floor_digits(bound.value)}."
     )
 
 
@@ -132,19 +188,18 @@ def _questions(result: AuditResult) -> Questions:
     )
 
 
-def _bounds(result: AuditResult, described: Described) -> Section:
+def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     """What the audit shows beside what is claimed and what is proven about the run described."""
-    asked = None if described is None else described[1]
     rows: list[tuple[Cell, ...]] = []
-    for number, bound in enumerate(result.epsilon):
-        proven: Cell = "" if asked is None else at_most(asked.epsilon[number].bracket.upper)
-        rows.append((f"ε at δ = {setting(bound.at)}", at_least(bound.value), "", proven))
-    for number, bound in enumerate(result.delta):
-        claim: Cell = "" if result.claims is None else nearest(result.claims[number])
-        proven = "" if result.uppers is None else at_most(result.uppers[number])
-        rows.append((f"δ at ε = {setting(bound.at)}", at_least(bound.value), claim, proven))
-    proven = "" if asked is None else at_most(asked.mu.upper)
-    rows.append((f"μ up to δ₀ = {setting(result.mu.at)}", at_least(result.mu.value), "", proven))
+    for bounds, claims, uppers in (
+        (result.epsilon, result.epsilon_claims, result.epsilon_uppers),
+        (result.delta, result.claims, result.uppers),
+    ):
+        for number, bound in enumerate(bounds):
+            claim: Cell = "" if claims is None or math.isinf(claims[number]) else nearest(claims[number])
+            proven: Cell = "" if uppers is None else at_most(uppers[number])
+            rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
+    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     blocks: list[Block] = [
         Table("Each bound holds on its own", ("quantity", sure, "claim", "at most (proof of the run)"), tuple(rows))
@@ -199,3 +254,29 @@ def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:
         if found is not None:
             used.setdefault(found.evidence, []).append(f"verdict on the {found.against}")
     return used
+
+
+def brief_one_run(result: OneRunResult) -> Document:
+    """One training run with canaries: the verdict, the bounds beside claim and proof, the assumptions."""
+    rows: list[tuple[Cell, ...]] = []
+    for number, bound in enumerate(result.epsilon):
+        claim: Cell = "" if result.claims is None else nearest(result.claims[number])
+        proven: Cell = "" if result.uppers is None else at_most(result.uppers[number])
+        guessed = f"{bound.correct} of {bound.guesses}"
+        name = NAMES["epsilon"].format(setting(bound.delta))
+        rows.append((name, at_least(bound.epsilon_lower), claim, proven, guessed))
+    first, sure = result.epsilon[0], setting(result.confidence)
+    bare = f"With confidence {sure}, {rows[0][0]} is at least {floor_digits(first.epsilon_lower)}."
+    said = [text for _, _, text in result.verdicts] or [bare]
+    unasked = () if result.verdicts else (UNASKED,)
+    columns = ("quantity", f"at least (confidence {sure})", "claim", "at most (proof of the run)", "right guesses")
+    table = Table("Each bound holds on its own", columns, tuple(rows))
+    return Document(
+        kind="audit",
+        title="Audit of one training run",
+        subject="\n".join([f"{result.source}: one run, {first.canaries} canaries, confidence {sure}.", *unasked]),
+        verdict=said[0],
+        badges=(),
+        opening=(),
+        sections=(Section("What it shows", (table, *map(Prose, said[1:]))), *notes_section(result.notes)),
+    )

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 
 from calipers.errors import InputError
+from calipers.reports.format import setting
 
-SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Ends closer to 0 than this are 0 to every reader, and to the arithmetic of a scale.
 SMALLEST_SPAN = 1e-280
@@ -53,19 +53,12 @@ class Axis:
 
 def _decades(low: float, high: float, most: int) -> list[tuple[float, str]]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    if last - first < 1:
-        # Less than two powers of ten: 1, 2 and 5 times them.
+    if last - first <= 2:
+        # Few powers of ten: 1, 2 and 5 times them.
         values = [m * 10.0**e for e in range(first - 1, last + 1) for m in (1, 2, 5)]
-        return [(v, f"{v:g}") for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+        return [(v, setting(v)) for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
     stride = math.ceil((last - first) / most)
-    return [(10.0**e, power_of_ten(e)) for e in range(last, first - 1, -stride)][::-1]
-
-
-def power_of_ten(exponent: int) -> str:
-    """10^exponent as people write it, plain where that is short."""
-    if -2 <= exponent <= 3:
-        return f"{10.0**exponent:g}"
-    return "10" + str(exponent).translate(SUPERSCRIPTS)
+    return [(10.0**e, setting(10.0**e)) for e in range(last, first - 1, -stride)][::-1]
 
 
 def _even(low: float, high: float, most: int) -> list[tuple[float, str]]:
@@ -73,7 +66,7 @@ def _even(low: float, high: float, most: int) -> list[tuple[float, str]]:
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * s for s in _STEPS if unit * s >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [(i * step, f"{i * step:.6g}") for i in range(first, last + 1)]
+    return [(i * step, setting(i * step)) for i in range(first, last + 1)]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from calipers.reports.answers import Answers, Questions
 from calipers.reports.document import (
     Badge,
-    Block,
     Cell,
     Code,
     Document,
@@ -26,20 +25,18 @@ from calipers.reports.document import (
     Table,
     at_most,
     ends,
-    setting,
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import comparison_figure, low_rates_figure, tradeoff_figure
 from calipers.reports.overlays import low_rates_overlay, profile_overlay, tradeoff_overlay
-from calipers.reports.paragraph import paragraph
+from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, quantities, run_file
-from calipers.reports.words import describe_phases
+from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, subject_file
+from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
-    from calipers.bracket import Bracket
     from calipers.measure import Measurement
     from calipers.reports.comparison import Comparison
 
@@ -59,23 +56,18 @@ class Told:
 
 def report_comparison(comparison: Comparison, measurements: Sequence[Measurement]) -> Report:
     """Several runs side by side; `measurements` are those the comparison was made from, in its order."""
-    sentence = _verdict(comparison)
     questions = _questions(comparison.answers[0])
     told = [
         Told(name, measurement, *asked(measurement, questions))
         for name, measurement in zip(comparison.names, measurements, strict=True)
     ]
-    document = Document(
-        kind="compare",
-        title="Which run is more private",
-        subject=", ".join(comparison.names),
-        verdict=sentence,
-        badges=tuple(Badge(v.order.value, _MOODS.get(v.order.value, "good")) for v in comparison.verdicts[:1])
-        if len(comparison.verdicts) == 1
-        else (),
+    brief = brief_comparison(comparison)
+    document = dataclasses.replace(
+        brief,
+        subject=", ".join(map(_with_file, comparison.names, comparison.files or comparison.names)),
         sections=(
+            _side_by_side(comparison.names, [one.answers for one in told]),
             _verdicts(comparison),
-            _brackets(comparison, told),
             _curves(comparison, measurements),
             _claims(told),
             _changes(told),
@@ -84,11 +76,59 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
         ),
     )
     record = {
-        **heading("compare", sentence),
+        **heading("compare", brief.verdict),
         "comparison": comparison_record(comparison),
         "runs": [{"name": one.name, **measured(one.measurement, one.answers, one.found)} for one in told],
     }
     return Report(document, record)
+
+
+def brief_comparison(comparison: Comparison) -> Document:
+    """What a terminal and a notebook show: the winner, a ruler of all runs, the numbers, the pairs, the runs."""
+    named = list(zip(comparison.names, comparison.answers, strict=True))
+    sources = comparison.files or comparison.names
+    described = tuple(
+        f"{_with_file(name, file)}: {describe_subject(answers)}"
+        for (name, answers), file in zip(named, sources, strict=True)
+    )
+    return Document(
+        kind="compare",
+        title="Which run is more private",
+        subject="",
+        verdict=comparison.headline,
+        badges=tuple(Badge(v.order.value, _MOODS.get(v.order.value, "good")) for v in comparison.verdicts[:1])
+        if len(comparison.verdicts) == 1
+        else (),
+        opening=tuple(
+            comparison_figure(comparison.names, comparison.answers, position)
+            for position in range(len(comparison.answers[0].epsilon))
+        ),
+        sections=(
+            _side_by_side(comparison.names, comparison.answers),
+            Section("Which is more private", (Items(tuple(v.sentence for v in comparison.verdicts)),)),
+            Section("The runs", (Items(described),)),
+            *notes_section(_shared_notes(named)),
+            *(
+                dataclasses.replace(section, title=f"What licenses the numbers of {name}")
+                for name, answers in named
+                for section in (evidence_section(answers.evidence().items()),)
+            ),
+        ),
+    )
+
+
+def _with_file(name: str, file: str) -> str:
+    return name if name == file else f"{name} ({file})"
+
+
+def _shared_notes(named: Sequence[tuple[str, Answers]]) -> tuple[str, ...]:
+    """Every note once, after the names of the runs it is about."""
+    about: dict[str, list[str]] = {}
+    for name, answers in named:
+        for note in answers.notes:
+            about.setdefault(note, []).append(name)
+    count = len(named)
+    return tuple(f"{'All' if len(names) == count else ', '.join(names)}: {note}" for note, names in about.items())
 
 
 def _questions(answers: Answers) -> Questions:
@@ -101,13 +141,6 @@ def _questions(answers: Answers) -> Questions:
     )
 
 
-def _verdict(comparison: Comparison) -> str:
-    if len(comparison.verdicts) == 1:
-        return comparison.verdicts[0].sentence
-    settled = sum(v.order.value not in ("not settled", "not comparable") for v in comparison.verdicts)
-    return f"Of {len(comparison.verdicts)} pairs of runs, {settled} are ordered by proof at every false positive rate."
-
-
 def _verdicts(comparison: Comparison) -> Section:
     rows = tuple(
         (f"{v.first} and {v.second}", Badge(v.order.value, _MOODS.get(v.order.value, "good")), v.sentence)
@@ -116,26 +149,14 @@ def _verdicts(comparison: Comparison) -> Section:
     return Section("Verdicts", (Table("Every pair of runs", ("pair", "proven", "in words"), rows, wide=True),))
 
 
-def _brackets(comparison: Comparison, told: Sequence[Told]) -> Section:
-    blocks: list[Block] = [
-        comparison_figure(comparison.names, comparison.answers, position)
-        for position in range(len(comparison.answers[0].epsilon))
-    ]
-    named = [_listed(one.answers) for one in told]
+def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     rows: list[tuple[Cell, ...]] = [
-        (together[0][0], *(Range(*ends(bracket)) for _, bracket in together)) for together in zip(*named, strict=True)
+        (together[0].name, *(Range(*ends(reading.bracket)) for reading in together))
+        for together in zip(*(answers.readings for answers in compared), strict=True)
     ]
-    rows.append(("regret of the proven μ, at most", *(at_most(one.answers.regret) for one in told)))
-    caption, columns = "From attack (at least) to proof (at most)", ("quantity", *comparison.names)
-    return Section("Side by side", (*blocks, Table(caption, columns, tuple(rows))))
-
-
-def _listed(answers: Answers) -> list[tuple[str, Bracket]]:
-    """Every bracket with its name for people; what an attacker gets stands before what summarizes it."""
-    rates = [(f"attack TPR at FPR = {setting(fpr)}", bracket) for fpr, bracket in answers.tpr]
-    first = len(answers.epsilon) + len(answers.delta)
-    others = quantities(answers)
-    return [*others[:first], *rates, *others[first:]]
+    rows.append(("regret of that mu, at most", *(at_most(printed_regret(answers)) for answers in compared)))
+    caption = f"From attack (at least) to proof (at most). {ROUNDED}"
+    return Section("Side by side", (Table(caption, ("quantity", *names), tuple(rows)),))
 
 
 def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Section:
@@ -175,8 +196,8 @@ def _run(number: int, one: Told) -> Section:
     return Section(
         f"Run {one.name}",
         (
-            Prose(describe_phases(one.answers.runs)),
-            Code(run_file(one.answers.runs)),
+            Prose(describe_subject(one.answers)),
+            Code(subject_file(one.answers)),
             *(_renamed(figure, f"run-{number}") for figure in figures),
             Items(one.answers.notes),
             *evidence.blocks,

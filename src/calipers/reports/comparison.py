@@ -24,13 +24,17 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.errors import InputError
 from calipers.reports.answers import Answers, Questions, answer
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.naming import names_by_difference
+from calipers.run import Run, as_phases
+from calipers.schemes import scheme_of
+from calipers.shown import as_html, as_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
-    from calipers.run import Run
 
 SLACK = 1e-9
 # Interpolating between breakpoints in double precision errs by less than this.
@@ -50,6 +54,9 @@ class Order(enum.Enum):
     INCOMPARABLE = "not comparable"
 
 
+_TURNED = {order: order for order in Order} | {Order.FIRST: Order.SECOND, Order.SECOND: Order.FIRST}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What is proven about two runs, in one word and in one sentence."""
@@ -67,6 +74,51 @@ class Comparison:
     names: tuple[str, ...]
     answers: tuple[Answers, ...]
     verdicts: tuple[Verdict, ...]
+    files: tuple[str, ...] = ()
+    """The run files, where the runs were read from some."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    @property
+    def winner(self) -> str | None:
+        """The run that is proven to be at least as private as every other at every error rate, and more than one."""
+        for name in self.names:
+            orders = [
+                v.order if v.first == name else _TURNED[v.order] for v in self.verdicts if name in (v.first, v.second)
+            ]
+            if Order.FIRST in orders and all(order in (Order.FIRST, Order.SAME) for order in orders):
+                return name
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The comparison in one sentence, which names the winner where there is one."""
+        if self.winner is not None:
+            others = "the other" if len(self.names) == 2 else f"each of the other {len(self.names) - 1}"
+            if len(self.verdicts) == 1:
+                return self.verdicts[0].sentence
+            better = any(v.order is Order.SAME and self.winner in (v.first, v.second) for v in self.verdicts)
+            proven = "certainly at least as private as" if better else "certainly more private than"
+            return f"{self.winner} is the most private: {proven} {others}, at every false positive rate."
+        if any(v.order is Order.INCOMPARABLE for v in self.verdicts):
+            return "These runs do not all compare: they differ in adjacency or view, so they promise different things."
+        if all(v.order is Order.SAME for v in self.verdicts):
+            return f"{' and '.join(self.names)} are equally private (error rates within {setting(SLACK)})."
+        for position, row in enumerate(self.answers[0].epsilon):
+            brackets = [answers.epsilon[position].bracket for answers in self.answers]
+            for number, bracket in enumerate(brackets):
+                least = min(other.lower for place, other in enumerate(brackets) if place != number)
+                if bracket.upper < least:
+                    return (
+                        f"At delta = {setting(row.at)} {self.names[number]} has certainly the smallest epsilon, at "
+                        f"most {ceil_digits(bracket.upper)} (the next has at least {floor_digits(least)}); at every "
+                        "false positive rate no run is proven to be the most private."
+                    )
+        return "Which run is the most private is not proven: jaws overlap or curves cross."
 
 
 @dataclass(frozen=True)
@@ -106,9 +158,9 @@ def order_of(first: Measurement, second: Measurement) -> Order:
 
     Guarantees about different neighbors or different adversaries answer different questions.
     """
-    if _terms(first.runs) != _terms(second.runs):
+    if _terms(first) != _terms(second):
         return Order.INCOMPARABLE
-    if first.runs == second.runs:
+    if (first.runs, first.stated) == (second.runs, second.stated):
         return Order.SAME
     if shuffles(first.runs, second.runs):
         return Order.FIRST
@@ -131,12 +183,14 @@ def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
     if len(first) != len(second) or first == second:
         return False
     return all(
-        a == b or (a.sampler == "shuffle" and b.sampler == "deterministic" and a.replace(sampler=b.sampler) == b)
+        a == b or (scheme_of(a).revealed == b.sampler and a.replace(sampler=b.sampler) == b)
         for a, b in zip(first, second, strict=True)
     )
 
 
-def compare_measurements(names: Sequence[str], measurements: Sequence[Measurement], questions: Questions) -> Comparison:
+def compare_measurements(
+    names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
+) -> Comparison:
     """Answers for every run and a verdict for every pair."""
     answers = tuple(answer(measurement, questions) for measurement in measurements)
     verdicts = []
@@ -144,7 +198,32 @@ def compare_measurements(names: Sequence[str], measurements: Sequence[Measuremen
         order = order_of(measurements[i], measurements[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(Verdict(names[i], names[j], order, words))
-    return Comparison(tuple(names), answers, tuple(verdicts))
+    return Comparison(tuple(names), answers, tuple(verdicts), tuple(files))
+
+
+def compare(
+    *runs: Run | Sequence[Run],
+    names: Sequence[str] = (),
+    questions: Questions | None = None,
+    tolerance: float = 1e-3,
+    **named: Run | Sequence[Run],
+) -> Comparison:
+    """Measure several runs and say which is more private: compare(a, b), or compare(mine=a, theirs=b).
+
+    Runs are called by what differs between them unless `names` or keywords say otherwise; `questions` are what all of
+    them are asked, the usual ones if left out.
+    """
+    from calipers.measure import measure
+
+    described = [as_phases(run) for run in (*runs, *named.values())]
+    if len(described) < 2:
+        raise InputError(f"Expected at least two runs to compare, got {len(described)}.")
+    own = tuple(names) or names_by_difference(described)[: len(runs)]
+    found = (*own, *named)
+    if len(found) != len(described) or len(set(found)) != len(found):
+        raise InputError(f"Expected {len(described)} different names, one for each run, got {', '.join(found)}.")
+    measurements = [measure(phases, tolerance=tolerance) for phases in described]
+    return compare_measurements(found, measurements, questions if questions is not None else Questions())
 
 
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[Profile]:
@@ -163,13 +242,14 @@ def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[
     ]
 
 
-def _terms(runs: Sequence[Run]) -> set[tuple[str, str]]:
-    return {(run.adjacency, run.view) for run in runs}
+def _terms(measurement: Measurement) -> set[tuple[str, str]]:
+    described = measurement.runs if measurement.stated is None else (measurement.stated,)
+    return {(one.adjacency, one.view) for one in described}
 
 
 def _sentence(first: str, second: str, order: Order) -> str:
     if order is Order.SAME:
-        return f"{first} and {second} are equally private (error rates within {SLACK:g})."
+        return f"{first} and {second} are equally private (error rates within {setting(SLACK)})."
     if order is Order.OPEN:
         return f"Between {first} and {second} nothing is proven for all error rates: jaws overlap or curves cross."
     if order is Order.INCOMPARABLE:
@@ -177,7 +257,7 @@ def _sentence(first: str, second: str, order: Order) -> str:
             f"{first} and {second} do not compare: they differ in adjacency or view, so they promise different things."
         )
     better, worse = (first, second) if order is Order.FIRST else (second, first)
-    return f"{better} is certainly more private than {worse}, at every false positive rate (within {SLACK:g})."
+    return f"{better} is certainly more private than {worse}, at every false positive rate (within {setting(SLACK)})."
 
 
 def _single_deltas(names: Sequence[str], answers: Sequence[Answers], i: int, j: int, order: Order) -> Iterator[str]:
@@ -191,6 +271,6 @@ def _single_deltas(names: Sequence[str], answers: Sequence[Answers], i: int, j: 
         ):
             if low < high:
                 yield (
-                    f"At delta = {first.at:.12g} the epsilon of {better} (at most {ceil_digits(low)}) is certainly "
+                    f"At delta = {setting(first.at)} the epsilon of {better} (at most {ceil_digits(low)}) is certainly "
                     f"smaller than that of {worse} (at least {floor_digits(high)})."
                 )

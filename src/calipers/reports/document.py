@@ -1,9 +1,10 @@
 """The parts a report is made of, before anybody decides how they look.
 
-A report is built once, from numbers that were computed below, and rendered as HTML or as Markdown. What is decided
-here is decided for both: which way a number was rounded, which end of which bracket it is, and what stands beside it.
+A report is built once, from numbers that were computed below, and rendered as HTML, as Markdown, in a notebook or in a
+terminal. What is decided here is decided for all of them: which way a number was rounded, which end of which bracket it
+is, and what stands beside it.
 
-    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code
+    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
 
 A `Number` keeps the direction in which it is a bound and the double it was rounded from:
 
@@ -12,6 +13,7 @@ A `Number` keeps the direction in which it is a bound and the double it was roun
 
 from __future__ import annotations
 
+import hashlib
 import math
 import unicodedata
 from dataclasses import dataclass
@@ -28,12 +30,13 @@ _DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u
 
 @dataclass(frozen=True)
 class Number:
-    """A number as printed, the double behind it, and the direction in which it is a bound."""
+    """A number as printed, the double behind it, the direction in which it is a bound, and what to think of it."""
 
     text: str
     exact: float
     direction: str = NEAREST
     unit: str = ""
+    mood: str = ""
 
     @property
     def spelled(self) -> str:
@@ -77,9 +80,10 @@ class Notice:
 
 @dataclass(frozen=True)
 class Items:
-    """A list of sentences."""
+    """A list of sentences. Of a `short` list a terminal shows the first sentence of each item, unless asked for all."""
 
     texts: tuple[str, ...]
+    short: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Quote:
-    """A paragraph for somebody else's paper."""
+    """What somebody else is to copy, after a word that says so."""
 
     text: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,20 @@ class Code:
     text: str
 
 
-Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code
+@dataclass(frozen=True)
+class Attachment:
+    """A text file that belongs to the report, by its place relative to it."""
+
+    place: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        """Of the file, byte by byte."""
+        return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
+
+
+Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
 
 
 @dataclass(frozen=True)
@@ -123,18 +141,23 @@ class Section:
 
     title: str
     blocks: tuple[Block, ...]
+    detail: bool = False
+    """Evidence: a terminal leaves it out unless asked for it."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A whole report: what it is about, the verdict in one sentence, the sections."""
+    """A whole report: the verdict in one sentence, a ruler and what to report, what it is about, the sections."""
 
     kind: str
     title: str
     subject: str
     verdict: str
     badges: tuple[Badge, ...]
+    opening: tuple[Block, ...]
     sections: tuple[Section, ...]
+    origin: str = ""
+    """Version, date, command and hash, set when the report is written."""
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:
@@ -155,12 +178,6 @@ def nearest(value: float, digits: int = DIGITS) -> Number:
 def ends(bracket: Bracket) -> tuple[Number, Number]:
     """Both jaws as numbers, the lower one rounded down and the upper one up."""
     return at_least(bracket.lower), at_most(bracket.upper)
-
-
-def setting(value: float) -> str:
-    """A setting as people write it: 1e-5, 0.01, 1234."""
-    mantissa, mark, exponent = f"{value:.12g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if mark else mantissa
 
 
 def visible(text: str) -> str:

@@ -6,12 +6,17 @@ the publications in full below.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
-from calipers.reports.document import Items, Section, Table, setting
+from calipers.reports.document import Items, Section, Table
+from calipers.reports.format import setting
 
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
     Kind.THEOREM: "proof",
     Kind.TEST: "attack",
@@ -22,11 +27,44 @@ KINDS = {
 
 
 def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> Section:
-    """Which theorem, attack or computation licenses which numbers; then the publications in full."""
+    """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
-    rows = tuple((licensed(names), kind_text(found), found.statement, found.source) for found, names in listed)
+    rows = tuple((one.licenses, one.kind, one.statement, one.source) for one in told_once(listed))
     table = Table("Evidence", ("licenses", "kind", "statement or test", "source"), rows, wide=True)
-    return Section("What licenses the numbers", (table, Items(references([found for found, _ in listed]))))
+    blocks = (table, Items(references([found for found, _ in listed])))
+    return Section("What licenses the numbers", blocks, detail=True)
+
+
+@dataclass(frozen=True)
+class Told:
+    """One piece of evidence in words."""
+
+    licenses: str
+    kind: str
+    statement: str
+    source: str
+
+
+def told_once(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> list[Told]:
+    """Each piece after what it licenses; sentences that an earlier piece of its kind began with are not repeated."""
+    listed = list(evidence)
+    every = [name for _, names in listed for name in names]
+    earlier: dict[tuple[str, str], list[list[str]]] = {}
+    found = []
+    for piece, names in listed:
+        kind, sentences = kind_text(piece), _SENTENCE_END.split(piece.statement)
+        others = earlier.setdefault((kind, piece.source), [])
+        known = min(max((_shared(sentences, other) for other in others), default=0), len(sentences) - 1)
+        others.append(sentences)
+        said = f"{kind} as above" if known else kind
+        found.append(Told(licensed(names, every), said, " ".join(sentences[known:]), piece.source))
+    return found
+
+
+def _shared(sentences: Sequence[str], other: Sequence[str]) -> int:
+    """How many sentences both begin with."""
+    same = (one == two for one, two in zip(sentences, other, strict=False))
+    return sum(1 for _ in itertools.takewhile(bool, same))
 
 
 def kind_text(evidence: Evidence) -> str:
@@ -35,11 +73,17 @@ def kind_text(evidence: Evidence) -> str:
     return f"{kind}, confidence {setting(evidence.confidence)}" if evidence.confidence is not None else kind
 
 
-def licensed(names: Sequence[str]) -> str:
-    """The ends that one piece of evidence licenses, those that differ only in where they are read drawn together."""
+def licensed(names: Sequence[str], every: Sequence[str] = ()) -> str:
+    """The ends that one piece of evidence licenses, those that differ only in where they are read drawn together.
+
+    Where they are all there are of one side, two words say it.
+    """
+    for side in ("upper", "lower"):
+        if len(names) > 1 and list(names) == [name for name in every if name.endswith(f" ({side})")]:
+            return f"every {side} value"
     families: dict[tuple[str, str], list[str]] = {}
     for name in names:
-        quantity, _, end = name.partition(" (")
+        quantity, _, end = name.rpartition(" (") if name.endswith(")") else (name, "", "")
         family, _, place = quantity.partition(" = ")
         families.setdefault((family, end.removesuffix(")")), []).append(place)
     texts = []

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers.bracket import Side
+from calipers.bracket import Bracket, Side
 from calipers.errors import UnsupportedError
 from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line, axis_for
-from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, ends, nearest, setting
+from calipers.reports.document import Cell, Figure, Number, Table, at_least, at_most, ends, nearest
+from calipers.reports.format import setting
 from calipers.reports.points import PROFILE_DEPTHS, PROFILE_POINTS, profile_grid
-from calipers.reports.standing import comparable
+from calipers.reports.readings import Reading, comparable
 
 if TYPE_CHECKING:
     from calipers.curves.envelope import Envelope
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from calipers.numerics.types import FloatArray
 
 PROOF, ATTACK = "upper jaw (proof)", "lower jaw (attack)"
+ENDS = ("at least (attack)", "at most (proof)")
 LOWEST_RATE = 1e-5
 RATE_POINTS = 101
 TABLE_RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
@@ -116,7 +118,7 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     lines = [line_of(PROOF, "proof", grid, upper), line_of(ATTACK, "attack", grid, lower)]
     if fit is not None:
         lines.append(line_of(fit_label(answers), "fit", grid, fit))
-    if with_claim and comparable(answers):
+    if with_claim and comparable(answers.runs):
         claimed = measurement.claim.backend.curves(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)[Side.UPPER]
         lines.append(line_of("usual claim (Poisson, undivided sum)", "claim", grid, claimed.delta))
     chart = Chart(
@@ -135,21 +137,28 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     return Figure(chart, table_of("delta", "epsilon", at, names, columns, fit))
 
 
-def bracket_figure(answers: Answers) -> Figure | None:
-    """Epsilon at every delta asked for, as a pair of jaws with the usual claim as a diamond."""
-    if not answers.epsilon:
-        return None
+def bracket_figure(answers: Answers) -> Figure:
+    """Epsilon at every delta asked for, or mu, as a pair of jaws with the usual claim as a diamond."""
+    readings: tuple[Reading, ...] = answers.epsilon or (answers.leading,)
+    shown = comparable(answers.runs)
     rows = tuple(
         Interval(
-            f"at δ = {setting(row.at)}",
-            row.bracket.lower,
-            row.bracket.upper,
-            (("usual claim", "claim", row.claim),) if comparable(answers) else (),
+            reading.name,
+            reading.bracket.lower,
+            reading.bracket.upper,
+            (("usual claim", "claim", reading.claim),) if shown and reading.claim is not None else (),
         )
-        for row in answers.epsilon
+        for reading in readings
     )
-    cells = tuple((f"δ = {setting(row.at)}", *ends(row.bracket), at_most(row.claim)) for row in answers.epsilon)
-    return _interval_figure("bracket", "The bracket of epsilon", rows, cells, "delta", ("usual claim",))
+    title = readings[0].name if len(readings) == 1 else "epsilon"
+    cells = tuple((r.name, *ends(r.bracket), "" if r.claim is None else at_most(r.claim)) for r in readings)
+    return interval_figure("bracket", title, rows, cells, ("quantity", *ENDS, "usual claim"))
+
+
+def target_figure(quantity: str, achieved: Bracket, target: float) -> Figure:
+    """What a calibration achieves beside its target."""
+    rows = (Interval(quantity, achieved.lower, achieved.upper, (("target", "claim", target),)),)
+    return interval_figure("target", quantity, rows, ((quantity, *ends(achieved)),), ("quantity", *ENDS))
 
 
 def comparison_figure(names: Sequence[str], answers: Sequence[Answers], position: int) -> Figure:
@@ -159,23 +168,19 @@ def comparison_figure(names: Sequence[str], answers: Sequence[Answers], position
         Interval(name, row.bracket.lower, row.bracket.upper) for name, row in zip(names, compared, strict=True)
     )
     cells = tuple((name, *ends(row.bracket)) for name, row in zip(names, compared, strict=True))
-    title = f"Epsilon at δ = {setting(compared[0].at)}"
-    return _interval_figure(f"epsilon-{position + 1}", title, rows, cells, "run", ())
+    title = compared[0].name
+    return interval_figure(f"epsilon-{position + 1}", title, rows, cells, ("run", *ENDS))
 
 
-def _interval_figure(
-    name: str,
-    title: str,
-    rows: tuple[Interval, ...],
-    cells: tuple[tuple[Cell, ...], ...],
-    first: str,
-    extra: tuple[str, ...],
+def interval_figure(
+    name: str, title: str, rows: tuple[Interval, ...], cells: tuple[tuple[Cell, ...], ...], columns: tuple[str, ...]
 ) -> Figure:
+    """Pairs of jaws on one axis, with the table that says the same."""
     description = (
         "The left jaw is what an explicit attack shows, the right jaw what is proven; the truth lies between them."
     )
-    picture = Intervals(name, title, description, axis_for("epsilon", rows), rows)
-    return Figure(picture, Table(title, (first, "at least (attack)", "at most (proof)", *extra), cells))
+    picture = Intervals(name, title, description, axis_for(title.partition(" at ")[0], rows), rows)
+    return Figure(picture, Table(title, columns, cells))
 
 
 def power_of(curve: TradeoffCurve | Envelope) -> Values:
@@ -185,7 +190,7 @@ def power_of(curve: TradeoffCurve | Envelope) -> Values:
 
 def fit_label(answers: Answers) -> str:
     """What the line of the Gaussian fit is called."""
-    return f"μ-GDP fit (δ₀ = {setting(answers.delta0)})"
+    return f"mu-GDP fit (delta0 = {setting(answers.delta0)})"
 
 
 def fitted_misses(answers: Answers) -> Values | None:
@@ -227,6 +232,6 @@ def table_of(
 ) -> Table:
     """The table beside a curve: places, then a column for each line."""
     if fit is not None:
-        names, columns = [*names, "μ-GDP fit"], [*columns, rounded_values(fit(at), nearest)]
+        names, columns = [*names, "mu-GDP fit"], [*columns, rounded_values(fit(at), nearest)]
     rows = tuple((nearest(float(place)), *row) for place, row in zip(at, zip(*columns, strict=True), strict=True))
     return Table(caption, (first, *names), rows)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from calipers.bracket import Bracket
-from calipers.numerics.decimals import DIGITS, ceil_digits, floor_digits, nearest_digits
+from calipers.numerics.decimals import DIGITS, ceil_digits, floor_digits, nearest_digits, setting
 
-__all__ = ["DIGITS", "ceil_digits", "floor_digits", "jaws", "nearest_digits"]
+__all__ = ["DIGITS", "ceil_digits", "floor_digits", "jaws", "nearest_digits", "setting"]
 
 
 def jaws(bracket: Bracket, digits: int = DIGITS) -> tuple[str, str]:

@@ -7,14 +7,17 @@ a run file named `<b>` is shown as it is called. Numbers carry their exact value
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
+from pathlib import PurePosixPath
 from string import Template
 
 from calipers._version import __version__
-from calipers.reports.chart import SUPERSCRIPTS, Chart
+from calipers.reports.chart import Chart
 from calipers.reports.document import (
+    Attachment,
     Badge,
     Block,
     Cell,
@@ -35,7 +38,6 @@ from calipers.reports.schema import asset
 from calipers.reports.svg import draw, mark_swatch, swatch
 
 _TOGETHER = re.compile(r"\S{1,12} = -?\d[\d.]*(?:e-?\d+)?|\d[\d.]*e-\d+|--[a-z]+(?:-[a-z]+)*")
-_SCIENTIFIC = re.compile(r"^(-?\d+(?:\.\d+)?)e([+-]?\d+)$")
 
 
 def to_html(document: Document) -> str:
@@ -50,11 +52,26 @@ def to_html(document: Document) -> str:
         kind=_text(document.kind),
         badges="".join(_badge(badge) for badge in document.badges),
         verdict=_words(document.verdict),
+        opening="\n".join(_block(block) for block in document.opening),
         subject="".join(f"<p>{_words(line)}</p>" for line in document.subject.split("\n")),
         contents=links,
         sections=body,
         version=_text(__version__),
+        origin=_text(document.origin),
     )
+
+
+def fragment(document: Document) -> str:
+    """A piece of a page, for a notebook: what is evidence is folded, and the style is about this piece alone."""
+    parts = [f'<p class="badges">{"".join(_badge(badge) for badge in document.badges)}</p>' if document.badges else ""]
+    parts += [f'<p class="verdict">{_words(document.verdict)}</p>', *(_block(block) for block in document.opening)]
+    for number, section in enumerate(document.sections):
+        inner = "\n".join(_block(block) for block in section.blocks)
+        folded = f"<details><summary>{_text(section.title)}</summary>{inner}</details>"
+        parts.append(folded if number or section.detail else inner)
+    parts += [f"<p>{_words(line)}</p>" for line in document.subject.split("\n") if line]
+    content = "\n".join(part for part in parts if part)
+    return f'<div class="calipers"><style>{asset("notebook.css")}</style>\n{content}\n</div>'
 
 
 def slugs(titles: Sequence[str]) -> list[str]:
@@ -99,9 +116,20 @@ def _block(block: Block) -> str:
     if isinstance(block, Figure):
         return _figure(block)
     if isinstance(block, Quote):
-        return f'<blockquote class="paste"><p>{_text(block.text)}</p></blockquote>'
+        label = f"<b>{_text(block.label)}:</b> " if block.label else ""
+        return f'<blockquote class="paste"><p>{label}{_text(block.text)}</p></blockquote>'
+    if isinstance(block, Attachment):
+        return _attachment(block)
     assert isinstance(block, Code)
     return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
+
+
+def _attachment(file: Attachment) -> str:
+    """A link that saves the file, which is inside the page: nothing has to be fetched."""
+    name = _text(PurePosixPath(file.place).name)
+    inside = b64encode(file.text.encode("utf-8")).decode("ascii")
+    link = f'<a download="{name}" href="data:application/json;base64,{inside}">{name}</a>'
+    return f"<p>{link} (inside this page), SHA-256 <code>{file.sha256}</code></p>"
 
 
 def _figure(figure: Figure) -> str:
@@ -145,8 +173,12 @@ def _cell(cell: Cell, column: str, *, first: bool, wide: bool) -> str:
         role = ' role="rowheader"' if wide else ""
         return f'<th scope="row"{role}{label}>{_inline(cell)}</th>'
     role = ' role="cell"' if wide else ""
-    kinds = {Number: ' class="number"', Range: ' class="number range"'}
-    return f"<td{role}{kinds.get(type(cell), '')}{label}>{_inline(cell)}</td>"
+    kind = ""
+    if isinstance(cell, Number):
+        kind = f' class="number {cell.mood}"' if cell.mood else ' class="number"'
+    elif isinstance(cell, Range):
+        kind = ' class="number range"'
+    return f"<td{role}{kind}{label}>{_inline(cell)}</td>"
 
 
 def _inline(cell: Cell) -> str:
@@ -154,21 +186,11 @@ def _inline(cell: Cell) -> str:
         return f"{_inline(cell.lower)} to {_inline(cell.upper)}"
     if isinstance(cell, Number):
         unit = f" {_text(cell.unit)}" if cell.unit else ""
+        shown = "none proven" if cell.text == "inf" else _text(cell.text)
         exact = "Infinity" if cell.text == "inf" else repr(cell.exact)
-        return f'<data value="{exact}" title="{_text(cell.spelled)}">{people(cell.text)}{unit}</data>'
+        return f'<data value="{exact}" title="{_text(cell.spelled)}">{shown}{unit}</data>'
     return _badge(cell) if isinstance(cell, Badge) else _words(cell)
 
 
 def _badge(badge: Badge) -> str:
     return f'<span class="badge {badge.mood}">{_text(badge.text)}</span>'
-
-
-def people(text: str) -> str:
-    """A printed number for people: 2.5e-07 as 2.5 × 10⁻⁷, inf as a word. No digit changes."""
-    if text == "inf":
-        return "none proven"
-    found = _SCIENTIFIC.match(text)
-    if found is None:
-        return text.replace("-", "−")
-    power = "10" + str(int(found[2])).translate(SUPERSCRIPTS)
-    return power if found[1] == "1" else f"{found[1].replace('-', '−')} × {power}"

@@ -7,9 +7,11 @@ and notes are shown as they are written; the result reads the same in CommonMark
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 from calipers._version import __version__
 from calipers.reports.document import (
+    Attachment,
     Badge,
     Block,
     Cell,
@@ -37,8 +39,10 @@ def to_markdown(document: Document) -> str:
     badges = " · ".join(plain(badge.text) for badge in document.badges)
     head = [f"## {plain(document.title)}", f"**{plain(document.verdict)}**"]
     head += [f"*{badges}*"] if badges else []
+    head += [_block(block) for block in document.opening]
     head += [plain(line) for line in document.subject.split("\n")]
     foot = f"Measured with Calipers {plain(__version__)}. Lower bounds are rounded down, upper bounds up."
+    foot = f"{foot} {plain(document.origin)}".rstrip()
     return "\n\n".join([*head, *(_section(section) for section in document.sections), "---", foot]) + "\n"
 
 
@@ -65,7 +69,9 @@ def _block(block: Block) -> str:
     if isinstance(block, Figure):
         return f"**{plain(block.picture.title)}.** {plain(block.picture.description)}\n\n{_table(block.table)}"
     if isinstance(block, Quote):
-        return f"> {plain(block.text)}"
+        return f"> **{plain(block.label)}:** {plain(block.text)}" if block.label else f"> {plain(block.text)}"
+    if isinstance(block, Attachment):
+        return f"[{plain(block.place)}](<{quote(block.place)}>), SHA-256 `{block.sha256}`"
     assert isinstance(block, Code)
     return _fenced(block.text)
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 from calipers.citations import add_statement, implements
 from calipers.reports.answers import Answers
-from calipers.reports.document import setting
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import describe
+from calipers.reports.words import describe, neighbors_text, unit_text
 from calipers.run import Run
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -44,8 +45,7 @@ def paragraph(answers: Answers, tolerance: float) -> str:
     """Run, unit, mu with regret, (epsilon, delta), attack, accountant: ready to paste."""
     return " ".join(
         [
-            _trained(answers.runs),
-            _terms(answers.runs),
+            *((_trained(answers.runs), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
             _gaussian(answers),
             *_epsilons(answers, tolerance),
             _accountant(),
@@ -58,6 +58,10 @@ def _trained(runs: Sequence[Run]) -> str:
         return f"The model was trained with DP-SGD: {describe(runs[0])}"
     phases = " ".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
     return f"The model was trained with DP-SGD in {len(runs)} phases. {phases}"
+
+
+def _said(stated: Stated) -> tuple[str]:
+    return (f"What is stated: {stated.sentence} The lower bounds are those of some mechanism for which it holds.",)
 
 
 def judgements(result: AuditResult) -> list[tuple[str, bool]]:
@@ -73,28 +77,34 @@ def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
     """What a guarantee is about, in the words of a run file; phases that differ are joined."""
     keys = ("sampler", "normalization", "adjacency", "view")
     named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return f"{what} is for one record as the privacy unit ({'; '.join(named)})."
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)})."
 
 
 def _gaussian(answers: Answers) -> str:
     """mu with its regret, and whether mu stands for the whole curve."""
     where = f"up to delta0 = {setting(answers.delta0)}"
     if math.isinf(answers.mu.upper):
-        return f"No finite mu-GDP guarantee is proven for this run {where}, so its privacy profile is reported instead."
-    mu = ceil_digits(answers.mu.upper, 4)
-    regret = rounded_regret(answers, mu)
+        return f"No finite mu-GDP guarantee is proven {where}, so the privacy profile is reported instead."
+    mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     guarantee = (
-        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret, 3)}; "
+        f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret)}; "
         "non-asymptotic, as proposed by Gomez et al., 2025)."
     )
     if regret < GOOD_REGRET:
         meaning = (
             f"Regret below {GOOD_REGRET:g} means that this mu stands for the whole trade-off curve: an attacker's "
-            f"advantage is overstated by at most {ceil_digits(2 * regret, 3)}."
+            f"advantage is overstated by at most {ceil_digits(2 * regret)}."
         )
     else:
         meaning = f"Since the regret is not proven to be below {GOOD_REGRET:g}, mu alone does not stand for the curve."
     return f"{guarantee} {meaning}"
+
+
+def printed_regret(answers: Answers) -> float:
+    """At least the regret of mu as it is printed, rounded up: the number that stands beside it everywhere."""
+    if math.isinf(answers.mu.upper):
+        return answers.regret
+    return rounded_regret(answers, ceil_digits(answers.mu.upper))
 
 
 def rounded_regret(answers: Answers, mu: str) -> float:
@@ -105,6 +115,40 @@ def rounded_regret(answers: Answers, mu: str) -> float:
     """
     added = Decimal("0.2") * (Decimal(mu) - Decimal(answers.mu.upper))
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
+
+
+_NEIGHBORS = {
+    "add-remove": "adding or removing one record",
+    "zero-out": "zeroing out one record",
+    "substitute": "substituting one record",
+    "its own": "the neighbors that its pairs are about",
+}
+
+
+def report_this(answers: Answers) -> str:
+    """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
+    row = answers.leading
+    lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
+    if math.isinf(row.bracket.upper):
+        return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
+    said = f"mu = {ceil_digits(answers.mu.upper)} up to delta0 = {setting(answers.delta0)}"
+    if isinstance(row, Claimed):
+        said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
+        summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
+        said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+    if answers.stated is not None:
+        return (
+            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some "
+            f"mechanism with this guarantee shows at least {lower}."
+        )
+    run = answers.runs[0]
+    isolated = (
+        " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
+    )
+    return (
+        f"{said}, for {neighbors_text(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"least {lower}."
+    )
 
 
 def _epsilons(answers: Answers, tolerance: float) -> list[str]:

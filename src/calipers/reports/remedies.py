@@ -8,18 +8,19 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
-from calipers.reports.answers import PUBLIC, Answers
-from calipers.reports.document import setting
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.answers import Answers
+from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET
-from calipers.reports.standing import Standing, is_claimed_run, is_closed, standing
-from calipers.run import CUT, Run
+from calipers.reports.readings import PUBLIC, Standing, is_claimed_run
+from calipers.reports.standing import is_closed
+from calipers.run import Run
+from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -42,8 +43,8 @@ class Remedy:
         upper = self.epsilon.upper
         proven = f"at most {ceil_digits(upper)} (proof)" if math.isfinite(upper) else "no finite proof"
         return (
-            f"{self.text} Measured so, with everything else unchanged: ε at least {floor_digits(self.epsilon.lower)} "
-            f"(attack), {proven}, at δ = {setting(self.delta)}."
+            f"{self.text} Measured so, with everything else unchanged: epsilon at least "
+            f"{floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -74,26 +75,8 @@ def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
                 delta,
             )
         )
-    if any(run.sampler == "shuffle" and run.view == "worst-case" for run in answers.runs):
-        found.extend(_one_left_over(measurement, delta))
-        found.append(
-            _tried(
-                "Draw every record into a random batch of the epoch independently of the others "
-                "(sampler = 'balls-and-bins'): as many steps over as much data, only the batch sizes vary.",
-                {"sampler": "balls-and-bins"},
-                measurement,
-                delta,
-            )
-        )
-    if any(run.sampler == "deterministic" for run in answers.runs):
-        found.append(
-            _tried(
-                "Draw the batches at random: a fixed order hides nothing about when a record is used.",
-                {"sampler": "balls-and-bins"},
-                measurement,
-                delta,
-            )
-        )
+    for text, change in dict.fromkeys(_by_sampler(answers)):
+        found.append(_tried(text, dict(change), measurement, delta))
     if any(run.view == "isolated" for run in answers.runs):
         found.append(
             _tried(
@@ -107,33 +90,19 @@ def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
     return (*found, *_general(measurement, answers))
 
 
-def _one_left_over(measurement: Measurement, delta: float | None) -> list[Remedy]:
-    """Leave a record over in every epoch, where a single shuffled run uses all of them: then far more is proven."""
-    from calipers.measure.notes import leaving_some_over
-    from calipers.measure.participation import left_over
-
-    run = measurement.runs[0]
-    if len(measurement.runs) > 1 or run.reshuffle == "once" or left_over(run) != 0:
-        return []
-    assert run.dataset_size is not None
-    assert run.batch_size is not None
-    if run.dataset_size % run.batch_size:
-        text, size = "Drop the last, shorter batch (drop_last=True)", run.batch_size
-    else:
-        smaller = leaving_some_over(run.dataset_size, run.batch_size)
-        if smaller is None:
-            return []
-        text, size = f"Use batches of {smaller} records and drop what does not fill one", smaller
-    why = "every epoch then leaves a record over, and the one that makes room for another is seen nowhere"
-    change: dict[str, object] = {"last_batch": "drop", "batch_size": size, "epochs": run.total_epochs}
-    return [_tried(f"{text}: {why}.", change, measurement, delta)]
+def _by_sampler(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], ...]]]:
+    """What the schemes advise; sizes of batches only where there is one phase to change."""
+    for run in answers.runs:
+        for text, change in scheme_of(run).remedies(run):
+            if len(answers.runs) == 1 or "batch_size" not in change:
+                yield text, tuple(change.items())
 
 
 def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
     found: list[Remedy] = []
     row = answers.epsilon[0] if answers.epsilon else None
-    beyond = row is not None and standing(answers, row) in (Standing.REFUTED, Standing.UNDECIDED)
-    if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers):
+    beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
+    if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers.runs):
         found.append(
             Remedy(
                 "Or pay with noise: calipers calibrate, with this run and "
@@ -141,6 +110,8 @@ def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
                 "noise multiplier at which the usual claim would be proven."
             )
         )
+    elif answers.stated is not None:
+        found.append(Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that."))
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         found.append(
             Remedy(
@@ -176,6 +147,6 @@ def _changed(run: Run, change: dict[str, object]) -> Run:
     """The run with the keys changed where the change is about it: a public divisor or a Poisson phase stays."""
     if "normalization" in change and run.normalization in PUBLIC:
         return run
-    if "sampler" in change and run.sampler not in CUT:
+    if "sampler" in change and not any(change == advised for _, advised in scheme_of(run).remedies(run)):
         return run
     return run.replace(**change)

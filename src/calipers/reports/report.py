@@ -1,8 +1,8 @@
 """A report of a measurement, a calibration, a comparison, an audit or a training run.
 
 `Report` holds the document that people read and the record that programs read; both come from the same answers. Two
-calls with the same numbers give the same bytes: nothing in a report depends on the clock, the machine or the file it
-is written to.
+calls with the same numbers give the same bytes. Only when it is written to a file does a report say on which date and
+by which command (`calipers.provenance`).
 
     write_report(measure(run), "out.html")        # or .md, or .json
 """
@@ -15,18 +15,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
+from calipers.measure.notes import notes_of
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
-from calipers.reports.document import Badge, Document, Prose, Section, Table, at_least, at_most, nearest, setting
-from calipers.reports.figures import LOW_RATES, low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
+from calipers.reports.evidence import evidence_section
+from calipers.reports.figures import LOW_RATES, low_rates_figure, profile_figure, target_figure, tradeoff_figure
+from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import paragraph
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
-from calipers.reports.sections import measurement_sections
-from calipers.reports.standing import badges, is_closed, standing, verdict
-from calipers.reports.words import describe_phases
+from calipers.reports.sections import brief_sections, measurement_sections, notes_section, opening, run_file
+from calipers.reports.standing import badges, is_closed, verdict
+from calipers.reports.words import describe_phases, describe_subject
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -45,7 +47,11 @@ def report_measurement(measurement: Measurement, questions: Questions) -> Report
     """One run from both sides."""
     answers, found = asked(measurement, questions)
     record = {**heading("measure", verdict(answers, measurement.tolerance)), **measured(measurement, answers, found)}
-    return Report(_document("measure", "Privacy of a DP-SGD run", measurement, answers, found), record)
+    return Report(_document("measure", _title(answers), measurement, answers, found), record)
+
+
+def _title(answers: Answers) -> str:
+    return "Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}"
 
 
 def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
@@ -62,41 +68,66 @@ def report_training(measurement: Measurement, questions: Questions, facts: Seque
 def report_calibration(calibration: Calibration, measurement: Measurement, questions: Questions) -> Report:
     """The run with the noise that was found; `measurement` is of that very run."""
     answers, found = asked(measurement, questions)
-    noise = ceil_digits(calibration.noise_multiplier, 8)
-    wanted = ", ".join(f"{name} = {setting(value)}" for name, value in calibration.target.items())
-    sentence = (
-        f"A noise multiplier of {noise} is enough for {wanted}: at most {ceil_digits(calibration.achieved.upper)} is "
-        f"proven and an explicit attack shows at least {floor_digits(calibration.achieved.lower)}."
-    )
-    rows = (
-        ("noise multiplier", at_most(calibration.noise_multiplier, 8)),
-        *((f"target {name}", nearest(value, 12)) for name, value in calibration.target.items()),
-        ("achieved, at most (proof)", at_most(calibration.achieved.upper)),
-        ("achieved, at least (attack)", at_least(calibration.achieved.lower)),
-    )
-    section = Section(
-        "The noise",
-        (
-            Prose(
-                "The smallest noise multiplier that was found to meet the target with the upper jaw, which is a proof. "
-                "It is printed rounded up: more noise never leaks more."
-            ),
-            Table("Calibration", ("quantity", "value"), rows),
-        ),
-    )
-    document = _document("calibrate", "Noise for a privacy target", measurement, answers, found)
+    brief = brief_calibration(calibration)
+    document = _document("calibrate", brief.title, measurement, answers, found)
     document = dataclasses.replace(
         document,
-        verdict=sentence,
-        badges=(Badge("target met by proof", "good"), *document.badges),
-        sections=(section, *document.sections),
+        verdict=brief.verdict,
+        badges=(*brief.badges, *document.badges),
+        sections=(brief.sections[0], *document.sections),
     )
     record = {
-        **heading("calibrate", sentence),
+        **heading("calibrate", brief.verdict),
         **measured(measurement, answers, found),
         "calibration": calibration_record(calibration),
     }
     return Report(document, record)
+
+
+def brief_calibration(calibration: Calibration) -> Document:
+    """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
+    achieved, target = calibration.achieved, calibration.target
+    several = len(set(calibration.noise_multipliers)) > 1
+    noises = calibration.noise_multipliers if several else (calibration.noise_multiplier,)
+    noise = ", ".join(ceil_digits(one, NOISE_DIGITS) for one in noises)
+    wanted = ", ".join(f"{name} = {setting(value)}" for name, value in target.items())
+    enough = f"Noise multipliers of {noise} are" if several else f"A noise multiplier of {noise} is"
+    sentence = (
+        f"{enough} enough for {wanted}: at most {ceil_digits(achieved.upper)} is proven and an explicit attack shows "
+        f"at least {floor_digits(achieved.lower)}."
+    )
+    rows = (
+        *(
+            (f"noise multiplier of phase {number}" if several else "noise multiplier", at_most(one, NOISE_DIGITS))
+            for number, one in enumerate(noises, start=1)
+        ),
+        *((f"target {name}", nearest(value, 12)) for name, value in target.items()),
+        ("achieved, at most (proof)", at_most(achieved.upper)),
+        ("achieved, at least (attack)", at_least(achieved.lower)),
+    )
+    quantity = next(iter(target))
+    figure = target_figure(quantity, achieved, target[quantity])
+    own = (note for phase in calibration.phases for note in phase.notes)
+    used = {achieved.upper_evidence: ["achieved (upper)"]}
+    used.setdefault(achieved.lower_evidence, []).append("achieved (lower)")
+    return Document(
+        kind="calibrate",
+        title="Noise for a privacy target",
+        subject=describe_phases(calibration.phases),
+        verdict=sentence,
+        badges=(Badge("target met by proof", "good"),),
+        opening=(figure, Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with")),
+        sections=(
+            Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
+            Section("The run, as a run file", (Code(run_file(calibration.phases)),)),
+            *notes_section(tuple(dict.fromkeys((*own, *notes_of(calibration.phases))))),
+            evidence_section(used.items()),
+        ),
+    )
+
+
+NOISE_DIGITS = 8
+_SMALLEST = "The smallest noise multiplier found whose upper jaw meets the target, rounded up"
 
 
 def asked(measurement: Measurement, questions: Questions) -> tuple[Answers, tuple[Remedy, ...]]:
@@ -119,7 +150,7 @@ def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]
         "tolerance": tolerance,
         "closed": all(is_closed(row.bracket, tolerance) for row in answers.epsilon),
         "measurement": measurement_record(answers),
-        "claims": [{"delta": row.at, "standing": standing(answers, row).value} for row in answers.epsilon],
+        "claims": [{"delta": row.at, "standing": row.standing.value} for row in answers.epsilon],
         "evidence": evidence_record(answers),
         "remedies": [remedy.as_dict() for remedy in found],
         "curves": _curves(measurement, answers),
@@ -148,6 +179,19 @@ def _points(picture: Chart | Intervals, x_name: str, y_name: str, proof_first: b
     return {x_name: list(low.x), f"{y_name}_at_least": list(low.y), f"{y_name}_at_most": list(high.y)}
 
 
+def brief_measurement(answers: Answers, tolerance: float) -> Document:
+    """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
+    return Document(
+        kind="measure",
+        title=_title(answers),
+        subject=describe_subject(answers),
+        verdict=verdict(answers, tolerance),
+        badges=badges(answers, tolerance),
+        opening=opening(answers),
+        sections=brief_sections(answers, tolerance),
+    )
+
+
 def _document(
     kind: str,
     title: str,
@@ -159,8 +203,9 @@ def _document(
     return Document(
         kind=kind,
         title=title,
-        subject=describe_phases(answers.runs),
+        subject=describe_subject(answers),
         verdict=verdict(answers, measurement.tolerance),
         badges=badges(answers, measurement.tolerance),
+        opening=opening(answers),
         sections=measurement_sections(measurement, answers, found, facts),
     )

@@ -1,17 +1,16 @@
 """The sections of a measurement's report, in the order in which a reader asks.
 
-What was run; how private it is; what that looks like; what an attacker gets; what the usual accounting would have said;
-what to change; what to write about it; what licenses the numbers; what else to know.
+How private the run is; what was run; what that looks like; what an attacker gets; what the usual accounting would
+have said; what to change; what to write about it; what licenses the numbers; what else to know.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from calipers.bracket import Bracket
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
     Block,
@@ -19,7 +18,6 @@ from calipers.reports.document import (
     Code,
     Items,
     Notice,
-    Number,
     Prose,
     Quote,
     Section,
@@ -27,15 +25,17 @@ from calipers.reports.document import (
     at_most,
     ends,
     nearest,
-    setting,
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import floor_digits
-from calipers.reports.paragraph import paragraph
+from calipers.reports.format import floor_digits, setting
+from calipers.reports.paragraph import paragraph, printed_regret, report_this
+from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
-from calipers.reports.standing import Standing, claim_cell, comparable, is_claimed_run, is_closed, standing
+from calipers.reports.standing import claim_cell, is_closed
+from calipers.reports.words import unit_text
 from calipers.run import KEYS, Run
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -49,8 +49,8 @@ def measurement_sections(
 ) -> tuple[Section, ...]:
     """Everything about one measured run; `facts` are rows that a training loop adds about itself."""
     return (
-        run_section(answers.runs, facts),
-        bracket_section(answers, measurement.tolerance),
+        numbers_section(answers, measurement.tolerance),
+        run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
         curves_section(measurement, answers),
         attacker_section(answers),
         claim_section(answers),
@@ -61,6 +61,20 @@ def measurement_sections(
     )
 
 
+def brief_sections(answers: Answers, tolerance: float) -> tuple[Section, ...]:
+    """What can be said of a run without measuring anything more: the numbers, the notes, what licenses them."""
+    return (
+        numbers_section(answers, tolerance),
+        *notes_section(answers.notes),
+        evidence_section(answers.evidence().items()),
+    )
+
+
+def opening(answers: Answers) -> tuple[Block, ...]:
+    """A ruler with numbers on its jaws, and the line to report."""
+    return (bracket_figure(answers), Quote(report_this(answers), "Report this"))
+
+
 _PASTE = (
     "Fits a paper or a model card. It reports mu-GDP with its regret, as Gomez et al. (2025) propose, and names what "
     "they leave open."
@@ -69,10 +83,11 @@ _PASTE = (
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
-    keys = [key for key in KEYS if any(getattr(run, key) is not None for run in runs)]
+    told = ("unit", "records_per_unit")  # in one row, below
+    keys = [key for key in KEYS if key not in told and any(getattr(run, key) is not None for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
-    rows.append(("privacy unit", *("one record" for _ in runs)))
+    rows.append(("privacy unit", *(unit_text(run) for run in runs)))
     blocks: list[Block] = [Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))
@@ -96,45 +111,48 @@ def run_file(runs: Sequence[Run]) -> str:
     return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
 
 
-def bracket_section(answers: Answers, tolerance: float) -> Section:
-    """Every quantity between its two jaws."""
-    blocks: list[Block] = []
-    figure = bracket_figure(answers)
-    if figure is not None:
-        blocks.append(figure)
-    blocks.append(brackets_table(answers))
-    leading = answers.epsilon[0].bracket if answers.epsilon else answers.mu
-    if not is_closed(leading, tolerance):
+def stated_section(stated: Stated) -> Section:
+    """What is stated, as a table and as a file."""
+    ((_, keys),) = stated.to_dict().items()
+    assert isinstance(keys, dict)
+    rows = tuple((name, setting(value) if isinstance(value, float) else str(value)) for name, value in keys.items())
+    return Section(f"The {stated.table}", (Table("As stated", ("setting", "value"), rows), Code(stated.to_toml())))
+
+
+def subject_file(answers: Answers) -> str:
+    """What was measured, as the text of a file."""
+    return run_file(answers.runs) if answers.stated is None else answers.stated.to_toml()
+
+
+def numbers_section(answers: Answers, tolerance: float) -> Section:
+    """Every reading between its two jaws."""
+    blocks: list[Block] = [numbers_table(answers)]
+    if not is_closed(answers.leading.bracket, tolerance):
         blocks.append(
             Notice(
-                "The bracket is open. The truth lies somewhere between the two values; neither of them alone is the "
-                "privacy of this run. Plan with the proof, and do not call the attack a guarantee."
+                "The bracket is open: the truth lies somewhere between the two values. Plan with the proof, and do not "
+                "call the attack a guarantee."
             )
         )
-    return Section("The bracket", tuple(blocks))
+    return Section("All numbers", tuple(blocks))
 
 
-def brackets_table(answers: Answers) -> Table:
-    """One row per quantity."""
-    rows: list[tuple[Cell, ...]] = [(name, *ends(bracket)) for name, bracket in quantities(answers)]
-    place = next(number for number, row in enumerate(rows) if str(row[0]).startswith("μ")) + 1
-    rows.insert(place, ("regret of the proven μ", "", at_most(answers.regret)))
-    return Table(
-        "Lower values are rounded down, upper values up; hover for every digit.",
-        ("quantity", "at least (attack)", "at most (proof)"),
-        tuple(rows),
-    )
+def numbers_table(answers: Answers) -> Table:
+    """One row per reading; the regret is that of the mu above it, as printed."""
+    rows: list[tuple[Cell, ...]] = [(r.name, *ends(r.bracket), claim_number(r)) for r in answers.readings]
+    rows.append(("regret of that mu", "", at_most(printed_regret(answers)), ""))
+    return Table(ROUNDED, ("quantity", "at least (attack)", "at most (proof)", "usual claim"), tuple(rows))
 
 
-def quantities(answers: Answers) -> list[tuple[str, Bracket]]:
-    """Every bracket but the true positive rates, which have a section of their own, with its name for people."""
-    return [
-        *((f"ε at δ = {setting(row.at)}", row.bracket) for row in answers.epsilon),
-        *((f"δ at ε = {setting(row.at)}", row.bracket) for row in answers.delta),
-        (f"μ up to δ₀ = {setting(answers.delta0)}", answers.mu),
-        ("advantage, max(TPR − FPR)", answers.advantage),
-        ("separation", answers.separation),
-    ]
+ROUNDED = "Lower values are rounded down, upper values up."
+
+
+def claim_number(reading: Reading) -> Cell:
+    """The usual claim, a promised upper value, rounded up; marked where an attack refutes it."""
+    if reading.claim is None:
+        return ""
+    number = at_most(reading.claim)
+    return dataclasses.replace(number, unit="refuted", mood="bad") if reading.refuted else number
 
 
 def curves_section(measurement: Measurement, answers: Answers) -> Section:
@@ -159,12 +177,9 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
 
 
 def attacker_section(answers: Answers) -> Section:
-    """True positive rates at false positive rates, in percent, with guessing beside them."""
-    rows: list[tuple[Cell, ...]] = [
-        (_one_in(fpr), *(_percent(number) for number in ends(bracket)), _percent(nearest(fpr)))
-        for fpr, bracket in answers.tpr
-    ]
-    rows.append(("best TPR − FPR (advantage)", *(_percent(number) for number in ends(answers.advantage)), "0 %"))
+    """True positive rates at false positive rates, with guessing beside them."""
+    rows: list[tuple[Cell, ...]] = [(_one_in(fpr), *ends(bracket), nearest(fpr)) for fpr, bracket in answers.tpr]
+    rows.append(("largest TPR - FPR", *ends(answers.advantage), nearest(0.0)))
     return Section(
         "What an attacker gets",
         (
@@ -175,7 +190,7 @@ def attacker_section(answers: Answers) -> Section:
                 f"second holds against {_adversary(answers)}, on all data."
             ),
             Table(
-                "Records found, of those in the data",
+                "Share of the records found, of those in the data",
                 ("false alarms", "an attack finds at least", "no attack finds more than", "guessing finds"),
                 tuple(rows),
             ),
@@ -186,13 +201,6 @@ def attacker_section(answers: Answers) -> Section:
 def _adversary(answers: Answers) -> str:
     isolated = any(run.view == "isolated" for run in answers.runs)
     return "every attacker who sees only the record's own noisy contribution" if isolated else "every attack"
-
-
-def _percent(number: Number) -> Number:
-    """The same number in percent. Moving the decimal point is exact, so the direction stays."""
-    shifted = Decimal(number.text).scaleb(2)
-    text = f"{shifted.normalize():f}" if shifted == 0 or shifted.adjusted() >= -4 else f"{shifted.normalize():e}"
-    return Number(text, number.exact, number.direction, unit="%")
 
 
 def _one_in(fpr: float) -> str:
@@ -206,19 +214,21 @@ def claim_section(answers: Answers) -> Section:
         "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
         "adjacency, whatever was executed."
     )
-    if is_claimed_run(answers):
+    if answers.stated is not None:
+        intro += " Here no run is described: the claim is the upper jaw of what is stated."
+    elif is_claimed_run(answers.runs):
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
-    elif not comparable(answers):
+    elif not comparable(answers.runs):
         intro += " This run is measured for a substituted record: the two numbers answer different questions."
     rows = claim_rows(answers)
     blocks: list[Block] = [Prose(intro)]
     if rows:
         blocks.append(Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(rows)))
     for row in answers.epsilon:
-        if standing(answers, row) is Standing.REFUTED and row.claim > 0:
+        if row.refuted and row.claim > 0:
             ratio = floor_digits(row.bracket.lower / row.claim, 3)
             blocks.append(
-                Notice(f"At δ = {setting(row.at)} an attack shows {ratio} times the epsilon that is claimed.")
+                Notice(f"At delta = {setting(row.at)} an attack shows {ratio} times the epsilon that is claimed.")
             )
     return Section("What the usual accounting would have said", tuple(blocks))
 
@@ -228,9 +238,8 @@ CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof
 
 def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
     """Quantity, claim, both ends, and what the ends make of the claim."""
-    named = [(f"ε at δ = {setting(row.at)}", row) for row in answers.epsilon]
-    named += [(f"δ at ε = {setting(row.at)}", row) for row in answers.delta]
-    return [(name, at_most(row.claim), *ends(row.bracket), claim_cell(answers, row)) for name, row in named]
+    rows = (*answers.epsilon, *answers.delta)
+    return [(row.name, at_most(row.claim), *ends(row.bracket), claim_cell(answers, row)) for row in rows]
 
 
 def remedies_section(found: Sequence[Remedy]) -> Section:
@@ -240,4 +249,4 @@ def remedies_section(found: Sequence[Remedy]) -> Section:
 
 def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:
     """What an honest reader must know; no section without a note."""
-    return (Section("What else to know", (Items(tuple(notes)),)),) if notes else ()
+    return (Section("Notes", (Items(tuple(notes), short=True),)),) if notes else ()

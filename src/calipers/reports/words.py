@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from calipers.reports.format import nearest_digits
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
-_BATCHES = {
-    "poisson": "Poisson batches (each record enters each batch with probability {rate})",
-    "shuffle": "shuffled batches of fixed size ({per_epoch} per epoch)",
-    "balls-and-bins": "balls-and-bins batches (each record is drawn into one of {per_epoch} per epoch)",
-    "deterministic": "batches in a fixed order ({per_epoch} per epoch)",
-}
+if TYPE_CHECKING:
+    from calipers.reports.answers import Answers
+
 _DIVISORS = {
     "none": "the noisy sum is not divided",
     "constant": "the noisy sum is divided by a public constant",
@@ -21,9 +20,9 @@ _DIVISORS = {
     "realized": "the noisy sum is divided by the realized batch size",
 }
 _ADJACENCIES = {
-    "add-remove": "neighbors differ by adding or removing one record",
-    "zero-out": "neighbors differ by zeroing out one record",
-    "substitute": "neighbors differ by substituting one record",
+    "add-remove": "adding or removing",
+    "zero-out": "zeroing out",
+    "substitute": "substituting",
 }
 _VIEWS = {
     "worst-case": "the adversary may choose all other records",
@@ -33,7 +32,7 @@ _VIEWS = {
 
 def describe(run: Run) -> str:
     """One sentence that names every choice the measurement depends on."""
-    batches = _BATCHES[run.sampler].format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
+    batches = scheme_of(run).batches(run).format(rate=nearest_digits(run.rate), per_epoch=f"{run.steps_per_epoch:,}")
     length = f"{run.total_steps:,} step{'s' if run.total_steps != 1 else ''}"
     if run.epochs is not None:
         length += f" ({run.epochs:,} epoch{'s' if run.epochs != 1 else ''})"
@@ -43,8 +42,22 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [_DIVISORS[run.normalization], _ADJACENCIES[run.adjacency], _VIEWS[run.view]]
+    parts += [_DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", _VIEWS[run.view]]
     return "; ".join(parts) + "."
+
+
+def unit_text(run: Run) -> str:
+    """What is protected: one record, or one unit with all its records."""
+    if run.unit is None:
+        return "one record"
+    return (
+        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
+    )
+
+
+def neighbors_text(run: Run) -> str:
+    """What neighbors differ by."""
+    return f"{_ADJACENCIES[run.adjacency]} {unit_text(run)}"
 
 
 def describe_phases(runs: Sequence[Run]) -> str:
@@ -52,3 +65,8 @@ def describe_phases(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return describe(runs[0])
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+
+
+def describe_subject(answers: Answers) -> str:
+    """What was measured: the phases of a run, or what is stated."""
+    return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence

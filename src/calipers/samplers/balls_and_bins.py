@@ -7,6 +7,7 @@ and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.citations import add_statement, implements
-from calipers.domains import COUNT, Domain
+from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, sliced, throw
-from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
+from calipers.samplers.draws import permuted, repeated, sliced, throw
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
 
 add_statement(
     "chua2025:sampler",
@@ -29,11 +30,12 @@ add_statement(
 
 @implements("chua2025:sampler")
 @dataclass(frozen=True, kw_only=True)
-class BallsAndBins:
+class BallsAndBins(Sampler):
     """In every epoch, every record independently in a uniformly random one of M batches.
 
     Give either `rounds` (M) or `batch_size`, which means M = floor(N/batch_size) rounds, as many as
     shuffling would have; the mean size N/M is then at least `batch_size`. Nothing is dropped.
+    `reshuffle="once"` throws the records once and uses the same batches in every epoch.
 
     How it is drawn: the sizes of the M batches first, by N anonymous throws, then a uniformly
     random permutation cut into blocks of these sizes. This is the law above: the M^N assignments
@@ -56,11 +58,13 @@ class BallsAndBins:
     epochs: int
     rounds: int | None = None
     batch_size: int | None = None
+    reshuffle: str = "every-epoch"
 
     def __post_init__(self) -> None:
         size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
         object.__setattr__(self, "dataset_size", size)
         object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        choice("reshuffle", self.reshuffle, ("every-epoch", "once"))
         if (self.rounds is None) == (self.batch_size is None):
             raise InputError(
                 f"Expected exactly one of rounds and batch_size, got rounds={self.rounds}, "
@@ -84,6 +88,7 @@ class BallsAndBins:
         """Random allocation to one of M rounds, independent of all other records."""
         return SamplerLaw(
             sampler="balls-and-bins",
+            kind="random-allocation",
             dataset_size=self.dataset_size,
             rate=1.0 / self.rounds_per_epoch,
             rounds=self.rounds_per_epoch,
@@ -94,10 +99,28 @@ class BallsAndBins:
             dropped=0,
         )
 
+    def one_epoch(self) -> BallsAndBins:
+        """One throw of all records."""
+        return dataclasses.replace(self, epochs=1)
+
+    def run_keys(self) -> dict[str, object]:
+        """The batch size that was asked for, else one over the number of batches; and the epochs."""
+        often: dict[str, object] = {"epochs": self.epochs, "reshuffle": self.reshuffle}
+        if self.batch_size is not None:
+            return {"batch_size": self.batch_size, **often}
+        return {"sample_rate": 1.0 / self.rounds_per_epoch, **often}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the first throw is kept for all epochs."""
+        return self.reshuffle == "once"
+
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
         check_generator(rng)
-        return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        if not self.repeats:
+            return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        return repeated(self._epoch, self.epochs, rng)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         sizes = throw(self.dataset_size, self.rounds_per_epoch, rng)

@@ -34,7 +34,7 @@ class Deterministic(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Fixed positions; `rate` is 1 because some record is certain to be in any given round."""
-        return self._law("deterministic", rate=1.0)
+        return self._law("deterministic", "fixed", rate=1.0)
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order. `rng` is checked but not used."""

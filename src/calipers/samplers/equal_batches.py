@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Self
 
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
-from calipers.samplers.law import DATASET_SIZE, SamplerLaw, SamplerName
+from calipers.samplers.law import DATASET_SIZE, ParticipationKind, Sampler, SamplerLaw
 
 
 @dataclass(frozen=True, kw_only=True)
-class EqualBatches:
+class EqualBatches(Sampler):
     """`rounds` batches of `batch_size` records in each of `epochs` epochs; the rest is dropped.
 
     Left out, `rounds` is floor(N/B), as in a data loader that drops the last partial batch. With `last_batch="keep"`
@@ -60,9 +62,18 @@ class EqualBatches:
         full, rest = divmod(self.kept, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
-    def _law(self, sampler: SamplerName, rate: float) -> SamplerLaw:
+    def one_epoch(self) -> Self:
+        """The same batches, once."""
+        return dataclasses.replace(self, epochs=1)
+
+    def run_keys(self) -> dict[str, object]:
+        """Batch size, epochs, and what becomes of the last batch."""
+        return {"batch_size": self.batch_size, "epochs": self.epochs, "last_batch": self.last_batch}
+
+    def _law(self, sampler: str, kind: ParticipationKind, rate: float) -> SamplerLaw:
         return SamplerLaw(
             sampler=sampler,
+            kind=kind,
             dataset_size=self.dataset_size,
             rate=rate,
             rounds=self.rounds_per_epoch,

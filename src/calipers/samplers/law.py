@@ -25,9 +25,10 @@ analysis replaces the record by one that contributes zero ("zero-out") or by ano
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -36,16 +37,7 @@ from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 
-SamplerName: TypeAlias = Literal["poisson", "shuffle", "balls-and-bins", "deterministic"]
 ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
-
-_KINDS: dict[SamplerName, ParticipationKind] = {
-    "poisson": "poisson",
-    "shuffle": "random-allocation",
-    "balls-and-bins": "random-allocation",
-    "deterministic": "fixed",
-}
-
 # 2^42 records: sums of 2^16 gaps of at most 2^43 each then stay far below 2^63, so index
 # arithmetic in `draws` cannot overflow.
 DATASET_SIZE = Domain(1, 2**42, integer=True)
@@ -68,7 +60,8 @@ class SamplerLaw:
     """The law of participation of one record, as the accounting needs it.
 
     Attributes:
-        sampler: the sampler's name, one of the four words used everywhere in Calipers.
+        sampler: the sampler's name, the word used everywhere in Calipers.
+        kind: how a record meets the rounds of an epoch (see the module).
         dataset_size: N.
         rate: probability that a given record is in a given round, the largest over records and
             rounds. It is the same for all of them except for "deterministic", where it is 1.
@@ -80,7 +73,8 @@ class SamplerLaw:
         dropped: N - kept, the records that sit out one epoch.
     """
 
-    sampler: SamplerName
+    sampler: str
+    kind: ParticipationKind
     dataset_size: int
     rate: float
     rounds: int
@@ -96,11 +90,6 @@ class SamplerLaw:
                 f"Expected kept + dropped = dataset_size, got {self.kept} + {self.dropped} != {self.dataset_size}. "
                 "Take the law from a sampler's law() instead of writing it by hand."
             )
-
-    @property
-    def kind(self) -> ParticipationKind:
-        """How a record meets the rounds of an epoch."""
-        return _KINDS[self.sampler]
 
     @property
     def steps(self) -> int:
@@ -120,21 +109,43 @@ class SamplerLaw:
         return 1.0 if self.kind == "fixed" else self.kept / self.dataset_size
 
 
-class Sampler(Protocol):
-    """What every batch sampler offers: it draws, and it states the law it draws from."""
+class Sampler(ABC):
+    """What every batch sampler offers: it draws, it states the law it draws from, and the keys of such a run.
+
+    `dataset_size` is the number of records N; batches hold indices in range(N). `batch_size` is the size that was asked
+    for, where one was.
+    """
+
+    if TYPE_CHECKING:  # fields of the samplers, which are dataclasses
+
+        @property
+        def dataset_size(self) -> int:
+            """N."""
+
+        @property
+        def batch_size(self) -> float | None:
+            """The size asked for."""
 
     @property
-    def dataset_size(self) -> int:
-        """Number of records N; batches hold indices in range(N)."""
-        ...
+    def repeats(self) -> bool:
+        """Whether all epochs are the first one again."""
+        return False
 
+    @abstractmethod
     def law(self) -> SamplerLaw:
         """The law of the batches that `batches` draws."""
-        ...
 
+    @abstractmethod
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """All batches of the run in order, drawn lazily from `rng`."""
-        ...
+
+    @abstractmethod
+    def one_epoch(self) -> Sampler:
+        """The sampler of a single epoch."""
+
+    @abstractmethod
+    def run_keys(self) -> dict[str, object]:
+        """The keys with which a `Run` describes these batches, besides the sampler's name and the dataset size."""
 
 
 def check_generator(rng: object) -> None:

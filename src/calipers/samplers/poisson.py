@@ -6,6 +6,7 @@ never implement. Its batches vary in size and may be empty.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,12 +17,12 @@ from calipers.domains import COUNT, POSITIVE_PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import bernoulli_indices
-from calipers.samplers.law import DATASET_SIZE, SamplerLaw, check_generator
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
 
 
 @implements("chua2024:alg4", "ertan2026:def3.1")
 @dataclass(frozen=True, kw_only=True)
-class Poisson:
+class Poisson(Sampler):
     """Every record in every step independently with probability q.
 
     Give either `sample_rate` (q) or `batch_size` (the expected size, q = batch_size/dataset_size).
@@ -73,6 +74,7 @@ class Poisson:
         """Independent rounds with rate q: `rounds` is 1 and `epochs` counts the steps."""
         return SamplerLaw(
             sampler="poisson",
+            kind="poisson",
             dataset_size=self.dataset_size,
             rate=self.rate,
             rounds=1,
@@ -82,6 +84,16 @@ class Poisson:
             kept=self.dataset_size,
             dropped=0,
         )
+
+    def one_epoch(self) -> Poisson:
+        """A single step: nothing ties steps together."""
+        return dataclasses.replace(self, steps=1)
+
+    def run_keys(self) -> dict[str, object]:
+        """The batch size where it is whole, else the rate; and the steps."""
+        if self.batch_size is not None and float(self.batch_size).is_integer():
+            return {"batch_size": int(self.batch_size), "steps": self.steps}
+        return {"sample_rate": self.rate, "steps": self.steps}
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The `steps` batches in order, each drawn when it is asked for."""

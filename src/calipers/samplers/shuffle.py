@@ -5,7 +5,6 @@ This is what data loaders do when they are told to shuffle and to drop the last 
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import choice
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, sliced
+from calipers.samplers.draws import permuted, repeated, sliced
 from calipers.samplers.equal_batches import EqualBatches
 from calipers.samplers.law import SamplerLaw, check_generator
 
@@ -56,17 +55,23 @@ class Shuffle(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
-        return self._law("shuffle", rate=self.batch_size / self.dataset_size)
+        return self._law("shuffle", "random-allocation", rate=self.batch_size / self.dataset_size)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether one order is kept for all epochs."""
+        return self.reshuffle == "once"
+
+    def run_keys(self) -> dict[str, object]:
+        """As for all equal batches, and how often an order is drawn."""
+        return {**super().run_keys(), "reshuffle": self.reshuffle}
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
         check_generator(rng)
         if self.reshuffle == "every-epoch":
             return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
-        # The same numbers give the same order: cheaper than keeping it, and drawn as lazily.
-        again = copy.deepcopy(rng)
-        later = (self._epoch(copy.deepcopy(again)) for _ in range(self.epochs - 1))
-        return itertools.chain(self._epoch(rng), itertools.chain.from_iterable(later))
+        return repeated(self._epoch, self.epochs, rng)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))

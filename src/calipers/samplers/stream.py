@@ -15,24 +15,18 @@ data.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.balls_and_bins import BallsAndBins
-from calipers.samplers.deterministic import Deterministic
-from calipers.samplers.law import check_generator
-from calipers.samplers.poisson import Poisson
-from calipers.samplers.shuffle import Shuffle
+from calipers.samplers.law import Sampler, check_generator
 
-__all__ = ["AnySampler", "BatchStream"]
+__all__ = ["BatchStream"]
 
-AnySampler: TypeAlias = Poisson | Shuffle | BallsAndBins | Deterministic
 
 _GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
@@ -52,9 +46,9 @@ class BatchStream:
     (1, True)
     """
 
-    def __init__(self, sampler: AnySampler, rng: np.random.Generator) -> None:
+    def __init__(self, sampler: Sampler, rng: np.random.Generator) -> None:
         check_generator(rng)
-        if not isinstance(sampler, AnySampler):
+        if not isinstance(sampler, Sampler):
             raise InputError(
                 f"Expected a sampler of calipers.samplers, got {type(sampler).__name__}; its law would not be known."
             )
@@ -65,15 +59,11 @@ class BatchStream:
         self.position = 0
         self._rng = rng
         self._epoch_state: dict[str, Any] = {}
-        self._one_epoch: AnySampler = (
-            dataclasses.replace(sampler, steps=1)
-            if isinstance(sampler, Poisson)
-            else dataclasses.replace(sampler, epochs=1)
-        )
+        self._one_epoch = sampler.one_epoch()
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        if self.position and isinstance(self.sampler, Shuffle) and self.sampler.reshuffle == "once":
+        if self.position and self.sampler.repeats:
             self._rng.bit_generator.state = copy.deepcopy(self._epoch_state)
         # The generator's own dictionary is reused by numpy: copy it before anything is drawn.
         self._epoch_state = copy.deepcopy(dict(self._rng.bit_generator.state))
@@ -108,7 +98,7 @@ class BatchStream:
         }
 
     @classmethod
-    def resumed(cls, sampler: AnySampler, state: Mapping[str, Any]) -> BatchStream:
+    def resumed(cls, sampler: Sampler, state: Mapping[str, Any]) -> BatchStream:
         """The stream at the place that `state` describes, or `InputError` if it is another sampler's."""
         missing = [key for key in ("sampler", "position", "taken", "generator") if key not in state]
         if missing:

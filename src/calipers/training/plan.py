@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from calipers.citations import add_statement
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.run import CUT, NORMALIZATIONS, ORDERED, SAMPLERS, Run
-from calipers.samplers import BallsAndBins, Deterministic, Poisson, Shuffle
-from calipers.samplers.stream import AnySampler
+from calipers.run import NORMALIZATIONS, Run
+from calipers.samplers import Sampler
+from calipers.schemes import SAMPLERS, scheme_named, scheme_of
 from calipers.training.noise import SEED
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "Plan", "run_of", "sampler_of"]
@@ -48,7 +47,7 @@ class Plan:
     a time, is chosen by the device's memory unless given. For "adam" `momentum` is its first beta, 0.9 if left at 0.
     """
 
-    sampler: AnySampler
+    sampler: Sampler
     noise_multiplier: float
     max_grad_norm: float | None = 1.0
     normalization: str = "constant"
@@ -62,7 +61,7 @@ class Plan:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sampler, AnySampler):
+        if not isinstance(self.sampler, Sampler):
             raise InputError(
                 f"Expected a sampler of calipers.samplers, got {self.sampler!r}; `sampler_of` makes one from its name."
             )
@@ -140,32 +139,34 @@ def sampler_of(
     steps: int | None = None,
     last_batch: str = "drop",
     reshuffle: str = "every-epoch",
-) -> AnySampler:
+    max_batch_size: int | None = None,
+    cycle: int | None = None,
+    participations: int | None = None,
+) -> Sampler:
     """The sampler called `name`; an epoch is floor(N/B) batches, or one more that is shorter. Give epochs or steps."""
-    choice("sampler", name, SAMPLERS)
+    scheme = scheme_named(choice("sampler", name, SAMPLERS))
     size = COUNT.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size, f"There are {size} records.")
-    if (epochs is None) == (steps is None):
-        raise InputError("Give exactly one of epochs and steps.")
-    given: dict[str, Any] = {} if last_batch == "drop" else {"last_batch": last_batch}
-    given |= {} if reshuffle == "every-epoch" else {"reshuffle": reshuffle}
-    refused = [key for key in given if name not in (CUT if key == "last_batch" else ORDERED)]
-    if refused:
-        raise InputError(f"{refused[0]}={given[refused[0]]!r} means nothing to sampler={name!r}; leave it out.")
-    rounds = -(-size // batch) if last_batch == "keep" else size // batch
-    if name == "poisson":
-        count = COUNT.check_int("epochs", epochs) * rounds if steps is None else COUNT.check_int("steps", steps)
-        return Poisson(dataset_size=size, batch_size=batch, steps=count)
-    whole, rest = (epochs, 0) if steps is None else divmod(COUNT.check_int("steps", steps), rounds)
-    if rest:
-        raise InputError(f"sampler={name!r} deals out whole epochs of {rounds} steps, got steps={steps}; give epochs.")
-    kinds: dict[str, type[Shuffle | BallsAndBins | Deterministic]]
-    kinds = {"shuffle": Shuffle, "balls-and-bins": BallsAndBins, "deterministic": Deterministic}
-    return kinds[name](dataset_size=size, batch_size=batch, epochs=COUNT.check_int("epochs", whole), **given)
+    # The noise is not the sampler's business; a run checks everything else.
+    return scheme.sampler(
+        Run(
+            noise_multiplier=1.0,
+            sampler=name,
+            dataset_size=size,
+            batch_size=batch,
+            epochs=epochs,
+            steps=steps,
+            last_batch=last_batch,
+            reshuffle=reshuffle,
+            max_batch_size=max_batch_size,
+            cycle=cycle,
+            participations=participations,
+        )
+    )
 
 
 def run_of(
-    sampler: AnySampler,
+    sampler: Sampler,
     *,
     noise_multiplier: float,
     normalization: str = "none",
@@ -183,23 +184,12 @@ def run_of(
         dimension=dimension,
         adjacency=adjacency,
         view=view,
-        **_sizes(sampler),
+        **sampler.run_keys(),  # type: ignore[arg-type]  # every value is checked by the run
     )
-    if (run.total_steps, 1 if law.sampler == "poisson" else run.steps_per_epoch) != (law.steps, law.rounds):
+    rounds = scheme_of(run).rounds(run)
+    if (run.total_steps, rounds) != (law.steps, law.rounds):
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, where a Run of these sizes has {run.steps_per_epoch}; "
             "leave rounds out, or choose a batch size that divides the dataset."
         )
     return run
-
-
-def _sizes(sampler: AnySampler) -> dict[str, Any]:
-    if isinstance(sampler, Poisson):
-        whole = sampler.batch_size is not None and float(sampler.batch_size).is_integer()
-        size = {"batch_size": sampler.batch_size} if whole else {"sample_rate": sampler.rate}
-        return {**size, "steps": sampler.steps}
-    if isinstance(sampler, BallsAndBins) and sampler.batch_size is None:
-        return {"sample_rate": 1.0 / sampler.rounds_per_epoch, "epochs": sampler.epochs}
-    assert sampler.batch_size is not None
-    said = {key: getattr(sampler, key) for key in ("last_batch", "reshuffle") if hasattr(sampler, key)}
-    return {"batch_size": sampler.batch_size, "epochs": sampler.epochs, **said}

@@ -1,0 +1,97 @@
+"""A reading: one quantity of a measurement, where it was read, its bracket, the usual claim and what became of it.
+
+A measurement is asked once, and its answers are a list of readings. The terminal, JSON, HTML, Markdown, the explorer
+and a comparison are views of that list, so that one number has one spelling wherever it stands.
+
+The claim is what mainstream accounting prints: Poisson sampling of the undivided sum under add-remove adjacency. It is
+
+    refuted     when an explicit attack exceeds it, read generously (rounded up to the printed digits);
+    covered     when the proven upper value does not exceed it;
+    undecided   when it lies inside the bracket;
+    elsewhere   when it is about other neighbors than the run (substitution), so that nothing compares.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from calipers.bracket import Bracket
+from calipers.reports.format import ceil_digits, setting
+from calipers.run import Run
+from calipers.schemes import ASSUMED
+
+PUBLIC = ("none", "constant")
+"""Divisors that do not depend on the data."""
+
+NAMES = {
+    "epsilon": "epsilon at delta = {}",
+    "delta": "delta at epsilon = {}",
+    "tpr": "TPR at FPR = {}",
+    "advantage": "advantage, largest TPR - FPR",
+    "separation": "separation",
+    "mu": "mu up to delta0 = {}",
+}
+"""How every view calls a quantity, in the order of the views."""
+
+
+class Standing(enum.Enum):
+    """Where the usual claim stands beside the bracket."""
+
+    REFUTED = "refuted"
+    COVERED = "covered"
+    UNDECIDED = "undecided"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One quantity at one place (`at` is None where there is none), unrounded; claim and standing where it has them."""
+
+    quantity: str
+    at: float | None
+    bracket: Bracket
+    claim: float | None = None
+    standing: Standing | None = None
+
+    @property
+    def name(self) -> str:
+        """The quantity and its place."""
+        return NAMES[self.quantity].format("" if self.at is None else setting(self.at))
+
+    @property
+    def refuted(self) -> bool:
+        """Whether an explicit attack exceeds the claim."""
+        return self.standing is Standing.REFUTED
+
+
+@dataclass(frozen=True)
+class Claimed(Reading):
+    """A reading that mainstream accounting has a number for."""
+
+    at: float
+    claim: float
+    standing: Standing
+
+
+def claimed(quantity: str, at: float, bracket: Bracket, claim: float, runs: Sequence[Run]) -> Claimed:
+    """A reading beside the usual claim; REFUTED and COVERED only when attack or proof say so."""
+    if not comparable(runs):
+        found = Standing.ELSEWHERE
+    elif Decimal(ceil_digits(claim)) < Decimal(bracket.lower):
+        found = Standing.REFUTED
+    else:
+        found = Standing.COVERED if bracket.upper <= claim else Standing.UNDECIDED
+    return Claimed(quantity, at, bracket, claim, found)
+
+
+def comparable(runs: Sequence[Run]) -> bool:
+    """Whether the usual claim is about the same neighbors as the run."""
+    return all(run.adjacency != "substitute" for run in runs)
+
+
+def is_claimed_run(runs: Sequence[Run]) -> bool:
+    """Whether the usual accounting describes exactly what was executed."""
+    return comparable(runs) and all(run.sampler == ASSUMED and run.normalization in PUBLIC for run in runs)

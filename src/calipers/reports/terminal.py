@@ -1,0 +1,209 @@
+"""A document in a terminal: the verdict, a ruler with numbers on its jaws, what to report, then the table.
+
+What licenses the numbers, and notes beyond their first sentence, are shown when asked for (`explain`). Color is
+only for a terminal that wants it, so a piped report is plain; where the stream knows no such signs, the ruler is drawn
+with those of ASCII.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from calipers.reports.chart import Intervals
+from calipers.reports.document import (
+    Attachment,
+    Badge,
+    Block,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Items,
+    Notice,
+    Number,
+    Prose,
+    Quote,
+    Range,
+    Section,
+    Table,
+    visible,
+)
+from calipers.reports.ruler import ruler
+
+PIPED_WIDTH = 110
+WIDEST = 130
+BOLD, BAD = "1", "1;31"
+EXPLAIN = "--explain"
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
+_ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
+
+
+def to_text(document: Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
+    """The document as text, in color only for a terminal that wants it; `more` says how to see what is left out."""
+    width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
+    page = _Page(width, terminal and not os.environ.get("NO_COLOR"), explain)
+    parts = [page.styled(page.wrapped(document.verdict), BOLD)]
+    parts += [page.block(block) for block in document.opening]
+    first, *others = [section for section in document.sections if explain or not section.detail] or [Section("", ())]
+    parts.append(page.section(dataclasses.replace(first, title="")))
+    parts.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
+    parts += [page.section(section) for section in others]
+    hidden = any(section.detail for section in document.sections) and not explain
+    notes = ", and the notes in full" if page.shortened else ""
+    parts.append([f"More with {more}: what licenses the numbers{notes}."] if hidden else [])
+    return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part) + "\n"
+
+
+def for_stream(text: str) -> str:
+    """The text with signs that standard output can write."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        text = text.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+    return text
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    wide = ("W", "F")
+    return sum(2 if unicodedata.east_asian_width(c) in wide else not unicodedata.combining(c) for c in text)
+
+
+def shortest(note: str) -> str:
+    """The first sentence of a note, with a sign that there is more."""
+    first, *rest = _SENTENCE_END.split(note, maxsplit=1)
+    return f"{first} …" if rest else first
+
+
+class _Page:
+    """How wide, whether in color, and whether everything is told."""
+
+    def __init__(self, width: int, color: bool, explain: bool) -> None:
+        self.width, self.color, self.explain = width, color, explain
+        self.shortened = False
+
+    def wrapped(self, text: str, first: str = "", rest: str = "") -> list[str]:
+        line = " ".join(visible(text).split())
+        return textwrap.wrap(
+            line,
+            max(20, self.width),
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first.rstrip()]
+
+    def styled(self, lines: list[str], style: str) -> list[str]:
+        return [self.span(line, style) for line in lines]
+
+    def span(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text.strip() else text
+
+    def section(self, section: Section) -> list[str]:
+        heading = [self.span(section.title, BOLD)] if section.title else []
+        blocks = [self.block(block) for block in section.blocks]
+        return [*heading, *(line for lines in _spaced(blocks) for line in lines)]
+
+    def block(self, block: Block) -> list[str]:
+        if isinstance(block, Prose):
+            return self.wrapped(block.text)
+        if isinstance(block, Notice):
+            return self.styled(self.wrapped(block.text, "! ", "  "), BAD)
+        if isinstance(block, Items):
+            return [line for text in self.told(block) for line in self.wrapped(text, "  - ", "    ")]
+        if isinstance(block, Quote):
+            return self.wrapped(f"{block.label}: {block.text}" if block.label else block.text)
+        if isinstance(block, Code):
+            return [f"  {line}" for line in visible(block.text).rstrip().split("\n")]
+        if isinstance(block, Attachment):
+            return self.wrapped(f"{block.place}, SHA-256 {block.sha256}")
+        if isinstance(block, Figure):
+            if isinstance(block.picture, Intervals):
+                return ruler(block.picture, min(self.width, 92))
+            return [block.picture.title, *self.table(block.table)]
+        return self.sentences(block) if block.wide else self.table(block)
+
+    def told(self, items: Items) -> list[str]:
+        if self.explain or not items.short:
+            return list(items.texts)
+        short = [shortest(text) for text in items.texts]
+        self.shortened = self.shortened or short != list(items.texts)
+        return short
+
+    def sentences(self, table: Table) -> list[str]:
+        """A table of sentences as paragraphs: what a row is about, a colon, the rest; the source in brackets."""
+        lines = []
+        for first, *others in table.rows:
+            texts = [_text(cell) for cell in others if _text(cell)]
+            if table.columns[-1] == "source":
+                texts[-1] = f"[{texts[-1]}]"
+            joined = ". ".join(texts[:-1]).rstrip(".")
+            text = f"{_text(first)}: {joined}. {texts[-1]}" if joined else f"{_text(first)}: {texts[-1]}"
+            bad = any(isinstance(cell, Badge) and cell.mood == "bad" for cell in (first, *others))
+            lines += self.styled(self.wrapped(text, "  - ", "    "), BAD if bad else "")
+        return lines
+
+    def table(self, table: Table) -> list[str]:
+        """Columns side by side; both ends of a bracket one below the other where the lines would be too long."""
+        right = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
+        for between in (" .. ", " ..\n"):
+            grid = [[_lines(cell, between) for cell in row] for row in table.rows]
+            heads = [_folded(name) for name in table.columns]
+            widths = [max(columns_of(t) for row in [heads, *grid] for t in row[i]) for i in range(len(heads))]
+            if sum(widths) + 3 * len(widths) <= self.width:
+                break
+        styles = [[getattr(cell, "mood", "") == "bad" for cell in row] for row in table.rows]
+        lines = [self._row(line, widths, right, [False] * len(widths)) for line in _stacked(heads)]
+        lines.append(" " + "─" * (sum(widths) + 3 * (len(widths) - 1)))
+        for row, bad in zip(grid, styles, strict=True):
+            lines += [self._row(line, widths, right, bad) for line in _stacked(row)]
+        return lines
+
+    def _row(self, cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], bad: Sequence[bool]) -> str:
+        found = []
+        for text, width, flush, red in zip(cells, widths, right, bad, strict=True):
+            space = " " * (width - columns_of(text))
+            said = self.span(text, BAD if red else "")
+            found.append(space + said if flush else said + space)
+        return " " + "   ".join(found)
+
+
+def _spaced(blocks: Sequence[list[str]]) -> Iterator[list[str]]:
+    """The blocks with an empty line between two of them."""
+    for number, lines in enumerate(blocks):
+        yield ["", *lines] if number else lines
+
+
+def _text(cell: Cell) -> str:
+    return " ".join(line for line in _lines(cell, " .. "))
+
+
+def _lines(cell: Cell, between: str) -> list[str]:
+    if isinstance(cell, Range):
+        return between.join((_number(cell.lower), _number(cell.upper))).split("\n")
+    if isinstance(cell, Number):
+        return [_number(cell)]
+    return [visible(cell.text if isinstance(cell, Badge) else cell).replace("\n", " ")]
+
+
+def _number(number: Number) -> str:
+    return f"{'none proven' if number.text == 'inf' else number.text} {number.unit}".rstrip()
+
+
+def _folded(name: str) -> list[str]:
+    """A heading in lines of at most 27 columns."""
+    return textwrap.wrap(visible(name), 27, break_on_hyphens=False) or [""]
+
+
+def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:
+    """Line by line through cells of several lines."""
+    for number in range(max(len(lines) for lines in cells)):
+        yield [lines[number] if number < len(lines) else "" for lines in cells]

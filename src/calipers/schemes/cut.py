@@ -1,0 +1,35 @@
+"""What samplers share that cut an order of the records into equal batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calipers.errors import InputError
+from calipers.run_fields import RunFields
+from calipers.schemes.dealt import epochs_of
+from calipers.schemes.scheme import Scheme
+
+
+class CutScheme(Scheme):
+    """Consecutive blocks of an order; the last one, if it is shorter, is dropped or kept."""
+
+    equal_batches = True
+
+    def reading(self, run: RunFields) -> tuple[str, ...]:
+        """What becomes of the records that do not fill a batch is a choice somebody made."""
+        if run.sizes is None:
+            return ()
+        batches, rest = divmod(run.sizes[0], run.sizes[1])
+        if not rest:
+            return ()
+        if run.last_batch == "keep":
+            return (f"An epoch is read as {batches} full batches and a last one of {rest}.",)
+        return (
+            f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it. A loader "
+            "that keeps them as a short last batch (PyTorch's default) is last_batch = 'keep'.",
+        )
+
+    def _cut(self, run: RunFields) -> dict[str, Any]:
+        if run.sizes is None:
+            raise InputError(f"sampler={self.name!r} draws batches of a given size; give dataset_size and batch_size.")
+        return {"dataset_size": run.sizes[0], "batch_size": run.sizes[1], "epochs": epochs_of(run)}

@@ -1,0 +1,105 @@
+"""How a run exposes one record (or one unit of several): proofs above, attacks below.
+
+A `Proof` says that each of `count` participations is dominated by the UPPER laws of its source; proofs of one exposure
+compete, and the least bound counts. An `Attack` says what each participation shows once everybody's gradients are
+chosen: its LOWER laws; attacks compete too, and the most that any of them shows counts. A pair that is both proven and
+attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose a record
+differently, each has an exposure of its own, and the largest counts.
+
+Phases of one run compose: an adaptive composition is dominated by the product of what dominates its parts, and an
+attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from calipers.laws.direction import LawSource
+from calipers.laws.pair import Pair
+from calipers.laws.switching import SwitchingAttack
+from calipers.mechanisms.gaussian import gaussian
+from calipers.run_fields import RunFields
+
+Factors = tuple[tuple[LawSource, int], ...]
+
+KNOWN_TIME = "The record takes part in"
+SEEN_ALONE = (
+    "The record's clipped gradient is the same unit vector in every step, its replacement's (if there is one) the "
+    "opposite, and all other gradients are zero, so each participation shows exactly this pair."
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`count` participations, each dominated by the laws of `source`.
+
+    `reason` begins a sentence that the evaluation ends with how many there are. `shift` is the mu of a participation
+    that is a plain Gaussian at a known time. `one_sided`: the source states UPPER laws only. `beside`: participations
+    of another kind that are there as well.
+    """
+
+    source: LawSource
+    count: int
+    statement: str
+    reason: str
+    shift: float | None = None
+    one_sided: bool = False
+    beside: Factors = ()
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`count` participations, each of which shows the laws of `source` to whoever plays the `scene`.
+
+    `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
+    where all participations are alike. `beside`: participations of another kind that are there as well.
+    """
+
+    source: LawSource
+    count: int
+    statement: str
+    scene: str
+    one_sided: bool = False
+    rival: SwitchingAttack | None = None
+    beside: Factors = ()
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """The proofs that compete for the upper jaw of one phase, and the attack behind its lower jaw.
+
+    `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
+    """
+
+    proofs: tuple[Proof, ...]
+    attack: Attack
+    attacks: tuple[Attack, ...] = ()
+    neighbors: tuple[Exposure, ...] = ()
+
+    @property
+    def closes(self) -> bool:
+        """Whether one pair is both proven and attained."""
+        return len(self.proofs) == 1 and self.proofs[0].source == self.attack.source and not self.neighbors
+
+
+@functools.lru_cache(maxsize=64)
+def _release(shift: float) -> Pair:
+    """One object per shift, so that equal phases are counted together."""
+    return gaussian(shift)
+
+
+def closed(source: LawSource, count: int, statement: str, reason: str, scene: str) -> Exposure:
+    """A pair that is proven and attained."""
+    return Exposure((Proof(source, count, statement, reason),), Attack(source, count, statement, scene))
+
+
+def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
+    """Plain Gaussians at known times, in which a record takes part at most `count` times."""
+    return Proof(_release(run.largest_shift), count, statement, reason, shift=run.largest_shift)
+
+
+def known_times(run: RunFields, count: int) -> Exposure:
+    """A record whose participations are all at known times: `count` plain Gaussians."""
+    proof = known_release(run, count)
+    return Exposure((proof,), Attack(proof.source, count, proof.statement, SEEN_ALONE))

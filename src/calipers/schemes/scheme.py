@@ -1,0 +1,147 @@
+"""What a sampler is to Calipers: one `Scheme` says everything that depends on how batches are drawn.
+
+Everything else reads the registry (`calipers.schemes`) and compares no names: a `Run` asks which keys mean something
+and which numbers fit, `measure` asks for exposures, reports for words and remedies, training for the sampler that
+draws, audits for what there is to enumerate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from calipers.domains import Domain
+from calipers.errors import InputError, UnsupportedError
+from calipers.mechanisms.gaussian import NOISE
+from calipers.numerics.types import FloatArray
+from calipers.run_fields import RunFields
+from calipers.run_keys import whole
+from calipers.samplers.law import Sampler
+from calipers.schemes.exposure import Exposure
+
+EMPTY_PLACE = (
+    "Fixed batches have no add-remove neighbor of their own: removing a record is read as leaving its place empty "
+    "(zero-out). A loader that re-packs the remaining records is not covered."
+)
+
+Configurations = tuple[FloatArray, FloatArray, FloatArray]
+"""(log weights, others in each round, whether the differing record is in it) of every configuration of an epoch."""
+
+
+class Sums(Protocol):
+    """What an audit tells a scheme about the sums it plays: N others, one record that differs."""
+
+    @property
+    def others(self) -> int:
+        """Records besides the differing one."""
+
+    @property
+    def rounds(self) -> int:
+        """Batches in an epoch."""
+
+    @property
+    def sample_rate(self) -> float:
+        """Probability of the differing record being in a given batch."""
+
+    @property
+    def batch_size(self) -> int:
+        """The size of a batch where it is fixed."""
+
+    @property
+    def crowd_matters(self) -> bool:
+        """Whether outputs depend on how many others are in a batch."""
+
+
+class Scheme(ABC):
+    """One way of drawing batches.
+
+    name: the word for it in runs, on the command line and in JSON. summary: a few words beside it in a list.
+    keys: keys of a run that mean something to this sampler and not to every one.
+    independent: every record enters every step by its own coin, so that a step is an epoch of its own.
+    whole_epochs: guarantees are about whole epochs, and a run that stops inside one is refused.
+    equal_batches: every batch has the same public number of records.
+    revealed: the sampler that this one is once its order is known, which can only leak more.
+    stepwise: nothing ties steps together, so that a step is an epoch of its own.
+    counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
+    record, and group privacy does the rest.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]] = ()
+    independent: ClassVar[bool] = False
+    whole_epochs: ClassVar[bool] = True
+    equal_batches: ClassVar[bool] = False
+    revealed: ClassVar[str | None] = None
+    stepwise: ClassVar[bool] = False
+    counts_units: ClassVar[tuple[str, ...]] = ()
+
+    # The description of a run
+
+    def check(self, run: RunFields) -> None:
+        """Refuse numbers that do not fit this sampler."""
+        if self.whole_epochs and run.batch_size is None and whole(1 / run.rate) is None:
+            raise InputError(
+                f"sampler={self.name!r} needs sample_rate = 1/M for a whole number M of batches per epoch, got "
+                f"sample_rate={run.sample_rate}; give dataset_size and batch_size instead."
+            )
+
+    def rounds(self, run: RunFields) -> int:
+        """Batches after which the sampler starts afresh: one epoch, or one step where nothing ties steps together."""
+        return 1 if self.stepwise else run.steps_per_epoch
+
+    def counterpart(self, run: RunFields) -> dict[str, object]:
+        """The keys that turn a run of another sampler into one of this, drawing as many records as often."""
+        return {"sampler": self.name}
+
+    def reading(self, run: RunFields) -> tuple[str, ...]:
+        """What the description left open, and how it was read."""
+        return ()
+
+    @abstractmethod
+    def batches(self, run: RunFields) -> str:
+        """How batches are drawn, in words that fit after 'steps of'; `{rate}` and `{per_epoch}` are filled in."""
+
+    # What it shows of a record
+
+    @abstractmethod
+    def exposure(self, run: RunFields) -> Exposure:
+        """The proofs and the attack of one phase, or `UnsupportedError` where nothing is proven."""
+
+    def noise_range(self, run: RunFields) -> Domain:
+        """The noise multipliers at which such a run can be measured."""
+        return NOISE
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What an honest reader must know about runs drawn so."""
+        return ()
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """How numbers that follow from the dataset size were read, under add-remove adjacency."""
+        return ()
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """What to change so that less is shown, or more is proven: a sentence, and the keys of the run."""
+        return ()
+
+    # Who draws
+
+    def sampler(self, run: RunFields) -> Sampler:
+        """The sampler that draws such batches."""
+        raise UnsupportedError(f"Calipers does not draw sampler={self.name!r} itself.")
+
+    # Audits
+
+    def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """1 where the differing record is in the batch, for runs x epochs x rounds."""
+        raise UnsupportedError(f"No built-in target draws sampler={self.name!r}.")
+
+    def crowd(self, sums: Sums, epochs: int, rng: np.random.Generator) -> FloatArray:
+        """How many others are in each batch, where that does not follow from the differing record's place."""
+        raise UnsupportedError(f"No built-in target draws sampler={self.name!r}.")
+
+    def configurations(self, sums: Sums, member: bool) -> Configurations:
+        """All configurations of one epoch's batches, or `UnsupportedError` if there are too many to list."""
+        raise UnsupportedError(f"The batches of sampler={self.name!r} are not enumerated; use the matched filter.")
