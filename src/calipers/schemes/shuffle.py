@@ -43,7 +43,8 @@ FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:d
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
 _LEFT_OVER = (
     "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, "
-    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
+    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms, and "
+    "by a recursion over what an adversary can choose from round to round; the smaller one counts."
 )
 _NOTHING_LEFT_OVER = (
     "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: "
