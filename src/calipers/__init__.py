@@ -9,9 +9,12 @@ True
 Describe what was executed with `Run` (or read run files with `load_runs`), then ask:
 
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
+    measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
+    check(run, Budget(...))      whether a budget is proven, unproven or exceeded by an attack
+    write_receipt(run, path)     what was executed, how it is known; verify_receipt measures it again
     audit(target, ...)           a lower bound found by running an implementation
     write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
 
@@ -42,19 +45,24 @@ if TYPE_CHECKING:
         MissingExtraError,
         UnsupportedError,
     )
+    from calipers.gate import Budget, check
     from calipers.measure import Measurement, measure, worst_dataset_size
+    from calipers.receipts import verify_receipt, write_receipt
     from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
+    from calipers.stated import Guarantee
 
 __all__ = [
     "AuditResult",
     "Bracket",
+    "Budget",
     "Calibration",
     "CalipersError",
     "Certificate",
     "CertificationError",
     "ConditionError",
     "Evidence",
+    "Guarantee",
     "InputError",
     "Kind",
     "Measurement",
@@ -67,10 +75,13 @@ __all__ = [
     "audit",
     "calibrate",
     "certify",
+    "check",
     "load_runs",
     "measure",
     "verify",
+    "verify_receipt",
     "worst_dataset_size",
+    "write_receipt",
     "write_report",
 ]
 
@@ -88,9 +99,12 @@ _ROOMS = {
         "MissingExtraError",
         "UnsupportedError",
     ),
+    "calipers.gate": ("Budget", "check"),
     "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
+    "calipers.receipts": ("verify_receipt", "write_receipt"),
     "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
+    "calipers.stated": ("Guarantee",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -37,7 +37,7 @@ def against(lower: float, upper: float, epsilon: float, monkeypatch: pytest.Monk
     ],
 )
 def test_one_double_decides(lower, upper, epsilon, outcome, status, monkeypatch) -> None:
-    """Proof at the budget passes, one double above does not; an attack at the budget does not exceed it, one above does."""
+    """A proof at the budget passes and one double above does not; an attack exceeds it one double above, not at it."""
     found = against(lower, upper, epsilon, monkeypatch)
     assert found.outcome is outcome
     assert found.outcome.exit_status == status

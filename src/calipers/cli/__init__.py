@@ -17,9 +17,11 @@ from calipers.cli.check import check_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command
+from calipers.cli.export import export_command
 from calipers.cli.failures import SpeakingGroup
 from calipers.cli.measure import measure_command
 from calipers.cli.probe import probe_command
+from calipers.cli.receipt import receipt_command, verify_receipt_command
 from calipers.cli.reproduce import reproduce_command
 from calipers.cli.theorem import theorem_command
 from calipers.cli.train import train_command
@@ -75,6 +77,9 @@ for command in (
     check_command,
     certify_command,
     verify_command,
+    receipt_command,
+    verify_receipt_command,
+    export_command,
     audit_command,
     probe_command,
     train_command,

@@ -21,8 +21,9 @@ from calipers.cli.options import (
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
+from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-from calipers.run import Run, load_runs
+from calipers.run import load_runs
 from calipers.schemes import SAMPLERS
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def compare_command(
     report_path: Path | None,
 ) -> None:
     """Measure several run files and say which run is more private.
+
+    A file may also state a guarantee (a [guarantee] table) or hold a dp_accounting event (FILE.json).
 
     A run is called certainly more private than another only when its proof beats the other's
     attack at every error rate. Where the jaws overlap or the curves cross, the verdict says so.
@@ -91,14 +94,14 @@ def compare_command(
     end_measured(fail_on, comparison.answers)
 
 
-def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:
+def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[Subject]]:
     """Names and phases of the runs to compare."""
     if not samplers:
         if len(files) < 2:
             raise InputError(
                 f"compare needs at least two run files, got {len(files)}; name another one, or --samplers."
             )
-        return files, [load_runs(name) for name in files]
+        return files, [load_subject(name) for name in files]
     if len(files) != 1:
         raise InputError(f"--samplers compares one run file with itself, got {len(files)}; name one.")
     runs = load_runs(files[0])

@@ -8,16 +8,16 @@ import click
 
 from calipers.bracket import Side
 from calipers.cli.options import DEFAULT_TOLERANCE, check_folder, measured, run_options, tolerance_option, write
+from calipers.cli.subjects import Subject
 from calipers.domains import NON_NEGATIVE
 from calipers.errors import InputError
-from calipers.run import Run
 
 FORMATS = ("csv", "png", "svg")
 SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Side.LOWER)}
 
 
 @click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
-@run_options()
+@run_options(stated=True)
 @click.option("--profile", is_flag=True, help="delta against epsilon instead of the trade-off curve.")
 @click.option("--epsilon", type=float, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
 @click.option("--side", type=click.Choice(list(SIDES)), default="both", show_default=True, help="Which jaw.")
@@ -30,7 +30,7 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 @click.option("--output", metavar="FILE", help="Where to write. [default: standard output, for csv]")
 @tolerance_option(DEFAULT_TOLERANCE)
 def curve_command(
-    runs: tuple[Run, ...],
+    runs: Subject,
     profile: bool,
     epsilon: tuple[float, ...],
     side: str,

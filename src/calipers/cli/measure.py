@@ -21,7 +21,8 @@ from calipers.cli.options import (
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
-from calipers.run import Run
+from calipers.cli.subjects import Subject
+from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("measure", short_help="Measure one run from both sides.")
-@run_options()
+@run_options(stated=True)
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @click.option(
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
 @click.option(
     "--certificate",
     metavar="FILE",
-    help="Also write a certificate of epsilon at the first --delta (see `calipers certify`), and name it in the notes.",
+    help="Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
 )
 def measure_command(
-    runs: tuple[Run, ...],
+    runs: Subject,
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
@@ -61,7 +62,8 @@ def measure_command(
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
-    Give the run by options or by --run, not both.
+    Give the run by options or by --run, not both; or a guarantee that is stated somewhere (--guarantee, --mu, --zcdp,
+    or a file with a [guarantee] table) or a dp_accounting event (--event), to read it on the same page.
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -79,6 +81,7 @@ def measure_command(
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
       calipers measure --run run.toml --epsilon 1 --json
       calipers measure --run run.toml --report out.html
+      calipers measure --guarantee 8,1e-5
       calipers measure --run run.toml --certificate run.cert.json
     """
     from calipers.reports.answers import answer
@@ -87,15 +90,22 @@ def measure_command(
     with patience("measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
+            if not measurement.runs:
+                raise InputError("--certificate certifies a run; a stated guarantee has nothing to compute.")
             from calipers.certificates import certified
 
-            measurement = certified(measurement, questions.deltas[0], certificate)
+            measurement, proof = certified(measurement, questions.deltas[0], certificate)
         answers = answer(measurement, questions)
 
     def report() -> Report:
         from calipers.reports.report import report_measurement
 
-        return report_measurement(measurement, questions)
+        found = report_measurement(measurement, questions)
+        if certificate is None or report_path is None:
+            return found
+        from calipers.reports.certificate import with_certificate
+
+        return with_certificate(found, proof, certificate, report_path)
 
     write_when_asked(report_path, report)
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.subjects import Subject, stated_subject, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
@@ -94,8 +95,12 @@ _RUN_OPTIONS = (
 )
 
 
-def run_options(*, noise_default: float | None = None, optional: bool = False) -> Callable[[Command], Command]:
+def run_options(
+    *, noise_default: float | None = None, optional: bool = False, stated: bool = False
+) -> Callable[[Command], Command]:
     """Add the options that describe a run; the command gets `runs`, its phases.
+
+    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands.
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -106,11 +111,18 @@ def run_options(*, noise_default: float | None = None, optional: bool = False) -
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
+            subject = (
+                stated_subject(values, given, run_file, lambda: _runs(run_file, given, noise_default))
+                if stated
+                else None
+            )
+            if subject is not None:
+                return command(runs=subject, **values)
             described = not optional or run_file is not None or bool(given)
             runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
-        return _decorated(with_runs, _RUN_OPTIONS)
+        return _decorated(with_stated_options(with_runs) if stated else with_runs, _RUN_OPTIONS)
 
     return decorate
 
@@ -185,9 +197,14 @@ explain_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
-def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
-    """Measure the phases of one run."""
+def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
+    """Measure the phases of one run, or what is stated."""
     from calipers.measure import measure
+
+    if not isinstance(runs, tuple):
+        if dataset_sizes is not None:
+            raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
+        return runs.measured(tolerance)
 
     named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
     return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)

@@ -21,7 +21,7 @@ from calipers.bracket import Bracket
 from calipers.errors import CertificationError, UnsupportedError
 from calipers.gate.budget import Budget
 from calipers.measure import Measurement, measure
-from calipers.numerics.decimals import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import Run, as_phases
 
 TOLERANCES = (1e-3, 1e-4, 1e-5)
@@ -127,7 +127,7 @@ def _outcome(bracket: Bracket, budget: Budget) -> Outcome:
 
 
 def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
-    wanted = f"epsilon = {budget.epsilon:.12g} at delta = {_plain(budget.delta)}"
+    wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
     proven = f"at most {ceil_digits(bracket.upper)} is proven"
     if math.isinf(bracket.upper):
         proven = "no finite epsilon is proven"
@@ -138,8 +138,3 @@ def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
         return f"The budget of {wanted} is exceeded: {shown}, {proven}."
     attacked = f", and {shown}" if bracket.lower > 0 else ""
     return f"Not proven to be within the budget of {wanted}: {proven}{attacked}."
-
-
-def _plain(value: float) -> str:
-    mantissa, mark, exponent = f"{value:.12g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if mark else mantissa

@@ -30,6 +30,8 @@ class Described:
     runs: tuple[Run, ...]
     attained: bool = True
     reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    how: str = "declared"
     budget: Mapping[str, object] | None = None
 
 
@@ -51,10 +53,11 @@ def read_described(path: str) -> Described:
         runs = runs_of(holder["run"])
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    found = record.get("executed", {})
-    reasons = found.get("reasons", []) if isinstance(found, dict) else []
-    attained = bool(found.get("attained", True)) if isinstance(found, dict) else True
-    return Described(path, runs, attained, tuple(map(str, reasons)))
+    found = record.get("executed")
+    if not isinstance(found, dict):
+        return Described(path, runs)
+    reasons, conditions = (tuple(map(str, found.get(key) or ())) for key in ("reasons", "conditions"))
+    return Described(path, runs, found.get("attained") is True, reasons, conditions, str(found.get("how")))
 
 
 def read_json(path: str) -> dict[str, Any]:

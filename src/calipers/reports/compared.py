@@ -33,8 +33,8 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, run_file
-from calipers.reports.words import describe_phases
+from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, subject_file
+from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -86,7 +86,7 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
 def brief_comparison(comparison: Comparison) -> Document:
     """What a terminal and a notebook show: the winner, a ruler of all runs, the numbers, the pairs, the runs."""
     named = list(zip(comparison.names, comparison.answers, strict=True))
-    described = tuple(f"{name}: {describe_phases(answers.runs)}" for name, answers in named)
+    described = tuple(f"{name}: {describe_subject(answers)}" for name, answers in named)
     return Document(
         kind="compare",
         title="Which run is more private",
@@ -188,8 +188,8 @@ def _run(number: int, one: Told) -> Section:
     return Section(
         f"Run {one.name}",
         (
-            Prose(describe_phases(one.answers.runs)),
-            Code(run_file(one.answers.runs)),
+            Prose(describe_subject(one.answers)),
+            Code(subject_file(one.answers)),
             *(_renamed(figure, f"run-{number}") for figure in figures),
             Items(one.answers.notes),
             *evidence.blocks,

@@ -41,7 +41,7 @@ def to_document(record: Record, run: Record | None = None) -> str:
 def measurement_document(answers: Answers) -> str:
     """What `calipers measure --json` prints; `assets/measure.schema.json` says which keys there are."""
     record = measurement_record(answers)
-    return to_document({"schema": MEASURE_SCHEMA, **record}, run_record(answers.runs))
+    return to_document({"schema": MEASURE_SCHEMA, **record}, subject_record(answers))
 
 
 def run_record(runs: Sequence[Run]) -> Record:
@@ -56,10 +56,15 @@ def run_of_record(record: Record) -> Record | None:
     return run if isinstance(run, dict) else None
 
 
+def subject_record(answers: Answers) -> Record:
+    """What was measured: the run's keys, or what is stated under the name of its table."""
+    return run_record(answers.runs) if answers.stated is None else answers.stated.to_dict()
+
+
 def measurement_record(answers: Answers) -> Record:
     """The object `calipers measure --json` prints."""
     return {
-        "run": run_record(answers.runs),
+        "run": subject_record(answers),
         "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
         "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
         "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from calipers.reports.format import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
+
+if TYPE_CHECKING:
+    from calipers.reports.answers import Answers
 
 _DIVISORS = {
     "none": "the noisy sum is not divided",
@@ -15,7 +19,7 @@ _DIVISORS = {
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
-_ADJACENCIES = {
+NEIGHBORS = {
     "add-remove": "adding or removing",
     "zero-out": "zeroing out",
     "substitute": "substituting",
@@ -53,7 +57,7 @@ def unit_text(run: Run) -> str:
 
 def neighbors_text(run: Run) -> str:
     """What neighbors differ by."""
-    return f"{_ADJACENCIES[run.adjacency]} {unit_text(run)}"
+    return f"{NEIGHBORS[run.adjacency]} {unit_text(run)}"
 
 
 def describe_phases(runs: Sequence[Run]) -> str:
@@ -61,3 +65,8 @@ def describe_phases(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return describe(runs[0])
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+
+
+def describe_subject(answers: Answers) -> str:
+    """What was measured: the phases of a run, or what is stated."""
+    return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence
