@@ -23,8 +23,8 @@ from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-from calipers.run import load_runs
-from calipers.schemes import SAMPLERS
+from calipers.run import Run, load_runs
+from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -108,11 +108,10 @@ def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...],
     return _under_every_sampler(runs)
 
 
-def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[tuple[Run, ...]]]:
+def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[Subject]]:
     """The run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
-    from calipers.schemes import scheme_named
-
-    names, described = [], []
+    names: list[str] = []
+    described: list[Subject] = []
     for sampler in SAMPLERS:
         scheme = scheme_named(sampler)
         try:
@@ -122,6 +121,8 @@ def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[t
             continue
         names.append(sampler)
         described.append(turned)
+    if len(names) < 2:
+        raise InputError("No other sampler can make this run: give dataset_size, batch_size and whole epochs.")
     return tuple(names), described
 
 
