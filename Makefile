@@ -19,6 +19,8 @@ help: ## list the targets
 
 run: $(VENV)/.calipers ## measure the example run
 	$(BIN)/calipers measure --run examples/mnist.toml
+	@echo
+	@echo "Call it yourself with $(BIN)/calipers, or with calipers after: source $(BIN)/activate"
 
 test: $(VENV)/.extra-test ## the test suite, on two cores
 	$(BIN)/python -m pytest $(PARALLEL)

@@ -16,6 +16,7 @@ Describe what was executed with `Run` (or read run files with `load_runs`), then
     check(run, Budget(...))      whether a budget is proven, unproven or exceeded by an attack
     write_receipt(run, path)     what was executed, how it is known; verify_receipt measures it again
     audit(target, ...)           a lower bound found by running an implementation
+    compare(run_a, run_b)        which of several runs is more private, and by what proof
     write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
 
 A Bracket holds `lower` (an explicit attack gets this much) and `upper` (a proof that nobody gets
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from calipers.gate import Budget, check
     from calipers.measure import Measurement, measure, worst_dataset_size
     from calipers.receipts import verify_receipt, write_receipt
+    from calipers.reports.comparison import Comparison, compare
     from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
     from calipers.stated import Guarantee
@@ -60,6 +62,7 @@ __all__ = [
     "CalipersError",
     "Certificate",
     "CertificationError",
+    "Comparison",
     "ConditionError",
     "Evidence",
     "Guarantee",
@@ -76,6 +79,7 @@ __all__ = [
     "calibrate",
     "certify",
     "check",
+    "compare",
     "load_runs",
     "measure",
     "verify",
@@ -102,6 +106,7 @@ _ROOMS = {
     "calipers.gate": ("Budget", "check"),
     "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
     "calipers.receipts": ("verify_receipt", "write_receipt"),
+    "calipers.reports.comparison": ("Comparison", "compare"),
     "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
     "calipers.stated": ("Guarantee",),

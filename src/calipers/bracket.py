@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
-
-DIGITS_PRINTED = 6
+from calipers.shown import as_html
 
 
 class Side(enum.Enum):
@@ -107,6 +106,9 @@ class Bracket:
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
 
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
     def __str__(self) -> str:
-        """Six digits, the lower end rounded down and the upper end up: what is printed holds as printed."""
-        return f"[{floor_digits(self.lower, DIGITS_PRINTED)}, {ceil_digits(self.upper, DIGITS_PRINTED)}]"
+        """The digits of every table, the lower end rounded down, the upper end up: it holds as printed."""
+        return f"[{floor_digits(self.lower)}, {ceil_digits(self.upper)}]"

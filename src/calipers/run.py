@@ -45,6 +45,7 @@ from calipers.run_keys import (
     whole,
 )
 from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
+from calipers.shown import as_html
 
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
@@ -223,6 +224,9 @@ class Run(RunFields):
         if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
         return Run.from_dict(overridden(record, changes))
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     def to_dict(self) -> dict[str, object]:
         """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""

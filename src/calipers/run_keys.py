@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from calipers.domains import Domain
 from calipers.errors import InputError
 
+STANDARD_INPUT = "-"
 # Exactly one of each pair is given; naming one of them anew drops the other.
 ALTERNATIVES = (("batch_size", "sample_rate"), ("steps", "epochs"))
 # 1/q and epochs * steps_per_epoch count as whole within this relative distance.
@@ -26,9 +28,11 @@ def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def read_toml(name: str) -> dict[str, object]:
-    """What a run file holds, or `InputError` naming the file."""
+    """What a run file holds ("-": standard input), or `InputError` naming the file."""
     try:
-        return tomllib.loads(Path(name).read_text(encoding="utf-8"))
+        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        # Some editors begin a file with a byte order mark; TOML has none.
+        return tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:

@@ -67,5 +67,5 @@ def test_plans_that_moved_again_are_refused_with_the_version(tmp_path: Path, mon
 def test_an_absent_library_is_still_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the line to type."""
     monkeypatch.setitem(sys.modules, "jax_privacy", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calipers\[jax-privacy\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[jax-privacy\]'"):
         library_module("jax_privacy")

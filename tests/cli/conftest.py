@@ -108,9 +108,16 @@ def calibrated_with(monkeypatch):
 
     def solve(run, *, tolerance=1e-4, progress=None, **target):
         calls.append((run, target))
-        solved = run.replace(noise_multiplier=0.123456789012)
+        solved = tuple(phase.replace(noise_multiplier=0.123456789012) for phase in run)
         achieved = Bracket(0.98765432, 0.99876543, ATTACK, PROOF)
-        return SimpleNamespace(run=solved, noise_multiplier=0.123456789012, target=target, achieved=achieved)
+        return SimpleNamespace(
+            run=solved[0],
+            phases=solved,
+            noise_multiplier=0.123456789012,
+            noise_multipliers=(0.123456789012,) * len(solved),
+            target=target,
+            achieved=achieved,
+        )
 
     module = ModuleType("calipers.calibrate")
     module.solve = solve

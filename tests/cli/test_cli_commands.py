@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import mpmath as mp
@@ -42,15 +43,15 @@ def test_calibrate_prints_the_contract(calipers, calibrated_with):
 
 def test_calibrate_prints_the_noise_rounded_up(calipers, calibrated_with):
     output = calipers("calibrate", *OPEN_RUN, "--tpr", 0.2, "--fpr", 0.1).stdout
-    assert "noise multiplier  0.12345679\n" in output
-    assert "between 0.98765 (attack) and 0.99877 (proof)" in output
+    assert "A noise multiplier of 0.12345679 is enough for tpr = 0.2, fpr = 0.1" in output
+    assert "at least 0.98765 at most 0.99877" in output
     assert "noise_multiplier = 0.123456789012\n" in output
     assert calibrated_with[0][1] == {"tpr": 0.2, "fpr": 0.1}
 
 
 def test_calibrate_says_what_licenses_the_noise(calipers):
     """Five full batches: the Gaussian theorem above, the likelihood ratio test below, and the notes of the run."""
-    output = " ".join(calipers("calibrate", "--sample-rate", 1, "--steps", 5, "--mu", 0.5).stdout.split())
+    output = " ".join(calipers("calibrate", "--sample-rate", 1, "--steps", 5, "--mu", 0.5, "--explain").stdout.split())
     assert "achieved (upper): proof. The record takes part in 5 Gaussian releases at known times." in output
     assert "achieved (lower): attack. The likelihood ratio test" in output
     assert "The released quantity is the noisy sum." in output.partition(" Notes ")[2]
@@ -60,7 +61,7 @@ def test_calibrate_takes_a_run_file_without_noise(calipers, calibrated_with, tmp
     path = tmp_path / "run.toml"
     path.write_text("sample_rate = 0.1\nsteps = 3\n")
     assert calipers("calibrate", "--run", path, "--mu", 0.5).exit_code == 0
-    assert calibrated_with[0][0].total_steps == 3
+    assert calibrated_with[0][0][0].total_steps == 3
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_calibrate_takes_a_run_file_without_noise(calipers, calibrated_with, tmp
         (("--fpr", 0.1), "--fpr needs --tpr"),
         (("--mu", 1, "--advantage", 0.1), "--mu and --advantage contradict"),
         (("--epsilon", 1, "--delta", 1e-5, "--mu", 1), "--epsilon and --mu contradict"),
-        (("--mu", "large"), "is not a valid float"),
+        (("--mu", "large"), "is not a number"),
     ],
 )
 def test_calibrate_wants_one_whole_target(refused, calibrated_with, target, message):
@@ -80,10 +81,17 @@ def test_calibrate_wants_one_whole_target(refused, calibrated_with, target, mess
     assert calibrated_with == []
 
 
-def test_calibrate_refuses_phases(refused, calibrated_with, tmp_path):
+def test_calibrate_changes_the_noise_of_all_phases_by_one_factor(calipers, tmp_path):
+    """Two full batches with noises 1 : 2 are mu-GDP with mu^2 = 1/s^2 + 1/(2 s)^2, so s = sqrt(1.25)/mu."""
     path = tmp_path / "run.toml"
-    path.write_text("sample_rate = 0.1\n[[phase]]\nsteps = 1\n[[phase]]\nsteps = 2\n")
-    assert "2 phases" in refused("calibrate", "--run", path, "--mu", 0.5)
+    path.write_text("sample_rate = 1.0\nsteps = 1\n[[phase]]\nnoise_multiplier = 1\n[[phase]]\nnoise_multiplier = 2\n")
+    record = json.loads(calipers("calibrate", "--run", path, "--mu", 0.5, "--json").stdout)
+    first, second = record["noise_multipliers"]
+    assert record["noise_multiplier"] == first == pytest.approx(math.sqrt(1.25) / 0.5, rel=1e-3)
+    assert second == 2 * first
+    assert [phase["noise_multiplier"] for phase in record["run"]["phase"]] == [first, second]
+    assert record["achieved"]["upper"] <= 0.5
+    assert "Noise multipliers of 2.23" in calipers("calibrate", "--run", path, "--mu", 0.5).stdout
 
 
 # curve
@@ -180,7 +188,7 @@ def test_compare_calls_more_noise_more_private_only_when_the_jaws_prove_it(calip
     """mu 1 and 0.5 are 2 apart with jaws of 1 percent; mu 1 and 1.01 overlap."""
     files = run_files(loud={"noise_multiplier": 2.0}, quiet={}, near={"noise_multiplier": 1.01}, twin={})
     record = json.loads(calipers("compare", *files, "--json").stdout)
-    orders = {(v["first"][:-5], v["second"][:-5]): v["order"] for v in record["verdicts"]}
+    orders = {(v["first"][:-5], v["second"][:-5]): v["order"] for v in record["verdicts"]}  # without ".toml"
     assert orders == {
         ("loud", "quiet"): "first is more private",
         ("loud", "near"): "first is more private",
@@ -194,7 +202,8 @@ def test_compare_calls_more_noise_more_private_only_when_the_jaws_prove_it(calip
 
 def test_compare_reads_the_other_way_round_too(calipers, measured_with, run_files):
     output = calipers("compare", *run_files(quiet={}, loud={"noise_multiplier": 2.0})).stdout
-    assert "loud.toml is certainly more private than quiet.toml" in output
+    assert output.startswith("sigma 2 is certainly more private than sigma 1, at every false positive rate")
+    assert "sigma 2 (loud.toml): 3 steps" in output
 
 
 def test_compare_says_when_the_questions_differ(calipers, measured_with, run_files):
@@ -205,7 +214,7 @@ def test_compare_says_when_the_questions_differ(calipers, measured_with, run_fil
 
 def test_compare_refuses(refused, measured_with, run_files):
     files = run_files(a={}, b={"noise_multiplier": -1.0})
-    assert "at least two run files" in refused("compare", files[0])
+    assert "at least two runs" in refused("compare", files[0])
     assert "b.toml: Expected noise_multiplier" in refused("compare", *files)
     assert "absent.toml" in refused("compare", files[0], "absent.toml")
 

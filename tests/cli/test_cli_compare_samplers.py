@@ -47,9 +47,10 @@ def test_one_picture_beside_the_table(calipers, run_file, tmp_path, ending, magi
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--samplers",), "compares one run file with itself, got 0"),
-        (("a.toml", "b.toml", "--samplers"), "got 2"),
-        (("a.toml",), "at least two run files"),
+        (("--samplers",), "A run needs --noise-multiplier"),
+        (("--sample-rate", 0.1, "--steps", 2, "--noise-multiplier", 1), "at least two runs, got 1"),
+        ((), "at least two runs, got 0"),
+        (("--samplers", "--sampler", "poisson"), "--samplers and --sampler contradict"),
         (("a.toml", "b.toml", "--output", "curves.pdf"), "ends in .png or .svg"),
     ],
 )

@@ -17,49 +17,52 @@ RUN = (*SIZES, "--epochs", 3, "--noise-multiplier", 1)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "needs noise_multiplier; batch_size or sample_rate; steps or epochs: add them"),
+        ((), "needs --noise-multiplier; --batch-size or --sample-rate; --steps or --epochs: add them"),
         (("--noise", 1), "No such option .--noise.. Did you mean --noise-multiplier"),
-        ((*SIZES, "--epochs", 3), "needs noise_multiplier"),
-        ((*SIZES, "--noise-multiplier", 1), "give steps or epochs"),
-        ((*RUN, "--steps", 3), "steps and epochs contradict"),
-        ((*RUN, "--sample-rate", 0.1), "batch_size and sample_rate contradict"),
-        (("--batch-size", 10, "--epochs", 3, "--noise-multiplier", 1), "batch_size needs dataset_size"),
+        ((*SIZES, "--epochs", 3), "needs --noise-multiplier"),
+        ((*SIZES, "--noise-multiplier", 1), "give --steps or --epochs"),
+        ((*RUN, "--steps", 3), "--steps and --epochs contradict"),
+        ((*RUN, "--sample-rate", 0.1), "--batch-size and --sample-rate contradict"),
+        (("--batch-size", 10, "--epochs", 3, "--noise-multiplier", 1), "--batch-size needs --dataset-size"),
         (
             ("--dataset-size", 5, "--batch-size", 10, "--steps", 3, "--noise-multiplier", 1),
-            "batch_size <= dataset_size",
+            "--batch-size <= --dataset-size",
         ),
-        (("--sample-rate", 1.5, "--steps", 3, "--noise-multiplier", 1), "sample_rate in .* got sample_rate=1.5"),
-        (("--sample-rate", 0, "--steps", 3, "--noise-multiplier", 1), "sample_rate in"),
-        (("--sample-rate", "nan", "--steps", 3, "--noise-multiplier", 1), "sample_rate in .*nan"),
-        (("--sample-rate", 0.3, "--steps", 3, "--noise-multiplier", 1, "--sampler", "shuffle"), "sample_rate = 1/M"),
+        (
+            ("--sample-rate", 1.5, "--steps", 3, "--noise-multiplier", 1),
+            "Expected --sample-rate in .* got --sample-rate 1.5",
+        ),
+        (("--sample-rate", 0, "--steps", 3, "--noise-multiplier", 1), "Expected --sample-rate in"),
+        (("--sample-rate", "nan", "--steps", 3, "--noise-multiplier", 1), "Expected --sample-rate in .*nan"),
+        (("--sample-rate", 0.3, "--steps", 3, "--noise-multiplier", 1, "--sampler", "shuffle"), "--sample-rate = 1/M"),
         ((*SIZES, "--steps", 250, "--noise-multiplier", 1, "--sampler", "shuffle"), "use 200 or 300 steps"),
-        ((*SIZES, "--epochs", 0.123, "--noise-multiplier", 1), "give steps"),
-        ((*SIZES, "--epochs", 3, "--noise-multiplier", 0), "noise_multiplier in"),
-        ((*SIZES, "--epochs", 3, "--noise-multiplier", -1), "noise_multiplier in"),
-        ((*SIZES, "--epochs", 3, "--noise-multiplier", "inf"), "noise_multiplier in .*inf"),
-        ((*SIZES, "--epochs", 3, "--noise-multiplier", "nan"), "noise_multiplier in .*nan"),
-        ((*SIZES, "--epochs", 3, "--noise-multiplier", "much"), "'much' is not a valid float"),
-        ((*SIZES, "--epochs", 0, "--noise-multiplier", 1), "epochs in"),
-        ((*SIZES, "--epochs", "inf", "--noise-multiplier", 1), "epochs in"),
-        ((*SIZES, "--steps", 2.5, "--noise-multiplier", 1), "'2.5' is not a valid integer"),
-        ((*SIZES, "--steps", "9" * 400, "--noise-multiplier", 1), "steps in"),
-        ((*SIZES, "--steps", "9" * 9000, "--noise-multiplier", 1), "is not a valid integer"),
+        ((*SIZES, "--epochs", 0.123, "--noise-multiplier", 1), "give --steps"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", 0), "Expected --noise-multiplier in"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", -1), "Expected --noise-multiplier in"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "inf"), "Expected --noise-multiplier in .*inf"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "nan"), "Expected --noise-multiplier in .*nan"),
+        ((*SIZES, "--epochs", 3, "--noise-multiplier", "much"), "'much' is not a number"),
+        ((*SIZES, "--epochs", 0, "--noise-multiplier", 1), "Expected --epochs in"),
+        ((*SIZES, "--epochs", "inf", "--noise-multiplier", 1), "Expected --epochs in"),
+        ((*SIZES, "--steps", 2.5, "--noise-multiplier", 1), "'2.5' is not a whole number"),
+        ((*SIZES, "--steps", "9" * 400, "--noise-multiplier", 1), "Expected --steps in"),
+        ((*SIZES, "--steps", "9" * 9000, "--noise-multiplier", 1), "is not a whole number"),
         ((*RUN, "--sampler", "sequential"), "is not one of 'poisson'"),
-        ((*RUN, "--dimension", 0), "dimension in"),
+        ((*RUN, "--dimension", 0), "Expected --dimension in"),
         ((*RUN, "--normalization", "mean"), "is not one of 'none'"),
-        ((*RUN, "--delta", 0), "delta in"),
-        ((*RUN, "--delta", 1), "delta in"),
-        ((*RUN, "--delta", "nan"), "delta in .*nan"),
-        ((*RUN, "--delta", 1e-5, "--delta", -1), "delta in .*-1"),
-        ((*RUN, "--epsilon", -1), "epsilon in"),
-        ((*RUN, "--epsilon", "inf"), "epsilon in"),
-        ((*RUN, "--fpr", 1.5), "fpr in"),
-        ((*RUN, "--fpr", "x"), "'x' is not a valid float"),
-        ((*RUN, "--delta0", 1), "delta0 in"),
-        ((*RUN, "--delta0", "nan"), "delta0 in"),
-        ((*RUN, "--tolerance", 0), "tolerance in"),
-        ((*RUN, "--tolerance", "nan"), "tolerance in"),
-        ((*RUN, "--tolerance", 2), "tolerance in"),
+        ((*RUN, "--delta", 0), "Expected --delta in"),
+        ((*RUN, "--delta", 1), "Expected --delta in"),
+        ((*RUN, "--delta", "nan"), "Expected --delta in .*nan"),
+        ((*RUN, "--delta", 1e-5, "--delta", -1), "Expected --delta in .*-1"),
+        ((*RUN, "--epsilon", -1), "Expected --epsilon in"),
+        ((*RUN, "--epsilon", "inf"), "Expected --epsilon in"),
+        ((*RUN, "--fpr", 1.5), "Expected --fpr in"),
+        ((*RUN, "--fpr", "x"), "'x' is not a number"),
+        ((*RUN, "--delta0", 1), "Expected --delta0 in"),
+        ((*RUN, "--delta0", "nan"), "Expected --delta0 in"),
+        ((*RUN, "--tolerance", 0), "Expected --tolerance in"),
+        ((*RUN, "--tolerance", "nan"), "Expected --tolerance in"),
+        ((*RUN, "--tolerance", 2), "Expected --tolerance in"),
         ((*RUN, "--banana", 2), "No such option"),
         ((*RUN, "extra"), "unexpected extra argument"),
     ],
@@ -71,12 +74,18 @@ def test_measure_refuses(refused, measured_with, arguments, message):
     assert measured_with == []
 
 
-def test_a_run_file_excludes_the_options_that_describe_a_run(refused, calipers, measured_with, tmp_path):
+def test_options_replace_what_a_run_file_says(calipers, refused, measured_with, tmp_path):
+    """A key that contradicts another drops it, in every phase; one length for several phases is refused."""
     path = tmp_path / "run.toml"
-    path.write_text("sample_rate = 0.1\nsteps = 3\nnoise_multiplier = 2\n")
-    message = refused("measure", "--run", path, "--steps", 3, "--sampler", "poisson")
-    assert "--run and --steps, --sampler contradict each other" in message
-    assert calipers("measure", "--run", path, "--delta", 1e-6, "--tolerance", 0.01).exit_code == 0
+    path.write_text("sample_rate = 0.1\nsteps = 3\n")
+    assert calipers("measure", "--run", path, "--noise-multiplier", 2, "--epochs", 7).exit_code == 0
+    run = measured_with[-1][0]
+    assert (run.steps, run.epochs, run.noise_multiplier) == (None, 7, 2.0)
+    path.write_text("sample_rate = 0.1\nnoise_multiplier = 1\n[[phase]]\nsteps = 3\n[[phase]]\nsteps = 4\n")
+    assert calipers("measure", "--run", path, "--noise-multiplier", 2).exit_code == 0
+    assert [(run.steps, run.noise_multiplier) for run in measured_with[-1][0]] == [(3, 2.0), (4, 2.0)]
+    assert "--steps would give all 2 phases" in refused("measure", "--run", path, "--steps", 3)
+    assert "Expected --noise-multiplier" in refused("measure", "--run", path, "--noise-multiplier", -1)
 
 
 @pytest.mark.parametrize("command", ["measure", "curve", "calibrate"])
@@ -123,7 +132,7 @@ def test_the_real_command_refuses_without_a_traceback():
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: Expected sample_rate in")
+    assert result.stderr.startswith("Error: Expected --sample-rate in")
     assert result.stderr.count("\n") == 1
 
 

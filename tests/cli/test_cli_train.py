@@ -47,7 +47,7 @@ def options(folder, *more):
         (("--epochs", 1, "--noise-multiplier", 1, "--model", "transformer-tiny"), "reads text"),
         (("--epochs", 1, "--noise-multiplier", 1, "--batch-size", 81), "There are 80 records"),
         (("--epochs", 1, "--noise-multiplier", 1, "--records", 81), "mnist has 80"),
-        (("--noise-multiplier", 1), "exactly one of epochs and steps"),
+        (("--noise-multiplier", 1), "give --steps or --epochs"),
         (("--steps", 5, "--noise-multiplier", 1, "--sampler", "shuffle"), "whole epochs of 4 steps"),
     ],
 )
@@ -58,7 +58,7 @@ def test_nonsense_is_refused_before_anything_is_trained(folder, refused, argumen
 
 def test_a_missing_pytorch_is_named(folder, refused, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "pip install 'calipers[torch]'" in refused(*options(folder, "--epochs", 1, "--noise-multiplier", 1))
+    assert "pip install '.[torch]'" in refused(*options(folder, "--epochs", 1, "--noise-multiplier", 1))
 
 
 @pytest.mark.torch

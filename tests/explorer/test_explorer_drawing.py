@@ -6,19 +6,16 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from calipers.errors import CertificationError
-from calipers.explorer.drawing import DIGITS_SHOWN, padded, page_record, rows
+from calipers.explorer.drawing import page_record, rows
 from calipers.explorer.jobs import Measured, MeasureJob, Refusal, ReportJob, Worker, Written
 from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import read_asked
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.comparison import compare_measurements
-from calipers.reports.format import ceil_digits
 from calipers.reports.sections import run_file
 from calipers.run import Run, load_runs
 
@@ -48,13 +45,22 @@ def test_shown_ends_are_rounded_outward(fixed) -> None:
         assert Decimal(row["upper"]["shown"]) >= Decimal(row["upper"]["exact"])
 
 
-@given(st.floats(min_value=1e-12, max_value=1e12))
-def test_padding_changes_no_number(value: float) -> None:
-    """Trailing zeros are added, up to the digits shown and never beyond."""
-    shown = ceil_digits(value, DIGITS_SHOWN)
-    assert Decimal(padded(shown)) == Decimal(shown)
-    if "." in padded(shown) and "e" not in shown:
-        assert len(padded(shown).replace(".", "").lstrip("0")) == DIGITS_SHOWN
+def test_tooltips_are_rounded_outward(fixed) -> None:
+    """What a tooltip prints lies on the safe side of the double that is drawn, on every curve."""
+    for name, at_least in (("tradeoff", "upper"), ("profile", "lower"), ("low_rates", "lower")):
+        curve = fixed["curves"][name]
+        at_most = {"upper": "lower", "lower": "upper"}[at_least]
+        assert all(Decimal(t) <= Decimal(v) for t, v in zip(curve["shown"][at_least], curve[at_least], strict=True))
+        assert all(Decimal(t) >= Decimal(v) for t, v in zip(curve["shown"][at_most], curve[at_most], strict=True))
+
+
+def test_drawn_low_rates_enclose_the_closed_form(fixed) -> None:
+    """TPR(FPR) = Phi(Phi^-1(FPR) + mu) for one Gaussian mechanism."""
+    curve = fixed["curves"]["low_rates"]
+    for fpr, lower, upper in zip(curve["fpr"], curve["lower"], curve["upper"], strict=True):
+        truth = float(ndtr(ndtri(fpr) + MU)) if fpr < 1 else 1.0
+        assert lower <= truth * (1 + 1e-12)
+        assert upper >= truth * (1 - 1e-12)
 
 
 def test_drawn_profile_encloses_the_closed_form(fixed) -> None:

@@ -45,16 +45,16 @@ def headings(report):
 def test_the_report_is_complete(report):
     """What was played, as which run, what it shows, how that looks, and what to make of it."""
     assert headings(report) == [
+        "What it shows",
         "The audit",
         "The run described",
-        "What it shows",
         "Curves",
         "What an attacker gets",
         "What the usual accounting would have said",
         "What to change",
         "A paragraph to paste",
+        "Notes",
         "What licenses the numbers",
-        "What else to know",
     ]
     curves = report.document.sections[3].blocks
     assert [block.picture.name for block in curves if isinstance(block, Figure)] == ["tradeoff", "low-rates", "profile"]
@@ -99,7 +99,7 @@ def test_the_truth_lies_between_attack_and_proof(played, draw):
 
 def test_every_number_says_which_way_it_is_a_bound(report):
     """Attacks bound leakage from below and proofs from above, in every table."""
-    (shown,) = [block for block in report.document.sections[2].blocks if isinstance(block, Table)]
+    (shown,) = [block for block in report.document.sections[0].blocks if isinstance(block, Table)]
     for _, at_least, claim, at_most in shown.rows:
         assert at_least.direction == "at least"
         assert at_most.direction == "at most"
@@ -114,7 +114,7 @@ def test_every_number_says_which_way_it_is_a_bound(report):
 
 def test_verdicts_name_what_they_are_about(report):
     """The claim and the upper jaw are judged in sentences that say so; equal sentences are said once."""
-    prose = [block.text for block in report.document.sections[2].blocks if isinstance(block, Prose)]
+    prose = [block.text for block in report.document.sections[0].blocks if isinstance(block, Prose)]
     assert prose
     assert all(text.startswith("Judged against the ") for text in prose)
     named = " ".join(text.partition(". ")[0] for text in prose)

@@ -45,7 +45,7 @@ def test_text_is_shown_and_never_obeyed(text):
 def test_cells_and_code_keep_what_they_hold(text):
     """A name with bars or backticks stays in its cell, and code keeps every letter."""
     table = Table("t", (text, "second"), ((text, "value"),))
-    document = Document("measure", "t", "s", "v", (), (Section("h", (table, Code(text), Prose("end"))),))
+    document = Document("measure", "t", "s", "v", (), (), (Section("h", (table, Code(text), Prose("end"))),))
     tokens = PARSER.parse(to_markdown(document))
     assert [token.type for token in tokens].count("td_open") == 2
     assert [token.type for token in tokens].count("fence") == 1

@@ -14,15 +14,16 @@ from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
 from calipers.reports.answers import Questions
-from calipers.reports.document import AT_LEAST, AT_MOST, Table, setting, visible
+from calipers.reports.document import AT_LEAST, AT_MOST, Table, visible
 from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits
+from calipers.reports.format import ceil_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, rounded_regret
+from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
-from calipers.reports.sections import attacker_section, bracket_section, claim_section
-from calipers.reports.standing import Standing, badges, claim_cell, is_closed, standing, verdict
+from calipers.reports.sections import attacker_section, claim_section, numbers_section
+from calipers.reports.standing import badges, claim_cell, is_closed, verdict
 from calipers.run import Run
 
 TOLERANCE = 1e-3
@@ -50,7 +51,7 @@ def _all_text(*blocks) -> str:
 )
 def test_a_claim_falls_only_to_an_attack_and_stands_only_on_a_proof(answers, lower, upper, claim, expected):
     found = answers(lower, upper, claim)
-    assert standing(found, found.epsilon[0]) is expected
+    assert found.epsilon[0].standing is expected
     assert ("refuted" in verdict(found, TOLERANCE) or "but an explicit attack" in verdict(found, TOLERANCE)) is (
         expected in (Standing.REFUTED, Standing.UNDECIDED)
     )
@@ -60,7 +61,7 @@ def test_a_claim_falls_only_to_an_attack_and_stands_only_on_a_proof(answers, low
 def test_a_claim_about_other_neighbors_is_not_judged(answers):
     """Substitution: neither refuted nor covered, and no factor is printed."""
     found = answers(2.0, 3.0, 1.0, run=REPLACED)
-    assert standing(found, found.epsilon[0]) is Standing.ELSEWHERE
+    assert found.epsilon[0].standing is Standing.ELSEWHERE
     words = _all_text(claim_section(found), verdict(found, TOLERANCE), badges(found, TOLERANCE))
     assert "refuted" not in words
     assert "times the epsilon" not in words
@@ -83,7 +84,7 @@ def test_an_open_bracket_is_called_open(answers, lower, upper, closed):
     assert is_closed(found.epsilon[0].bracket, TOLERANCE) is closed
     for words in (verdict(found, TOLERANCE), _all_text(*badges(found, TOLERANCE))):
         assert ("open" in words) is not closed
-    assert ("The bracket is open" in _all_text(bracket_section(found, TOLERANCE))) is not closed
+    assert ("The bracket is open" in _all_text(numbers_section(found, TOLERANCE))) is not closed
     assert ("not known" in paragraph(found, TOLERANCE)) is (not closed and math.isfinite(upper))
 
 
@@ -105,7 +106,7 @@ def test_the_paragraph_names_everything_a_guarantee_is_about(answers):
     words = paragraph(answers(2.0, 2.001, 3.0), TOLERANCE)
     for expected in (
         "mu-GDP with mu = 0.5 up to delta0 = 1e-10",
-        "regret at most 0.00101",
+        "regret at most 0.0010001",
         "sampler: shuffle",
         "normalization: none",
         "adjacency: add-remove",
@@ -169,12 +170,12 @@ def test_every_tabulated_number_bounds_the_truth_in_its_direction(fixed_measurem
             assert fit.exact == pytest.approx(exact, rel=1e-3, abs=2e-10)
 
 
-def test_percentages_keep_their_direction(answers):
-    """TPR in percent: moving the point changes no digit."""
+def test_what_an_attacker_gets_is_spelled_as_in_the_table_of_all_numbers(answers):
+    """The same share, with the same direction, beside what guessing finds."""
     (table,) = (b for b in attacker_section(answers(1.0, 2.0, 3.0)).blocks if isinstance(b, Table))
-    assert [cell.text for cell in table.rows[0][1:]] == ["25", "50", "10"]
+    assert [cell.text for cell in table.rows[0][1:]] == ["0.25", "0.5", "0.1"]
     assert [cell.direction for cell in table.rows[0][1:3]] == [AT_LEAST, AT_MOST]
-    assert table.rows[1][3].text == "0.001"
+    assert table.rows[1][3].text == "1e-5"
 
 
 def test_the_remedy_for_shuffled_batches_is_measured(answers):
@@ -220,7 +221,7 @@ def test_a_remedy_nothing_is_proven_for_has_no_numbers(answers):
 def test_evidence_is_listed_once_and_cited_in_full(answers):
     names = ["TPR at FPR = 0.1 (upper)", "TPR at FPR = 0.01 (upper)", "advantage (upper)", "advantage (lower)"]
     assert licensed(names) == "TPR at FPR = 0.1, 0.01 (upper); advantage (upper); advantage (lower)"
-    cited = references([bracket.upper_evidence for _, bracket in answers(1.0, 2.0, 3.0).brackets()])
+    cited = references([reading.bracket.upper_evidence for reading in answers(1.0, 2.0, 3.0).readings])
     assert any("Gaussian Differential Privacy" in text for text in cited)
     assert any("Reporting Differential Privacy" in text for text in cited)
 

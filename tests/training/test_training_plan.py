@@ -149,7 +149,7 @@ def test_bad_samplers_are_refused(changes, message) -> None:
 
 def test_a_missing_pytorch_is_named_with_the_line_to_type(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'calipers\[torch\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[torch\]'"):
         torch_module()
 
 

@@ -53,7 +53,7 @@ def library_module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name == library:
             raise MissingExtraError(
-                f"This needs the library {library} (JAX-Privacy 2.0 or newer): pip install 'calipers[jax-privacy]'."
+                f"This needs the library {library} (JAX-Privacy 2.0 or newer): pip install '.[jax-privacy]'."
             ) from error
         raise _broken(name, library, error) from error
     except Exception as error:  # whatever goes wrong inside a library while it is imported

@@ -24,8 +24,8 @@ def _imported(name: str) -> Any:
     except ImportError as error:
         if importlib.util.find_spec(library) is None:
             raise MissingExtraError(
-                f"This needs the library {library}: pip install 'calipers[opacus]'. To keep a PyTorch for GPUs out, "
-                "install the one for CPUs first."
+                f"This needs the library {library}: pip install '.[opacus]' in the clone. To keep a PyTorch for "
+                "GPUs out, install the one for CPUs first."
             ) from error
         # It is there and does not work, alone or beside what else is installed: installing it again changes nothing.
         raise UnsupportedError(

@@ -133,6 +133,6 @@ def _default_collate() -> Callable[[Sequence[Any]], Any]:
     try:
         data = importlib.import_module("torch.utils.data")
     except ImportError as error:
-        raise MissingExtraError("Collating into tensors needs PyTorch: pip install 'calipers[torch]'.") from error
+        raise MissingExtraError("Collating into tensors needs PyTorch: pip install '.[torch]' in the clone.") from error
     collate: Callable[[Sequence[Any]], Any] = data.default_collate
     return collate

@@ -31,6 +31,7 @@ from calipers.auditing.targets import OneRun, Target
 from calipers.auditing.verdict import DEFAULT_VIOLATION, Claimed, Outcome, Profile, Verdict, judge, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
 from calipers.errors import InputError
+from calipers.shown import as_html, as_text
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -69,6 +70,12 @@ class AuditResult:
     looks: tuple[Look, ...] = ()
     epsilon_claims: tuple[float, ...] | None = None
     epsilon_uppers: tuple[float, ...] | None = None
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def as_described(self) -> bool | None:

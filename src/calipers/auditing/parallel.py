@@ -56,7 +56,7 @@ def checked_backend(name: str) -> str:
     """A joblib backend that can be used here, with the cluster's library at hand."""
     if name in CLUSTERS:
         if importlib.util.find_spec(CLUSTERS[name]) is None:
-            extra = "install calipers[dask]" if name == "dask" else "install ray"
+            extra = "pip install '.[dask]' in a clone of Calipers" if name == "dask" else "install ray"
             raise MissingExtraError(f"joblib_backend={name!r} needs the library {CLUSTERS[name]}; {extra}.")
         if name == "ray":
             importlib.import_module("ray.util.joblib").register_ray()

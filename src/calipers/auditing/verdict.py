@@ -26,7 +26,6 @@ described. An audit above it shows, with its confidence, that **the implementati
 
 from __future__ import annotations
 
-import decimal
 import enum
 import math
 from collections.abc import Callable, Sequence
@@ -46,7 +45,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
-from calipers.numerics.decimals import setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
@@ -232,11 +231,6 @@ def _trials_estimate(
     return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
 
 
-def _printed(value: float, rounding: str, digits: int = 5) -> str:
-    """The value with so many significant digits, rounded so that a bound stays one."""
-    return f"{decimal.Context(prec=digits, rounding=rounding).create_decimal(value).normalize():.{digits}g}"
-
-
 def _message(
     outcome: Outcome,
     against: str,
@@ -247,11 +241,11 @@ def _message(
     epsilon, lower, claimed = compared
     excluded, violation, confidence = found
     sure = f"with confidence {setting(confidence)}"
-    least_excluded = _printed(excluded, decimal.ROUND_CEILING, 3)
+    least_excluded = ceil_digits(excluded, 3)
     if outcome is Outcome.FALSIFIED:
         # A claim is no bound of ours; it is shown as it is, to the nearest digit.
-        nearest = decimal.ROUND_CEILING if against == "upper jaw" else decimal.ROUND_HALF_EVEN
-        shown = _printed(lower, decimal.ROUND_FLOOR), _printed(claimed, nearest)
+        allowed = ceil_digits(claimed) if against == "upper jaw" else nearest_digits(claimed)
+        shown = floor_digits(lower), allowed
         comparison = f"delta({setting(epsilon)}) is at least {shown[0]}, the {against} allows {shown[1]}"
         if against == "upper jaw":
             return f"The implementation is not the run described: {sure}, {comparison}."
@@ -276,7 +270,7 @@ def _unseen(scores: SplitScores, blind: str) -> str:
     """
     rare = -math.expm1(math.log(scores.error) / scores.trials[1])
     always = (
-        f"events in fewer than {_printed(rare, decimal.ROUND_CEILING, 2)} of the runs, other datasets, and all that "
+        f"events in fewer than {ceil_digits(rare, 2)} of the runs, other datasets, and all that "
         "the target does not return"
     )
     return f"It was blind to {blind}, and to {always}." if blind else f"It was blind to {always}."

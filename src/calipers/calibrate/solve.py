@@ -11,15 +11,15 @@ tolerance of the target).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from calipers.bracket import Bracket
-from calipers.domains import OPEN_UNIT, POSITIVE
+from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Measurement, measure
-from calipers.run import Run
+from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
 
 _COARSE = 1e-2
@@ -31,17 +31,27 @@ Progress = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class Calibration:
-    """A run whose upper jaw meets the target, and what it achieves."""
+    """A run whose upper jaw meets the target, and what it achieves; `phases` are all of it, `run` is the first."""
 
     run: Run
     target: dict[str, float]
     achieved: Bracket
     measurements: int
+    phases: tuple[Run, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.phases:
+            object.__setattr__(self, "phases", (self.run,))
 
     @property
     def noise_multiplier(self) -> float:
-        """The smallest noise multiplier found."""
+        """The smallest noise multiplier found; that of the first phase, where there are several."""
         return self.run.noise_multiplier
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """The noise multiplier of every phase."""
+        return tuple(phase.noise_multiplier for phase in self.phases)
 
 
 @dataclass(frozen=True)
@@ -105,9 +115,12 @@ def _shifted(bracket: Bracket, by: float) -> Bracket:
 class _Search:
     """Measurements so far: the largest noise known to fail, the smallest known to meet the target."""
 
-    def __init__(self, run: Run, target: _Target, progress: Progress | None) -> None:
-        self.run, self.target, self.progress = run, target, progress
-        self.range = scheme_of(run).noise_range(run)
+    def __init__(self, phases: tuple[Run, ...], target: _Target, progress: Progress | None) -> None:
+        self.phases, self.target, self.progress = phases, target, progress
+        # In units of the first phase's noise, to which the others keep their ratio.
+        first = phases[0].noise_multiplier
+        ranges = [(scheme_of(p).noise_range(p), p.noise_multiplier / first) for p in phases]
+        self.range = Domain(max(r.low / ratio for r, ratio in ranges), min(r.high / ratio for r, ratio in ranges))
         self.count = 0
         self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
         self.meets: tuple[float, float] | None = None
@@ -123,7 +136,7 @@ class _Search:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
         noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
-        found = self.target.read(measure(self.run.replace(noise_multiplier=noise), tolerance=tolerance))
+        found = self.target.read(measure(with_noise(self.phases, noise), tolerance=tolerance))
         if self.progress is not None:
             self.progress(noise, found.upper)
         excess = math.log(found.upper / self.target.value) if found.upper > 0 else -math.inf
@@ -183,8 +196,17 @@ class _Search:
                 self.measure(0.5 * (self.fails[0] + self.meets[0]), tolerance)
 
 
+def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
+    """The phases with that noise in the first, and in the others the same multiple of it as before."""
+    first = phases[0].noise_multiplier
+    return tuple(
+        phase.replace(noise_multiplier=noise if phase is phases[0] else noise * (phase.noise_multiplier / first))
+        for phase in phases
+    )
+
+
 def solve(
-    run: Run,
+    run: Run | Sequence[Run],
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -196,12 +218,17 @@ def solve(
     tolerance: float = 1e-4,
     progress: Progress | None = None,
 ) -> Calibration:
-    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets the target."""
+    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets the target.
+
+    The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
+    their ratio to it.
+    """
+    phases = as_phases(run)
     target = _target(epsilon, delta, mu, advantage, tpr, fpr, delta0)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
-    search = _Search(run, target, progress)
+    search = _Search(phases, target, progress)
     coarse = max(_COARSE, tolerance)
-    start = min(max(run.noise_multiplier, 2.0 * search.range.low), 0.5 * search.range.high)
+    start = min(max(phases[0].noise_multiplier, 2.0 * search.range.low), 0.5 * search.range.high)
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
@@ -218,10 +245,19 @@ def solve(
     noise = math.exp(search.meets[0])
     achieved = search.achieved
     if "fpr" in target.described:
-        achieved = measure(run.replace(noise_multiplier=noise), tolerance=fine).tpr(target.described["fpr"])
-    return Calibration(run.replace(noise_multiplier=noise), target.described, achieved, search.count)
+        achieved = measure(with_noise(phases, noise), tolerance=fine).tpr(target.described["fpr"])
+    found = with_noise(phases, noise)
+    return Calibration(found[0], target.described, achieved, search.count, found)
 
 
-def calibrate(run: Run, **target: Any) -> Run:
-    """A new Run with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords."""
-    return solve(run, **target).run
+@overload
+def calibrate(run: Run, **target: Any) -> Run: ...
+@overload
+def calibrate(run: Sequence[Run], **target: Any) -> tuple[Run, ...]: ...
+def calibrate(run: Run | Sequence[Run], **target: Any) -> Run | tuple[Run, ...]:
+    """A new Run with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords.
+
+    Of several phases, all of them with their noise changed by one factor.
+    """
+    found = solve(run, **target)
+    return found.run if isinstance(run, Run) else found.phases

@@ -62,7 +62,7 @@ def needs_flint() -> None:
         import flint  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            "Certificates need python-flint, which computes in whole numbers and balls: install calipers[verify]."
+            "Certificates need python-flint, which computes in whole numbers and balls: pip install '.[verify]'."
         ) from error
 
 

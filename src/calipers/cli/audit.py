@@ -13,6 +13,7 @@ import click
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited, fail_on_option
+from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import explain_option, json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import CertificationError, InputError
@@ -34,14 +35,14 @@ TRIALS, SELF_TEST_TRIALS = 10_000, 500
 _OPTIONS = (
     click.option(
         "--other-gradients",
-        type=click.Choice(["-1", "0", "1"]),
+        type=word(["-1", "0", "1"]),
         help="builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
     ),
     click.option("--device", help="builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
     click.option("--vectors", is_flag=True, help="builtin, jax-privacy: score full vectors, not two numbers of each."),
     click.option(
         "--grad-sample-mode",
-        type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+        type=word(["hooks", "functorch", "ew", "ghost"]),
         help="opacus: how per-record gradients are computed. [default: hooks]",
     ),
     click.option(
@@ -52,37 +53,37 @@ _OPTIONS = (
         help="How runs are scored: likelihood-ratio, matched-filter, maximum, normality, scores, fitted, plain.",
     ),
     click.option("--score", metavar="MODULE:FUNCTION", help="Score runs by a function of your own instead."),
-    click.option("--pilot", type=int, help="Runs to fit a score to, where one is fitted. [default: 500]"),
-    click.option("--trials", type=int, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
+    click.option("--pilot", type=COUNT, help="Runs to fit a score to, where one is fitted. [default: 500]"),
+    click.option("--trials", type=COUNT, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
     click.option(
         "--sequential",
         is_flag=True,
         help="Look several times, end when the claim falls; the confidence covers all looks.",
     ),
-    click.option("--most-trials", type=int, metavar="N", help="sequential: go on to so many runs. [default: --trials]"),
-    click.option("--canaries", type=int, metavar="M", help="Audit one training run with M canaries; see below."),
+    click.option("--most-trials", type=COUNT, metavar="N", help="sequential: go on to so many. [default: --trials]"),
+    click.option("--canaries", type=COUNT, metavar="M", help="Audit one training run with M canaries; see below."),
     click.option(
         "--guesses",
         multiple=True,
         metavar="IN,OUT",
         help="canaries: how many to call in and out; repeatable. [default: 1/20, 1/10 and 1/4 of them]",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number."),
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of every bound."),
-    click.option("--delta", type=float, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-05]"),
-    click.option("--epsilon", type=float, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
+    click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number."),
+    click.option("--confidence", type=REAL, default=0.95, show_default=True, help="Confidence of every bound."),
+    click.option("--delta", type=REAL, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-5]"),
+    click.option("--epsilon", type=REAL, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
     click.option(
         "--claim",
         metavar="EPSILON,DELTA",
         help="The claim to test. [default: Poisson accounting of the run, if one is described]",
     ),
-    click.option("--jobs", type=int, default=1, show_default=True, help="Processes; -1 for all processors."),
-    click.option("--chunk", type=int, help="Runs of each hypothesis played at a time. [default: by the target]"),
-    click.option("--time-limit", type=float, metavar="SECONDS", help="Give up when one chunk takes longer."),
+    click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes; -1 for all processors."),
+    click.option("--chunk", type=COUNT, help="Runs of each hypothesis played at a time. [default: by the target]"),
+    click.option("--time-limit", type=REAL, metavar="SECONDS", help="Give up when one chunk takes longer."),
     click.option("--ledger", metavar="FILE", help="Keep every finished chunk in this file."),
     click.option("--resume", is_flag=True, help="Go on with the ledger where it ends."),
     click.option("--self-test", "self_testing", is_flag=True, help="Never show the record; count false alarms."),
-    click.option("--repeats", type=int, default=100, show_default=True, help="Audits in a self-test."),
+    click.option("--repeats", type=COUNT, default=100, show_default=True, help="Audits in a self-test."),
 )
 
 

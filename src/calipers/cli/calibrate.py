@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.kinds import REAL
 from calipers.cli.options import explain_option, json_option, measured, run_options, show, tolerance_option
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
@@ -24,12 +25,12 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 
 @click.command("calibrate", short_help="Find the smallest noise that meets a target.")
 @run_options(noise_default=1.0)
-@click.option("--epsilon", type=float, help="Target epsilon; needs --delta.")
-@click.option("--delta", type=float, help="The delta that belongs to --epsilon.")
-@click.option("--mu", type=float, help="Target mu of Gaussian differential privacy.")
-@click.option("--advantage", type=float, help="Target for the largest TPR - FPR of any attack.")
-@click.option("--tpr", type=float, help="Target true positive rate; needs --fpr.")
-@click.option("--fpr", type=float, help="The false positive rate that belongs to --tpr.")
+@click.option("--epsilon", type=REAL, help="Target epsilon; needs --delta.")
+@click.option("--delta", type=REAL, help="The delta that belongs to --epsilon.")
+@click.option("--mu", type=REAL, help="Target mu of Gaussian differential privacy.")
+@click.option("--advantage", type=REAL, help="Target for the largest TPR - FPR of any attack.")
+@click.option("--tpr", type=REAL, help="Target true positive rate; needs --fpr.")
+@click.option("--fpr", type=REAL, help="The false positive rate that belongs to --tpr.")
 @tolerance_option(DEFAULT_TOLERANCE)
 @explain_option
 @json_option
@@ -45,8 +46,9 @@ def calibrate_command(
     """Find the smallest noise multiplier whose upper jaw meets a target.
 
     The guarantee is proven for the noise multiplier that is printed. Describe the run as for
-    `calipers measure`; its own noise multiplier, if it has one, is ignored. Name one target:
-    --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
+    `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
+    keep the ratios of theirs: all are changed by one factor. Name one target: --epsilon with
+    --delta, or --mu, or --advantage, or --tpr with --fpr.
 
     \b
     Examples:
@@ -55,12 +57,18 @@ def calibrate_command(
       calipers calibrate --dataset-size 50000 --batch-size 500 --epochs 20 --tpr 0.05 --fpr 0.01 --json
     """
     target = chosen_target(values)
-    if len(runs) != 1:
-        raise InputError(f"calibrate finds the noise of one run, got a file with {len(runs)} phases; use one phase.")
     from calipers.calibrate import solve
+    from calipers.reports.format import nearest_digits
 
-    with patience("calibrating"):
-        calibration = solve(runs[0], tolerance=tolerance, progress=None, **target)
+    with patience("calibrating") as say:
+        calibration = solve(
+            runs,
+            tolerance=tolerance,
+            progress=lambda noise, upper: say(
+                f"calibrating: noise multiplier {nearest_digits(noise)} gives at most {nearest_digits(upper)}"
+            ),
+            **target,
+        )
     write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
         from calipers.reports.records import calibration_record, to_document
@@ -84,7 +92,7 @@ def calibration_file(calibration: Calibration, tolerance: float) -> Report:
         delta0=target.get("delta0", DEFAULT_DELTA0),
     )
     # As narrow as the last measurements of the search, so that the report shows the value that met the target.
-    measurement = measured((calibration.run,), min(max(1e-2, tolerance), 5 * tolerance))
+    measurement = measured(calibration.phases, min(max(1e-2, tolerance), 5 * tolerance))
     return report_calibration(calibration, measurement, questions)
 
 

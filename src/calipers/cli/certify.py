@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.options import check_folder, json_option, run_options, write
+from calipers.cli.kinds import FILE, REAL
+from calipers.cli.options import check_place, json_option, overwrite_option, run_options, write
+from calipers.cli.patience import patience
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
 
@@ -15,11 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command("certify", short_help="Write a certificate that anybody can check.")
-@click.argument("run_path", metavar="[RUN]", required=False)
+@click.argument("run_path", type=FILE, metavar="[RUN]", required=False)
 @run_options(optional=True)
-@click.option("--delta", type=float, help="Certify epsilon at this delta.")
-@click.option("--epsilon", type=float, help="Certify delta at this epsilon.")
-@click.option("-o", "--output", metavar="FILE", help="Write the certificate to this file instead of standard output.")
+@click.option("--delta", type=REAL, help="Certify epsilon at this delta.")
+@click.option("--epsilon", type=REAL, help="Certify delta at this epsilon.")
+@overwrite_option
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output]")
 def certify_command(
     run_path: str | None, runs: tuple[Run, ...], delta: float | None, epsilon: float | None, output: str | None
 ) -> None:
@@ -41,10 +44,11 @@ def certify_command(
         runs = load_runs(run_path)
     if not runs:
         raise InputError("Expected a run: give a run file, or options such as --sample-rate.")
-    check_folder(output)
+    check_place(output)
     from calipers.certificates import certify
 
-    certificate = certify(runs, epsilon=epsilon, delta=delta)
+    with patience("certifying"):
+        certificate = certify(runs, epsilon=epsilon, delta=delta)
     write(certificate.to_json(), output)
     if output is not None:
         sentences = list(certificate.verdict.sentences())
@@ -54,7 +58,7 @@ def certify_command(
 
 
 @click.command("verify", short_help="Check certificates.")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", type=FILE, metavar="FILE...", nargs=-1, required=True)
 @json_option
 def verify_command(files: tuple[str, ...], as_json: bool) -> None:
     """Check certificates: recompute everything they rest on, in whole numbers and balls.

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.cli.fail_on import end_measured, fail_on_option
+from calipers.cli.failures import BY_OPTIONS
+from calipers.cli.kinds import FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
-    check_folder,
+    check_place,
     explain_option,
     json_option,
+    load_changed,
     measured,
     question_options,
+    repeated_run_options,
     show,
     tolerance_option,
     write,
@@ -23,7 +29,11 @@ from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
+<<<<<<< HEAD
 from calipers.run import Run, load_runs
+=======
+from calipers.run import KEYS, Run
+>>>>>>> main
 from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
@@ -32,9 +42,10 @@ if TYPE_CHECKING:
 
 
 @click.command("compare", short_help="Say which of several runs is more private.")
-@click.argument("files", nargs=-1, metavar="A.toml B.toml [...]")
-@click.option("--samplers", is_flag=True, help="Compare the one run file given with itself under all samplers.")
-@click.option("--output", metavar="FILE", help="Also draw both jaws of all profiles, as FILE.png or FILE.svg.")
+@click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
+@repeated_run_options
+@click.option("--samplers", is_flag=True, help="Compare one run with its counterparts under all samplers.")
+@click.option("--output", type=FILE, metavar="FILE", help="Also draw both jaws of all profiles: FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @explain_option
@@ -43,6 +54,7 @@ if TYPE_CHECKING:
 @report_option
 def compare_command(
     files: tuple[str, ...],
+    alternatives: dict[str, tuple[object, ...]],
     samplers: bool,
     output: str | None,
     questions: Questions,
@@ -52,26 +64,38 @@ def compare_command(
     fail_on: tuple[str, ...],
     report_path: Path | None,
 ) -> None:
-    """Measure several run files and say which run is more private.
+    """Measure several runs and say which is more private.
 
     A file may also state a guarantee (a [guarantee] table) or hold a dp_accounting event (FILE.json).
 
     A run is called certainly more private than another only when its proof beats the other's
     attack at every error rate. Where the jaws overlap or the curves cross, the verdict says so.
 
+    Name run files, or describe runs by the options of `calipers measure`. An option given several
+    times makes one run of each of its values; options beside files replace what the files say, and
+    beside a single file the run is compared with the one so changed. Runs are called by what
+    differs between them; NAME=FILE gives one a name of your own.
+
     \b
     Examples:
       calipers compare poisson.toml shuffle.toml --delta 1e-6
+      calipers compare mine=a.toml theirs=b.toml
       calipers compare run.toml --samplers --output samplers.png
+      calipers compare run.toml --noise-multiplier 2
+      calipers compare --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --noise-multiplier 2
     """
     file_format = None if output is None else chosen_picture(output)
-    check_folder(output)
-    names, described = _described(files, samplers)
+    check_place(output)
+    names, described, sources = (_sampled if samplers else _described)(files, alternatives)
     from calipers.reports.comparison import compare_measurements, profiles
 
-    with patience("comparing"):
-        measurements = [measured(runs, tolerance) for runs in described]
-        comparison = compare_measurements(names, measurements, questions)
+    with patience("comparing") as say:
+        measurements = []
+        for number, (name, runs) in enumerate(zip(names, described, strict=True), start=1):
+            say(f"measuring run {number} of {len(described)}, {name}")
+            measurements.append(measured(runs, tolerance))
+        say("comparing")
+        comparison = compare_measurements(names, measurements, questions, sources)
     if output is not None and file_format is not None:
         from calipers.reports.plots import draw_profiles, picture
 
@@ -94,6 +118,7 @@ def compare_command(
     end_measured(fail_on, comparison.answers)
 
 
+<<<<<<< HEAD
 def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[Subject]]:
     """Names and phases of the runs to compare."""
     if not samplers:
@@ -114,9 +139,27 @@ def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[S
     described: list[Subject] = []
     for sampler in SAMPLERS:
         scheme = scheme_named(sampler)
+=======
+def _sampled(
+    files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
+) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
+    """One run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
+    several = [f"--{key.replace('_', '-')}" for key, values in alternatives.items() if len(values) > 1]
+    if "sampler" in alternatives or several or len(files) > 1:
+        given = ", ".join([*files, *several]) or "--sampler"
+        raise InputError(f"--samplers compares one run with itself, got {given}; describe one.")
+    change = {key: values[0] for key, values in alternatives.items()}
+    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
+    file = named_file(files[0])[1] if files else ""
+    runs = load_changed(file, change) if files else (Run.from_dict(change),)
+    found: dict[str, Subject] = {}
+    for name in SAMPLERS:
+        scheme = scheme_named(name)
+>>>>>>> main
         try:
-            turned = tuple(run if run.sampler == sampler else run.replace(**scheme.counterpart(run)) for run in runs)
+            found[name] = tuple(run if run.sampler == name else run.replace(**scheme.counterpart(run)) for run in runs)
         except InputError as error:
+<<<<<<< HEAD
             click.echo(f"{sampler}: left out. {error}", err=True)
             continue
         names.append(sampler)
@@ -124,6 +167,56 @@ def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[S
     if len(names) < 2:
         raise InputError("No other sampler can make this run: give dataset_size, batch_size and whole epochs.")
     return tuple(names), described
+=======
+            click.echo(f"{name}: left out. {error}", err=True)
+    return tuple(found), list(found.values()), (file,) * len(found) if files else ()
+
+
+def _described(
+    files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
+) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
+    """Names and subjects to compare, and the files they are from."""
+    from calipers.reports.naming import names_by_difference
+
+    changes: list[dict[str, Any]] = [
+        dict(zip(alternatives, values, strict=True)) for values in itertools.product(*alternatives.values())
+    ]
+    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
+    named = [named_file(word) for word in files]
+    described: list[Subject]
+    if not named:
+        described = [(Run.from_dict(change),) for change in changes] if alternatives else []
+    else:
+        if len(named) == 1 and len(changes) == 1 and changes[0]:
+            changes = [{}, *changes]
+        described = [
+            load_changed(file, change) if change else load_subject(file) for _, file in named for change in changes
+        ]
+    if len(described) < 2:
+        raise InputError(
+            f"compare needs at least two runs, got {len(described)}; name another file, give an option twice, or add "
+            "--samplers."
+        )
+    sources = tuple(file for _, file in named for _ in changes)
+    runs = [subject for subject in described if isinstance(subject, tuple)]
+    found = names_by_difference(runs) if len(runs) == len(described) else ("run 1",)
+    if found[0] == "run 1" and len(set(sources)) == len(described):
+        found = sources
+    own = [name for name, _ in named for _ in changes]
+    if len(changes) == 1 and any(own):
+        found = tuple(name or other for name, other in zip(own, found, strict=True))
+    if len(set(found)) < len(described):
+        raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
+    return found, described, sources
+
+
+def named_file(word: str) -> tuple[str, str]:
+    """(name, file) of NAME=FILE; a file whose own name holds an equals sign is that file."""
+    name, mark, file = word.partition("=")
+    if not mark or Path(word).exists() or not name or not file:
+        return "", word
+    return name, file
+>>>>>>> main
 
 
 def chosen_picture(output: str) -> str:

@@ -7,7 +7,17 @@ from pathlib import Path
 import click
 
 from calipers.bracket import Side
-from calipers.cli.options import DEFAULT_TOLERANCE, check_folder, measured, run_options, tolerance_option, write
+from calipers.cli.kinds import FILE, REAL, word
+from calipers.cli.options import (
+    DEFAULT_TOLERANCE,
+    check_place,
+    measured,
+    overwrite_option,
+    run_options,
+    tolerance_option,
+    write,
+)
+from calipers.cli.patience import patience
 from calipers.cli.subjects import Subject
 from calipers.domains import NON_NEGATIVE
 from calipers.errors import InputError
@@ -19,15 +29,16 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 @click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
 @run_options(stated=True)
 @click.option("--profile", is_flag=True, help="delta against epsilon instead of the trade-off curve.")
-@click.option("--epsilon", type=float, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
-@click.option("--side", type=click.Choice(list(SIDES)), default="both", show_default=True, help="Which jaw.")
+@click.option("--epsilon", type=REAL, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
+@click.option("--side", type=word(list(SIDES)), default="both", show_default=True, help="Which jaw.")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(FORMATS),
+    type=word(FORMATS),
     help="What to write. [default: by the ending of --output, else csv]",
 )
-@click.option("--output", metavar="FILE", help="Where to write. [default: standard output, for csv]")
+@overwrite_option
+@click.option("--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output, for csv]")
 @tolerance_option(DEFAULT_TOLERANCE)
 def curve_command(
     runs: Subject,
@@ -53,16 +64,17 @@ def curve_command(
       calipers curve --run run.toml --profile --side upper --format csv --output profile.csv
     """
     file_format = chosen_format(file_format, output)
-    check_folder(output)
+    check_place(output)
     if epsilon and not profile:
         raise InputError("--epsilon chooses points of the profile; add --profile, or leave it out.")
     for value in epsilon:
         NON_NEGATIVE.check("epsilon", value)
     from calipers.reports.points import profile_points, to_csv, tradeoff_points
 
-    measurement = measured(runs, tolerance)
     sides = SIDES[side]
-    points = profile_points(measurement, sides, epsilon) if profile else tradeoff_points(measurement, sides)
+    with patience("measuring"):
+        measurement = measured(runs, tolerance)
+        points = profile_points(measurement, sides, epsilon) if profile else tradeoff_points(measurement, sides)
     if file_format == "csv":
         names = ("epsilon", "delta") if profile else ("alpha", "beta")
         write(to_csv(points, *names), output)

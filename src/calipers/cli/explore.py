@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL
 from calipers.domains import Domain
 
 TIME_LIMIT = Domain(0.0, 86_400.0, low_open=True)
@@ -11,11 +12,11 @@ TIME_LIMIT = Domain(0.0, 86_400.0, low_open=True)
 
 @click.command("explore", short_help="Open a local page to change and compare runs.")
 @click.argument("address", required=False, metavar="[ADDRESS]")
-@click.option("--port", type=int, default=0, show_default="a free one", help="Port to serve the page on.")
+@click.option("--port", type=COUNT, default=0, show_default="a free one", help="Port to serve the page on.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in the browser.")
 @click.option(
     "--time-limit",
-    type=float,
+    type=REAL,
     metavar="SECONDS",
     default=120.0,
     show_default=True,

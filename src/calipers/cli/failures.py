@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -13,6 +15,36 @@ from calipers.errors import CalipersError, CertificationError
 from calipers.provenance import typed
 
 INTERRUPTED = 130
+BY_OPTIONS = "calipers.by_options"
+"""Where a command notes in its context which keys of the run were given as options."""
+# What people type for an option that has another name.
+_OTHER_NAMES = {
+    "sigma": "--noise-multiplier",
+    "noise": "--noise-multiplier",
+    "s": "--noise-multiplier",
+    "q": "--sample-rate",
+    "rate": "--sample-rate",
+    "sampling-rate": "--sample-rate",
+    "sampling-probability": "--sample-rate",
+    "n": "--dataset-size",
+    "size": "--dataset-size",
+    "records": "--dataset-size",
+    "b": "--batch-size",
+    "t": "--steps",
+    "iterations": "--steps",
+    "e": "--epochs",
+    "eps": "--epsilon",
+    "d": "--delta",
+    "alpha": "--fpr",
+    "file": "--run",
+    "config": "--run",
+    "shuffle": "--sampler shuffle",
+    "poisson": "--sampler poisson",
+    "output": "--report",
+    "verbose": "--explain",
+    "v": "--explain",
+    "force": "--overwrite",
+}
 
 
 class Refusal(click.ClickException):
@@ -34,7 +66,13 @@ class SpeakingGroup(click.Group):
     """A group that turns what Calipers refuses, and files it cannot write, into refusals."""
 
     def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
-        """Remember what was typed: every document says which command wrote it."""
+        """Run the command, unless there is nowhere to print to; every document says which command wrote it."""
+        if sys.stderr is None:
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # stays open until the process ends
+        if sys.stdout is None:
+            # A file opened now would become standard output, and be overwritten by what is printed.
+            click.echo("Error: Standard output is closed; there is nowhere to print the result to.", err=True)
+            sys.exit(Refusal.exit_code)
         given = list(sys.argv[1:] if args is None else args)
         with typed(given):
             return super().main(given, *arguments, **options)
@@ -44,11 +82,11 @@ class SpeakingGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
-            raise _with_beginnings(error) from None
+            raise _with_names(error) from None
         except CertificationError as error:
-            raise NotCertified(str(error)) from error
+            raise NotCertified(self._named(ctx, str(error))) from error
         except CalipersError as error:
-            raise Refusal(str(error)) from error
+            raise Refusal(self._named(ctx, str(error))) from error
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
@@ -58,11 +96,43 @@ class SpeakingGroup(click.Group):
             where = f" {error.filename}" if error.filename else ""
             raise Refusal(f"Cannot read or write{where}: {error.strerror or error}.") from error
 
+    def _named(self, ctx: click.Context, message: str) -> str:
+        """The message with the options that were typed, where it names keys."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        others = [p.name for p in command.params if isinstance(p, click.Option) and p.name] if command else []
+        from calipers.run import KEYS
 
-def _with_beginnings(error: click.NoSuchOption) -> click.UsageError:
-    """The same refusal, naming the options that begin with what was typed (--noise: --noise-multiplier) if any do."""
+        # Keys may also come from a run file; a command that reads none has them from its options alone.
+        reads = command is not None and any(p.name in ("run_file", "run_path", "files") for p in command.params)
+        own = [name for name in others if not reads or name not in KEYS]
+        return naming_options(message, dict.fromkeys((*ctx.meta.get(BY_OPTIONS, ()), *own)))
+
+
+def naming_options(message: str, keys: Iterable[str]) -> str:
+    """The message with --noise-multiplier for noise_multiplier; an ordinary word only where it is a key."""
+    for key in keys:
+        option = f"--{key.replace('_', '-')}"
+        message = re.sub(rf"(?<![\w-]){key}='([^']*)'", rf"{option} \1", message)
+        message = re.sub(rf"(?<![\w-]){key}=(?=\S)", f"{option} ", message)
+        if "_" in key:
+            message = re.sub(rf"(?<![\w-]){key}\b", option, message)
+        else:
+            message = re.sub(rf"\b{key}(?= or epochs| and epochs contradict)", option, message)
+            before, after = "Expected|give|add|or|and|needs", r" in | to be | or | contradict|[.;,:]|$"
+            message = re.sub(rf"\b({before}) {key}(?={after})", rf"\1 {option}", message)
+    return message
+
+
+def _with_names(error: click.NoSuchOption) -> click.UsageError:
+    """The same refusal, naming the options that begin with what was typed (--noise: --noise-multiplier) or mean it."""
     options = error.ctx.command.params if error.ctx is not None else []
-    longer = [name for option in options for name in option.opts if name.startswith(error.option_name)]
+    known = [name for option in options for name in option.opts]
+    typed = error.option_name.lstrip("-").lower().replace("_", "-")
+    longer = [name for name in known if name.startswith(error.option_name) and name.startswith("--")]
+    longer += [name for name in known if name == f"--{typed}"]
+    meant = _OTHER_NAMES.get(typed, "")
+    if not longer and meant.split(" ")[0] in known:
+        longer = [meant]
     if not longer:
         return error
     return click.UsageError(f"No such option {error.option_name!r}. Did you mean {' or '.join(longer)}?", error.ctx)

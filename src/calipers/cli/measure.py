@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.fail_on import end_measured, fail_on_option
+from calipers.cli.kinds import COUNT, FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
-    check_folder,
+    check_place,
     explain_option,
     json_option,
     measured,
@@ -18,6 +19,7 @@ from calipers.cli.options import (
     run_options,
     show,
     tolerance_option,
+    wrote,
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 @tolerance_option(DEFAULT_TOLERANCE)
 @click.option(
     "--dataset-size-range",
-    type=int,
+    type=COUNT,
     nargs=2,
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 @report_option
 @click.option(
     "--certificate",
+    type=FILE,
     metavar="FILE",
     help="Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
 )
@@ -62,8 +65,9 @@ def measure_command(
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
-    Give the run by options or by --run, not both; or a guarantee that is stated somewhere (--guarantee, --mu, --zcdp,
-    or a file with a [guarantee] table) or a dp_accounting event (--event), to read it on the same page.
+    Give the run by options or by --run; options beside a file replace what it says. Or a guarantee that is stated
+    somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event (--event), to
+    read it on the same page.
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -82,12 +86,12 @@ def measure_command(
       calipers measure --run run.toml --epsilon 1 --json
       calipers measure --run run.toml --report out.html
       calipers measure --guarantee 8,1e-5
-      calipers measure --run run.toml --certificate run.cert.json
+      calipers measure --run run.toml --sampler shuffle --certificate run.cert.json
     """
     from calipers.reports.answers import answer
 
-    check_folder(certificate)
-    with patience("measuring"):
+    check_place(certificate)
+    with patience("measuring" if not isinstance(runs, tuple) or len(runs) == 1 else f"measuring {len(runs)} phases"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
             if not measurement.runs:
@@ -95,6 +99,7 @@ def measure_command(
             from calipers.certificates import certified
 
             measurement, proof = certified(measurement, questions.deltas[0], certificate)
+            wrote(certificate)
         answers = answer(measurement, questions)
 
     def report() -> Report:

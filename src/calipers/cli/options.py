@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.failures import BY_OPTIONS
+from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
 from calipers.cli.subjects import Subject, stated_subject, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
@@ -22,6 +24,7 @@ from calipers.run import (
     RESHUFFLES,
     VIEWS,
     Run,
+    as_phases,
     load_runs,
 )
 from calipers.schemes import SAMPLERS
@@ -34,64 +37,75 @@ Command = Callable[..., Any]
 
 DEFAULT_TOLERANCE = 1e-3
 
-_RUN_OPTIONS = (
-    click.option("--run", "run_file", metavar="FILE", help="Read the run from a TOML file instead of options."),
-    click.option("--dataset-size", type=int, metavar="N", help="Number of records in your own dataset."),
-    click.option("--batch-size", type=int, metavar="B", help="Records per batch (expected, under Poisson sampling)."),
-    click.option("--sample-rate", type=float, metavar="Q", help="Probability that a record enters a batch, B/N."),
-    click.option(
-        "--epochs", type=float, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps."
-    ),
-    click.option("--steps", type=int, metavar="T", help="Noisy sums released in total; or give --epochs."),
-    click.option(
-        "--noise-multiplier", type=float, metavar="S", help="Standard deviation of the noise / clipping norm."
-    ),
-    click.option(
-        "--sampler", type=click.Choice(SAMPLERS), help="How batches were really drawn, not assumed. [default: poisson]"
-    ),
-    click.option(
+# Option, what it takes, metavar, help: one for every key of a run.
+_KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
+    ("--dataset-size", COUNT, "N", "Number of records in your own dataset."),
+    ("--batch-size", COUNT, "B", "Records per batch (expected, under Poisson sampling)."),
+    ("--sample-rate", REAL, "Q", "Probability that a record enters a batch, B/N."),
+    ("--epochs", REAL, "E", "Passes over the data, each floor(N/B) steps; or give --steps."),
+    ("--steps", COUNT, "T", "Noisy sums released in total; or give --epochs."),
+    ("--noise-multiplier", REAL, "S", "Standard deviation of the noise / clipping norm."),
+    ("--sampler", word(SAMPLERS), None, "How batches were really drawn, not assumed. [default: poisson]"),
+    (
         "--normalization",
-        type=click.Choice(NORMALIZATIONS),
-        help="What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size "
-        "that came out. [default: none]",
+        word(NORMALIZATIONS),
+        None,
+        "What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size that came "
+        "out. [default: none]",
     ),
-    click.option(
-        "--dimension", type=int, metavar="n", help="Number of trained parameters (for data-dependent division)."
-    ),
-    click.option("--adjacency", type=click.Choice(ADJACENCIES), help="What neighbors are. [default: add-remove]"),
-    click.option(
+    ("--dimension", COUNT, "n", "Number of trained parameters (for data-dependent division)."),
+    ("--adjacency", word(ADJACENCIES), None, "What neighbors are. [default: add-remove]"),
+    (
         "--view",
-        type=click.Choice(VIEWS),
-        help="worst-case: the adversary may choose all other records. isolated: it sees only the differing "
-        "record's noisy contribution. [default: worst-case]",
+        word(VIEWS),
+        None,
+        "worst-case: the adversary may choose all other records. isolated: it sees only the differing record's noisy "
+        "contribution. [default: worst-case]",
     ),
-    click.option(
+    (
         "--last-batch",
-        type=click.Choice(LAST_BATCHES),
-        help="What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a "
-        "short last one (PyTorch's default). [default: drop]",
+        word(LAST_BATCHES),
+        None,
+        "What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a short "
+        "last one (PyTorch's default). [default: drop]",
     ),
-    click.option(
+    (
         "--reshuffle",
-        type=click.Choice(RESHUFFLES),
-        help="Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. "
-        "[default: every-epoch]",
+        word(RESHUFFLES),
+        None,
+        "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. [default: every-epoch]",
     ),
-    click.option(
-        "--max-batch-size", type=int, metavar="B", help="truncated-poisson: the largest batch; surplus is dropped."
-    ),
-    click.option("--cycle", type=int, metavar="K", help="cyclic-poisson: how many groups of records take turns."),
-    click.option(
-        "--participations", type=int, metavar="K", help="random-allocation: in how many of --steps each record is used."
-    ),
-    click.option("--unit", metavar="NAME", help="What is protected, if it has several records: user, patient, ..."),
-    click.option("--records-per-unit", type=int, metavar="G", help="The most records that one unit has. [default: 1]"),
-    click.option(
+    ("--max-batch-size", COUNT, "B", "truncated-poisson: the largest batch; surplus is dropped."),
+    ("--cycle", COUNT, "K", "cyclic-poisson: how many groups of records take turns."),
+    ("--participations", COUNT, "K", "random-allocation: in how many of --steps each record is used."),
+    ("--unit", click.STRING, "NAME", "What is protected, if it has several records: user, patient, ..."),
+    ("--records-per-unit", COUNT, "G", "The most records that one unit has. [default: 1]"),
+    (
         "--derived-rate",
-        type=click.Choice(DERIVED_RATES),
-        help="Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
+        word(DERIVED_RATES),
+        None,
+        "Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
         "given, so that one record changes it. [default: public]",
     ),
+)
+
+
+def _keyed_options(*, multiple: bool = False) -> tuple[Callable[[Command], Any], ...]:
+    return tuple(
+        click.option(name, type=kind, metavar=metavar, help=words, multiple=multiple)
+        for name, kind, metavar, words in _KEYED
+    )
+
+
+_RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
+    click.option(
+        "--run",
+        "run_file",
+        type=FILE,
+        metavar="FILE",
+        help="Read the run from a TOML file, - for standard input; options beside it replace what it says.",
+    ),
+    *_keyed_options(),
 )
 
 
@@ -127,14 +141,42 @@ def run_options(
     return decorate
 
 
+# Keys that a file may leave out because an option gives them.
+_FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "steps", "epochs", "dimension")
+
+
 def _runs(run_file: str | None, given: dict[str, object], noise_default: float | None) -> tuple[Run, ...]:
+    """The phases described by options, or by a file with options that replace what it says."""
+    context = click.get_current_context()
     defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
     if run_file is None:
+        context.meta[BY_OPTIONS] = KEYS
         return (Run.from_dict(defaults | given),)
-    if given:
-        extra = ", ".join(f"--{key.replace('_', '-')}" for key in given)
-        raise InputError(f"--run and {extra} contradict each other: both describe the run; change the file instead.")
-    return load_runs(run_file, defaults=defaults)
+    context.meta[BY_OPTIONS] = tuple(given)
+    return load_changed(run_file, given, defaults)
+
+
+def load_changed(
+    run_file: str, given: Mapping[str, object], defaults: Mapping[str, object] | None = None
+) -> tuple[Run, ...]:
+    """The phases of a file with the keys given in place of its own."""
+    filled = {key: value for key, value in given.items() if key in _FILLED}
+    phases = load_runs(run_file, defaults={**(defaults or {}), **filled})
+    lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]
+    if len(phases) > 1 and lengths:
+        raise InputError(f"{lengths[0]} would give all {len(phases)} phases of {run_file} one length; change the file.")
+    return as_phases([phase.replace(**given) for phase in phases]) if given else phases
+
+
+def repeated_run_options(command: Command) -> Command:
+    """Add the options that describe a run, each repeatable; the command gets `alternatives`, the values of each key."""
+
+    @functools.wraps(command)
+    def with_alternatives(**values: Any) -> Any:
+        found = {key: tuple(dict.fromkeys(given)) for key in KEYS if (given := values.pop(key))}
+        return command(alternatives=found, **values)
+
+    return _decorated(with_alternatives, _keyed_options(multiple=True))
 
 
 def question_options(command: Command) -> Command:
@@ -154,21 +196,21 @@ def question_options(command: Command) -> Command:
 
     options = (
         click.option(
-            "--delta", type=float, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-05]"
+            "--delta", type=REAL, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-5]"
         ),
-        click.option("--epsilon", type=float, multiple=True, help="Report delta at this epsilon; repeatable."),
+        click.option("--epsilon", type=REAL, multiple=True, help="Report delta at this epsilon; repeatable."),
         click.option(
             "--fpr",
-            type=float,
+            type=REAL,
             multiple=True,
             help="Report an attacker's true positive rate at this false positive rate; repeatable. "
             "[default: 0.1, 0.01, 0.001]",
         ),
         click.option(
             "--delta0",
-            type=float,
+            type=REAL,
             default=1e-10,
-            show_default=True,
+            show_default="1e-10",
             help="mu-GDP is reported up to this much of delta.",
         ),
     )
@@ -183,7 +225,7 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
 
     return click.option(
         "--tolerance",
-        type=float,
+        type=REAL,
         default=default,
         show_default=True,
         callback=check,
@@ -217,23 +259,55 @@ def show(document: Document, *, explain: bool = False) -> None:
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
-def check_folder(output: str | None) -> None:
-    """Refuse a file in a folder that does not exist before anything is computed for it."""
-    if output is not None and not Path(output).absolute().parent.is_dir():
+def check_place(output: str | None) -> None:
+    """Refuse, before anything is computed for it, a file in no folder and one that something else wrote."""
+    if output is None:
+        return
+    if not Path(output).absolute().parent.is_dir():
         raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
+    from calipers.reports.files import refuse_foreign
+
+    refuse_foreign(Path(output), overwrite=may_overwrite())
+
+
+def may_overwrite() -> bool:
+    """Whether --overwrite was given."""
+    return bool(click.get_current_context().meta.get(OVERWRITE, False))
 
 
 def write(content: str | bytes, output: str | None) -> None:
-    """Write to the file named, or to standard output."""
+    """Write to the file named, and say so on standard error, or to standard output."""
     if output is None:
         click.echo(content, nl=False)
-    elif isinstance(content, bytes):
+        return
+    if isinstance(content, bytes):
         Path(output).write_bytes(content)
     else:
         Path(output).write_text(content, encoding="utf-8", newline="")
+    wrote(output)
 
 
-def _decorated(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+def wrote(path: str | Path) -> None:
+    """Say which file was written, where it does not disturb what is printed."""
+    click.echo(f"wrote {path}", err=True)
+
+
+def _remember_overwrite(context: click.Context, _option: click.Parameter, value: bool) -> None:
+    context.meta[OVERWRITE] = value
+
+
+OVERWRITE = "calipers.overwrite"
+overwrite_option = click.option(
+    "--overwrite",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_remember_overwrite,
+    help="Replace a file even if something else wrote it.",
+)
+
+
+def _decorated(command: Command, options: tuple[Callable[[Command], Any], ...]) -> Command:
     for option in reversed(options):
         command = option(command)
     return command

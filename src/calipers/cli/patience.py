@@ -1,41 +1,47 @@
-"""A line that says how long a computation has been running, for those who wait at a terminal.
+"""A line that says what is being done and for how long, for those who wait at a terminal.
 
 It appears after two seconds on standard error, only if that is a terminal, and leaves nothing behind.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _AFTER = 2.0
 
+Say = Callable[[str], None]
+
 
 @contextmanager
-def patience(doing: str) -> Iterator[None]:
-    """Show what is being done, and for how long, while the block runs."""
+def patience(doing: str) -> Iterator[Say]:
+    """Show what is being done, and for how long, while the block runs; the block may say what it does now."""
+    said = [doing]
     if not sys.stderr.isatty():
-        yield
+        yield said.append
         return
     done = threading.Event()
-    shown = threading.Thread(target=_shown, args=(doing, done), daemon=True)
+    shown = threading.Thread(target=_shown, args=(said, done), daemon=True)
     shown.start()
     try:
-        yield
+        yield lambda text: said.__setitem__(0, text)
     finally:
         done.set()
         shown.join()
 
 
-def _shown(doing: str, done: threading.Event) -> None:
+def _shown(said: list[str], done: threading.Event) -> None:
     began = time.monotonic()
     if done.wait(_AFTER):
         return
     while True:
-        sys.stderr.write(f"\r{doing} ... {time.monotonic() - began:.0f} s")
+        seconds = f" ... {time.monotonic() - began:.0f} s"
+        room = max(10, shutil.get_terminal_size().columns - len(seconds) - 1)
+        sys.stderr.write(f"\r\x1b[K{said[0][:room]}{seconds}")
         sys.stderr.flush()
         if done.wait(1.0):
             break

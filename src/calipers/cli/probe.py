@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import json_option, show
 from calipers.errors import CalipersError, InputError
 
@@ -24,14 +25,14 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
 @click.command("probe", short_help="Find out what an implementation of DP-SGD really does.")
 @click.argument("target", metavar="TARGET")
-@click.option("--dataset-size", type=int, required=True, metavar="N", help="Number of records.")
-@click.option("--batch-size", type=int, required=True, metavar="B", help="Batch size given to the implementation.")
-@click.option("--noise-multiplier", type=float, metavar="S", help="Noise to ask for. [default: 1]")
-@click.option("--max-grad-norm", type=float, metavar="C", help="Clipping norm to ask for. [default: 1]")
-@click.option("--loss-reduction", type=click.Choice(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
+@click.option("--dataset-size", type=COUNT, required=True, metavar="N", help="Number of records.")
+@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Batch size given to the implementation.")
+@click.option("--noise-multiplier", type=REAL, metavar="S", help="Noise to ask for. [default: 1]")
+@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm to ask for. [default: 1]")
+@click.option("--loss-reduction", type=word(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
 @click.option(
     "--grad-sample-mode",
-    type=click.Choice(["hooks", "functorch", "ew", "ghost"]),
+    type=word(["hooks", "functorch", "ew", "ghost"]),
     help="Opacus: how per-record gradients are computed. [default: hooks]",
 )
 @click.option(
@@ -42,12 +43,12 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
     type=bool,
     help="Opacus: keep the shuffled loader.",
 )
-@click.option("--dimension", type=int, metavar="n", help="Parameters of your own model, for the run that is printed.")
-@click.option("--epochs", type=int, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random number.")
+@click.option("--dimension", type=COUNT, metavar="n", help="Parameters of your own model, for the run that is printed.")
+@click.option("--epochs", type=COUNT, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
+@click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number.")
 @click.option(
     "--error-probability",
-    type=float,
+    type=REAL,
     default=1e-3,
     show_default=True,
     help="Chance that luck makes any finding wrong, all together.",

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.kinds import FILE
+from calipers.cli.options import Command, may_overwrite, overwrite_option, wrote
+
 if TYPE_CHECKING:
     from calipers.reports.report import Report
 
@@ -18,16 +21,20 @@ def _checked(_context: click.Context, _option: click.Parameter, value: str | Non
         return None
     from calipers.reports.files import check_report_path
 
-    return check_report_path(value)
+    return check_report_path(value, overwrite=may_overwrite())
 
 
-report_option = click.option(
-    "--report",
-    "report_path",
-    metavar="FILE",
-    callback=_checked,
-    help="Also write a report: FILE.html to read, FILE.md for a model card, or FILE.json for programs.",
-)
+def report_option(command: Command) -> Command:
+    """Add --report and --overwrite; the command gets `report_path`."""
+    option = click.option(
+        "--report",
+        "report_path",
+        type=FILE,
+        metavar="FILE",
+        callback=_checked,
+        help="Also write a report: FILE.html to read, FILE.md for a model card, or FILE.json for programs.",
+    )
+    return option(overwrite_option(command))
 
 
 def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:
@@ -36,4 +43,5 @@ def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:
         return
     from calipers.reports.files import write_report
 
-    write_report(build(), path)
+    write_report(build(), path, overwrite=True)  # checked before anything was computed
+    wrote(path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
@@ -31,40 +32,43 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
 @click.option("--data", required=True, metavar="NAME", help="mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.")
 @click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
-@click.option("--records", type=int, metavar="N", help="Train on the first N records only.")
+@click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
-@click.option("--sampler", type=click.Choice(SAMPLERS), default="poisson", show_default=True)
+@click.option("--sampler", type=word(SAMPLERS), default="poisson", show_default=True)
 @click.option(
     "--last-batch",
-    type=click.Choice(LAST_BATCHES),
+    type=word(LAST_BATCHES),
     default="drop",
     show_default=True,
     help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
 )
-@click.option("--reshuffle", type=click.Choice(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
-@click.option("--max-batch-size", type=int, metavar="B", help="truncated-poisson: the largest batch.")
-@click.option("--cycle", type=int, metavar="K", help="cyclic-poisson: groups of records that take turns.")
-@click.option("--participations", type=int, metavar="K", help="random-allocation: steps that use each record.")
-@click.option("--batch-size", type=int, required=True, metavar="B", help="Records per batch (expected, if random).")
-@click.option("--epochs", type=int, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
-@click.option("--steps", type=int, metavar="T", help="Noisy gradients released in total; or give --epochs.")
-@click.option("--noise-multiplier", type=float, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
-@click.option("--target-epsilon", type=float, metavar="E", help="Find the noise for this epsilon at the first --delta.")
-@click.option("--max-grad-norm", type=float, metavar="C", help="Clipping norm. [default: 1; none without noise]")
-@click.option("--normalization", type=click.Choice(NORMALIZATIONS), default="constant", show_default=True)
-@click.option("--adjacency", type=click.Choice(ADJACENCIES), default="add-remove", show_default=True)
-@click.option("--learning-rate", type=float, default=0.25, show_default=True)
-@click.option("--optimizer", type=click.Choice(("sgd", "adam")), default="sgd", show_default=True)
-@click.option("--momentum", type=float, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
-@click.option("--schedule", type=click.Choice(("constant", "cosine")), default="constant", show_default=True)
-@click.option("--vocabulary", type=click.Choice(("hashed", "frequent")), default="hashed", help="Text: see below.")
-@click.option("--seed", type=int, help="Repeatable and guessable. [default: the system's entropy]")
+@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
+@click.option("--max-batch-size", type=COUNT, metavar="B", help="truncated-poisson: the largest batch.")
+@click.option("--cycle", type=COUNT, metavar="K", help="cyclic-poisson: groups of records that take turns.")
+@click.option("--participations", type=COUNT, metavar="K", help="random-allocation: steps that use each record.")
+@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
+@click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
+@click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
+@click.option("--noise-multiplier", type=REAL, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
+@click.option("--target-epsilon", type=REAL, metavar="E", help="Find the noise for this epsilon at the first --delta.")
+@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm. [default: 1; none without noise]")
+@click.option("--normalization", type=word(NORMALIZATIONS), default="constant", show_default=True)
+@click.option("--adjacency", type=word(ADJACENCIES), default="add-remove", show_default=True)
+@click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
+@click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
+@click.option("--momentum", type=REAL, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
+@click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
+@click.option("--vocabulary", type=word(("hashed", "frequent")), default="hashed", help="Text: see below.")
+@click.option("--seed", type=COUNT, help="Repeatable and guessable. [default: the system's entropy]")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option(
-    "--micro-batch", type=int, metavar="K", help="Records whose gradients are held at a time. [default: as many as fit]"
+    "--micro-batch",
+    type=COUNT,
+    metavar="K",
+    help="Records whose gradients are held at once. [default: what fits]",
 )
 @click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
-@click.option("--checkpoint-every", type=int, default=100, show_default=True, metavar="K", help="Steps in between.")
+@click.option("--checkpoint-every", type=COUNT, default=100, show_default=True, metavar="K", help="Steps in between.")
 @click.option("--output", type=_FILE, help="Write the trained weights here.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)

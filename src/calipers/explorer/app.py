@@ -20,7 +20,7 @@ from calipers.errors import InputError
 from calipers.explorer.guard import BodyError, read_body
 from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
 from calipers.explorer.jobs import Measured, Refusal, Written, shortened
-from calipers.explorer.requests import read_asked, read_asked_together, read_object
+from calipers.explorer.requests import read_asked, read_asked_noise, read_asked_together, read_object
 from calipers.explorer.service import Service
 from calipers.explorer.workers import Limits, TooBusyError
 from calipers.reports.records import to_json
@@ -170,6 +170,12 @@ def _add_interface(app: FastAPI, service: Service) -> None:
     async def compare(request: Request) -> Response:
         together = read_asked_together(await _object(request))
         reply = await while_connected(request, service.compared(together))
+        return _json(reply.content) if isinstance(reply, Written) else refused(reply)
+
+    @app.post("/api/calibrate", **OPERATIONS["calibrate"])
+    async def calibrate(request: Request) -> Response:
+        asked = read_asked_noise(await _object(request))
+        reply = await while_connected(request, service.calibrated(asked))
         return _json(reply.content) if isinstance(reply, Written) else refused(reply)
 
     @app.post("/api/report", **OPERATIONS["report"])

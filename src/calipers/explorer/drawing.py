@@ -17,7 +17,7 @@ from calipers.bracket import Side
 from calipers.reports.answers import Answers
 from calipers.reports.comparison import SMALLEST_SHOWN
 from calipers.reports.evidence import told_once
-from calipers.reports.format import ceil_digits, jaws
+from calipers.reports.format import ceil_digits, floor_digits, jaws
 from calipers.reports.paragraph import printed_regret, report_this
 from calipers.reports.readings import Reading
 from calipers.reports.records import measurement_record
@@ -36,6 +36,8 @@ EVEN_POINTS = 161
 SMALL_POINTS = 80
 PROFILE_POINTS = 161
 SMALLEST_RATE = 1e-6
+LOW_POINTS = 97
+TIP_DIGITS = 3
 
 
 def page_record(measurement: Measurement, answers: Answers) -> Record:
@@ -48,7 +50,11 @@ def page_record(measurement: Measurement, answers: Answers) -> Record:
         "toml": run_file(answers.runs),
         "rows": rows(answers),
         "evidence": licenses(answers),
-        "curves": {"tradeoff": tradeoff(measurement), "profile": profile(measurement)},
+        "curves": {
+            "tradeoff": tradeoff(measurement),
+            "low_rates": low_rates(measurement),
+            "profile": profile(measurement),
+        },
     }
 
 
@@ -89,7 +95,21 @@ def tradeoff(measurement: Measurement) -> Record:
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
     alpha: FloatArray = np.unique(np.concatenate([even, small]))
     sides = {side.value: [float(beta) for beta in measurement.envelope(side)(alpha)] for side in Side}
-    return {"alpha": [float(a) for a in alpha], **sides}
+    return _shown({"alpha": [float(a) for a in alpha], **sides}, Side.UPPER)
+
+
+def low_rates(measurement: Measurement) -> Record:
+    """True positive rates where false alarms are rare: the attack reaches "lower", no attack exceeds "upper"."""
+    rates: FloatArray = np.geomspace(SMALLEST_RATE, 1.0, LOW_POINTS)
+    sides = {side.value: [float(rate) for rate in measurement.envelope(side).rates(rates)[1]] for side in Side}
+    return _shown({"fpr": [float(rate) for rate in rates], **sides}, Side.LOWER)
+
+
+def _shown(curve: Record, at_least: Side) -> Record:
+    """The curve with its values as a tooltip prints them: those of the side `at_least` rounded down, the others up."""
+    rounded = {side.value: floor_digits if side is at_least else ceil_digits for side in Side}
+    shown = {side: [round_(value, TIP_DIGITS) for value in curve[side]] for side, round_ in rounded.items()}  # type: ignore[attr-defined]
+    return {**curve, "shown": shown}
 
 
 def profile(measurement: Measurement) -> Record:
@@ -103,4 +123,4 @@ def profile(measurement: Measurement) -> Record:
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
     grid: FloatArray = last * np.linspace(0.0, 1.0, PROFILE_POINTS) ** 1.5
     sides = {side.value: [float(delta) for delta in curves[side].delta(grid)] for side in Side}
-    return {"epsilon": [float(epsilon) for epsilon in grid], **sides}
+    return _shown({"epsilon": [float(epsilon) for epsilon in grid], **sides}, Side.LOWER)

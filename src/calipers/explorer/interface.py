@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS
+from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
 from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
 from calipers.schemes import SAMPLERS
 
@@ -78,6 +78,10 @@ _COMPARE = {
     },
     "required": ["runs"],
 }
+_CALIBRATE = {
+    "type": "object",
+    "properties": {"run": _RUN_OR_PHASES, **_RUN, **{key: {"type": "number"} for key in TARGET_KEYS}},
+}
 _FORMAT = {"format": {"enum": list(REPORT_TYPES), "default": "html"}}
 _REPORT = {"type": "object", "properties": {**_FORMAT, **_MEASURE["properties"]}}  # type: ignore[dict-item]
 _COMPARE_REPORT = {**_COMPARE, "properties": {**_FORMAT, **_COMPARE["properties"]}}  # type: ignore[dict-item]
@@ -112,6 +116,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "measure": _operation("Measure one run", _MEASURE, "What `calipers measure --json` prints."),
     "explore": _operation("Measure one run, for the page", _MEASURE, "The measurement, shown numbers, curves."),
     "compare": _operation("Compare runs", _COMPARE, "What `calipers compare --json` prints."),
+    "calibrate": _operation("Find the smallest noise", _CALIBRATE, "What `calipers calibrate --json` prints."),
     "report": _operation("Write the report of a run", _REPORT, "What `calipers measure --report` writes."),
     "compare report": _operation(
         "Write the report of a comparison", _COMPARE_REPORT, "What `calipers compare --report` writes."

@@ -10,18 +10,20 @@ from __future__ import annotations
 import signal
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from calipers.calibrate import solve
 from calipers.errors import CalipersError, CertificationError, InputError
 from calipers.explorer.drawing import page_record
 from calipers.explorer.remembered import Remembered, compare_remembered
-from calipers.explorer.requests import MOST_RUNS, Asked, AskedTogether
+from calipers.explorer.requests import MOST_RUNS, Asked, AskedNoise, AskedTogether
 from calipers.measure import Measurement, measure
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
 from calipers.reports.comparison import compare_measurements
 from calipers.reports.files import rendered
-from calipers.reports.records import comparison_record, measurement_record, to_json
+from calipers.reports.format import ceil_digits
+from calipers.reports.records import Record, calibration_record, comparison_record, measurement_record, to_json
 from calipers.reports.report import Report, report_measurement
 from calipers.run import Run
 
@@ -32,6 +34,7 @@ READY = "ready"
 # As many as the page shows at a time, so that its reports find them measured.
 MEASUREMENTS_KEPT = MOST_RUNS
 LONGEST_REASON = 600
+NOISE_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,14 @@ class CompareReportJob:
     form: str
 
 
-Job = MeasureJob | ReportJob | CompareJob | CompareReportJob
+@dataclass(frozen=True)
+class CalibrateJob:
+    """Find the smallest noise of a run that meets a target."""
+
+    asked: AskedNoise
+
+
+Job = MeasureJob | ReportJob | CompareJob | CompareReportJob | CalibrateJob
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,8 @@ class Worker:
             if isinstance(job, CompareJob):
                 comparison = compare_remembered(job.names, job.found, job.questions)
                 return Written(to_json(comparison_record(comparison)).encode())
+            if isinstance(job, CalibrateJob):
+                return Written(to_json(_calibrated(job.asked)).encode())
             if isinstance(job, CompareReportJob):
                 return Written(rendered(self._compared(job.together), f".{job.form}").encode())
             measurement, answers = self._measured(job.asked)
@@ -159,6 +171,14 @@ class Worker:
         while len(self._kept) > MEASUREMENTS_KEPT:
             self._kept.popitem(last=False)
         return self._kept[asked.key]
+
+
+def _calibrated(asked: AskedNoise) -> Record:
+    """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
+    target: dict[str, Any] = dict(asked.target)
+    found = solve(asked.runs, tolerance=asked.tolerance, **target)
+    shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
+    return {**calibration_record(found), "shown": shown}
 
 
 def limit_memory(limit: int) -> None:

@@ -27,6 +27,7 @@ MOST_PHASES = 8
 MOST_POINTS = 16
 LONGEST_NAME = 40
 DEFAULT_TOLERANCE = 1e-3
+TARGET_KEYS = ("epsilon", "delta", "mu", "advantage", "tpr", "fpr")
 QUESTION_KEYS = ("delta", "epsilon", "fpr", "delta0", "tolerance")
 
 
@@ -79,6 +80,30 @@ def read_asked(record: Mapping[str, object]) -> Asked:
     questions, tolerance = _questions(record)
     rest = {key: value for key, value in record.items() if key not in QUESTION_KEYS}
     return Asked(_runs(rest), questions, tolerance)
+
+
+@dataclass(frozen=True)
+class AskedNoise:
+    """A run and the target for which the smallest noise is wanted."""
+
+    runs: tuple[Run, ...]
+    target: tuple[tuple[str, float], ...]
+    tolerance: float
+
+    @property
+    def key(self) -> str:
+        """Equal for two requests exactly when they ask the same."""
+        return json.dumps(["noise", [run.to_dict() for run in self.runs], self.target, self.tolerance], sort_keys=True)
+
+
+def read_asked_noise(record: Mapping[str, object]) -> AskedNoise:
+    """A run (its own noise is where the search begins, 1 if it has none) and one target."""
+    target = tuple((key, _number(record[key])) for key in TARGET_KEYS if key in record)
+    if not target:
+        raise InputError(f"Name a target: epsilon with delta, mu, advantage, or tpr with fpr, of {TARGET_KEYS}.")
+    rest = {key: value for key, value in record.items() if key not in (*TARGET_KEYS, "tolerance")}
+    tolerance = OPEN_UNIT.check("tolerance", record.get("tolerance", DEFAULT_TOLERANCE))
+    return AskedNoise(_runs(rest), target, tolerance)
 
 
 def read_asked_together(record: Mapping[str, object]) -> AskedTogether:

@@ -58,7 +58,7 @@ def build_server(listening: socket.socket, limits: Limits | None = None) -> Any:
 
         from calipers.explorer.app import build
     except ImportError as error:
-        raise MissingExtraError("The explorer needs FastAPI and uvicorn: pip install 'calipers[explorer]'.") from error
+        raise MissingExtraError("The explorer needs FastAPI and uvicorn: pip install '.[explorer]'.") from error
     config = uvicorn.Config(
         Guard(build(limits), listening.getsockname()[1]),
         # h11 is what every installation of uvicorn has; it answers malformed requests with 400.

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from calipers.explorer.jobs import (
+    CalibrateJob,
     CompareJob,
     CompareReportJob,
     Job,
@@ -22,7 +23,7 @@ from calipers.explorer.jobs import (
     ReportJob,
     Written,
 )
-from calipers.explorer.requests import Asked, AskedTogether
+from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
 ANSWERS_KEPT = 64
@@ -79,6 +80,12 @@ class Service:
             found.append(one.remembered)
         job = CompareJob(together.names, tuple(found), together.each[0].questions)
         reply = await self._reply(together.key, "", job)
+        assert not isinstance(reply, Measured)
+        return reply
+
+    async def calibrated(self, asked: AskedNoise) -> Written | Refusal:
+        """What `calipers calibrate --json` prints, or why no noise is found."""
+        reply = await self._reply(asked.key, asked.key, CalibrateJob(asked))
         assert not isinstance(reply, Measured)
         return reply
 

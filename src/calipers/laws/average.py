@@ -83,6 +83,7 @@ FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
+_DEPTHS = 26.0
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
 
@@ -174,6 +175,11 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     flat_values, rows = total.flat()
     value_error = (width * high + width * width + 8.0) * 4.0 * UNIT_ROUNDOFF
     return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
+
+
+def shared_depth(log_tail: float) -> float:
+    """The next of a few depths, so that questions about one epoch find its law already there."""
+    return max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from calipers.laws.direction import Jaws
 from calipers.measure.backends import Backend
 from calipers.numerics.decimals import setting
 from calipers.run import Run
+from calipers.shown import as_html, as_text
 from calipers.stated import Stated
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -72,6 +73,12 @@ class Measurement:
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def run(self) -> Run:

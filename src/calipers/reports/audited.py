@@ -62,7 +62,7 @@ def report_audit(
     document = dataclasses.replace(
         brief,
         sections=(
-            _bounds(result),
+            _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
             _played(result, target, distinguisher),
             *((_described(run),) if run is not None else ()),
             _curves(result, described),
@@ -103,16 +103,18 @@ def brief_audit(result: AuditResult, target: str, distinguisher: str) -> Documen
 
 
 def _ruler(result: AuditResult) -> tuple[Figure, ...]:
-    """What the audit shows of epsilon, with the claim as a diamond; the proof of the run described is the other jaw."""
+    """What the audit shows of epsilon, with the claim and the proof of the run described as diamonds.
+
+    Nothing is proven about the implementation itself, so the right jaw stays open.
+    """
     if not result.epsilon:
         return ()
-    bound, claims, uppers = result.epsilon[0], result.epsilon_claims, result.epsilon_uppers
-    claim = () if claims is None or math.isinf(claims[0]) else (("claim", "claim", claims[0]),)
-    upper = math.inf if uppers is None else max(uppers[0], bound.value)
-    row = Interval(f"epsilon at delta = {setting(bound.at)}", bound.value, upper, claim)
-    return (
-        interval_figure("audit", row.label, (row,), ((row.label, at_least(bound.value)),), ("quantity", "at least")),
-    )
+    bound = result.epsilon[0]
+    promised = (("claim", result.epsilon_claims), ("proof of the run described", result.epsilon_uppers))
+    marks = tuple((name, "claim", values[0]) for name, values in promised if values and math.isfinite(values[0]))
+    row = Interval(NAMES["epsilon"].format(setting(bound.at)), bound.value, math.inf, marks)
+    cells = ((row.label, at_least(bound.value)),)
+    return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
 
 
 def _report_this(result: AuditResult) -> str:
@@ -186,7 +188,7 @@ def _questions(result: AuditResult) -> Questions:
     )
 
 
-def _bounds(result: AuditResult) -> Section:
+def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     """What the audit shows beside what is claimed and what is proven about the run described."""
     rows: list[tuple[Cell, ...]] = []
     for bounds, claims, uppers in (
@@ -197,7 +199,7 @@ def _bounds(result: AuditResult) -> Section:
             claim: Cell = "" if claims is None or math.isinf(claims[number]) else nearest(claims[number])
             proven: Cell = "" if uppers is None else at_most(uppers[number])
             rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
-    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", ""))
+    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     blocks: list[Block] = [
         Table("Each bound holds on its own", ("quantity", sure, "claim", "at most (proof of the run)"), tuple(rows))

@@ -64,7 +64,7 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
     brief = brief_comparison(comparison)
     document = dataclasses.replace(
         brief,
-        subject=", ".join(comparison.names),
+        subject=", ".join(map(_with_file, comparison.names, comparison.files or comparison.names)),
         sections=(
             _side_by_side(comparison.names, [one.answers for one in told]),
             _verdicts(comparison),
@@ -86,7 +86,11 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
 def brief_comparison(comparison: Comparison) -> Document:
     """What a terminal and a notebook show: the winner, a ruler of all runs, the numbers, the pairs, the runs."""
     named = list(zip(comparison.names, comparison.answers, strict=True))
-    described = tuple(f"{name}: {describe_subject(answers)}" for name, answers in named)
+    sources = comparison.files or comparison.names
+    described = tuple(
+        f"{_with_file(name, file)}: {describe_subject(answers)}"
+        for (name, answers), file in zip(named, sources, strict=True)
+    )
     return Document(
         kind="compare",
         title="Which run is more private",
@@ -111,6 +115,10 @@ def brief_comparison(comparison: Comparison) -> Document:
             ),
         ),
     )
+
+
+def _with_file(name: str, file: str) -> str:
+    return name if name == file else f"{name} ({file})"
 
 
 def _shared_notes(named: Sequence[tuple[str, Answers]]) -> tuple[str, ...]:

@@ -24,14 +24,17 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.errors import InputError
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.naming import names_by_difference
+from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
+from calipers.shown import as_html, as_text
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
-    from calipers.run import Run
 
 SLACK = 1e-9
 # Interpolating between breakpoints in double precision errs by less than this.
@@ -71,6 +74,14 @@ class Comparison:
     names: tuple[str, ...]
     answers: tuple[Answers, ...]
     verdicts: tuple[Verdict, ...]
+    files: tuple[str, ...] = ()
+    """The run files, where the runs were read from some."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     @property
     def winner(self) -> str | None:
@@ -177,7 +188,9 @@ def shuffles(first: Sequence[Run], second: Sequence[Run]) -> bool:
     )
 
 
-def compare_measurements(names: Sequence[str], measurements: Sequence[Measurement], questions: Questions) -> Comparison:
+def compare_measurements(
+    names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
+) -> Comparison:
     """Answers for every run and a verdict for every pair."""
     answers = tuple(answer(measurement, questions) for measurement in measurements)
     verdicts = []
@@ -185,7 +198,32 @@ def compare_measurements(names: Sequence[str], measurements: Sequence[Measuremen
         order = order_of(measurements[i], measurements[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(Verdict(names[i], names[j], order, words))
-    return Comparison(tuple(names), answers, tuple(verdicts))
+    return Comparison(tuple(names), answers, tuple(verdicts), tuple(files))
+
+
+def compare(
+    *runs: Run | Sequence[Run],
+    names: Sequence[str] = (),
+    questions: Questions | None = None,
+    tolerance: float = 1e-3,
+    **named: Run | Sequence[Run],
+) -> Comparison:
+    """Measure several runs and say which is more private: compare(a, b), or compare(mine=a, theirs=b).
+
+    Runs are called by what differs between them unless `names` or keywords say otherwise; `questions` are what all of
+    them are asked, the usual ones if left out.
+    """
+    from calipers.measure import measure
+
+    described = [as_phases(run) for run in (*runs, *named.values())]
+    if len(described) < 2:
+        raise InputError(f"Expected at least two runs to compare, got {len(described)}.")
+    own = tuple(names) or names_by_difference(described)[: len(runs)]
+    found = (*own, *named)
+    if len(found) != len(described) or len(set(found)) != len(found):
+        raise InputError(f"Expected {len(described)} different names, one for each run, got {', '.join(found)}.")
+    measurements = [measure(phases, tolerance=tolerance) for phases in described]
+    return compare_measurements(found, measurements, questions if questions is not None else Questions())
 
 
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[Profile]:

@@ -24,9 +24,19 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 ENDINGS = (".html", ".md", ".json")
+MARKS = (
+    b'<meta name="generator" content="Calipers',
+    b"Measured with Calipers",
+    b'"schema": "calipers-',
+    b'"made_by": "calipers',
+    b"side,alpha,beta\n",
+    b"side,epsilon,delta\n",
+    b"Drawn with Calipers",
+)
+"""By one of these a file that Calipers wrote is known."""
 
 
-def check_report_path(path: str | os.PathLike[str]) -> Path:
+def check_report_path(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """The path, if a report can be written there as far as one can tell; else `InputError` with a remedy."""
     name = os.fspath(path)
     place = Path(name)
@@ -43,17 +53,35 @@ def check_report_path(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"Cannot write the report to {name}: there is no folder {folder}; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"Cannot write the report to {name}: the folder {folder} is not writable; choose another.")
+    refuse_foreign(place, overwrite=overwrite)
     return place
 
 
+def refuse_foreign(place: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file that Calipers did not write, unless told to; an empty one is nobody's."""
+    if overwrite or not place.is_file():
+        return
+    content = place.read_bytes()
+    if content and not any(mark in content for mark in MARKS):
+        raise InputError(
+            f"{place} exists and was not written by Calipers; choose another name, or say --overwrite "
+            "(overwrite=True in Python)."
+        )
+
+
 def write_report(
-    result: Report | Measurement, path: str | os.PathLike[str], questions: Questions | None = None
+    result: Report | Measurement,
+    path: str | os.PathLike[str],
+    questions: Questions | None = None,
+    *,
+    overwrite: bool = False,
 ) -> Path:
     """Write the report of a measurement, or one that is made already, as the ending says; returns the path.
 
-    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out.
+    `questions` says what a measurement is asked: deltas, epsilons, rates; the usual ones if left out. A file that
+    Calipers did not write is replaced only with `overwrite`.
     """
-    place = check_report_path(path)
+    place = check_report_path(path, overwrite=overwrite)
     from calipers.measure import Measurement
     from calipers.reports.answers import Questions
     from calipers.reports.report import report_measurement

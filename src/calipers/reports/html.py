@@ -61,6 +61,19 @@ def to_html(document: Document) -> str:
     )
 
 
+def fragment(document: Document) -> str:
+    """A piece of a page, for a notebook: what is evidence is folded, and the style is about this piece alone."""
+    parts = [f'<p class="badges">{"".join(_badge(badge) for badge in document.badges)}</p>' if document.badges else ""]
+    parts += [f'<p class="verdict">{_words(document.verdict)}</p>', *(_block(block) for block in document.opening)]
+    for number, section in enumerate(document.sections):
+        inner = "\n".join(_block(block) for block in section.blocks)
+        folded = f"<details><summary>{_text(section.title)}</summary>{inner}</details>"
+        parts.append(folded if number or section.detail else inner)
+    parts += [f"<p>{_words(line)}</p>" for line in document.subject.split("\n") if line]
+    content = "\n".join(part for part in parts if part)
+    return f'<div class="calipers"><style>{asset("notebook.css")}</style>\n{content}\n</div>'
+
+
 def slugs(titles: Sequence[str]) -> list[str]:
     """A name for every title: lower case letters, digits and hyphens, no two alike."""
     names: list[str] = []

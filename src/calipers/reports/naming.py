@@ -13,12 +13,14 @@ from calipers.reports.format import setting
 from calipers.run import KEYS, Run
 
 _WORDS = {"noise_multiplier": "sigma", "sampler": "", "adjacency": "", "view": "", "normalization": "divided by"}
+_OF_A_SAMPLER = ("last_batch", "reshuffle", "derived_rate")
 LONGEST = 40
 
 
 def names_by_difference(described: Sequence[Sequence[Run]]) -> tuple[str, ...]:
     """One name for each run, no two alike."""
-    names = tuple(", ".join(parts) for parts in zip(*_columns(described), strict=True)) or ("",) * len(described)
+    columns = _columns(described) or [["" for _ in described]]
+    names = tuple(", ".join(filter(None, parts)) for parts in zip(*columns, strict=True))
     usable = len(set(names)) == len(names) and all(0 < len(name) <= LONGEST for name in names)
     return names if usable else tuple(f"run {number}" for number in range(1, len(described) + 1))
 
@@ -30,12 +32,15 @@ def _columns(described: Sequence[Sequence[Run]]) -> list[list[str]]:
     columns = []
     for key in KEYS:
         values = [tuple(run.to_dict().get(key) for run in phases) for phases in described]
-        if len(set(values)) > 1:
+        # What only some samplers have is told by the sampler.
+        told = {value for value in values if key not in _OF_A_SAMPLER or None not in value}
+        if len(told) > 1:
             columns.append([_said(key, value) for value in values])
     return columns
 
 
 def _said(key: str, values: tuple[object, ...]) -> str:
     """A key with its value; phases that differ are joined."""
-    texts = dict.fromkeys("none" if v is None else setting(v) if isinstance(v, int | float) else str(v) for v in values)
-    return f"{_WORDS.get(key, key.replace('_', ' '))} {' then '.join(texts)}".strip()
+    given = (value for value in values if value is not None)
+    texts = dict.fromkeys(setting(value) if isinstance(value, int | float) else str(value) for value in given)
+    return f"{_WORDS.get(key, key.replace('_', ' '))} {' then '.join(texts)}".strip() if texts else ""

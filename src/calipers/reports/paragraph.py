@@ -101,17 +101,23 @@ def _gaussian(answers: Answers) -> str:
 
 
 def printed_regret(answers: Answers) -> float:
-    """At least the regret of reporting mu as it is printed, rounded up: the number that stands beside it everywhere.
+    """At least the regret of mu as it is printed, rounded up: the number that stands beside it everywhere."""
+    if math.isinf(answers.mu.upper):
+        return answers.regret
+    return rounded_regret(answers, ceil_digits(answers.mu.upper))
+
+
+def rounded_regret(answers: Answers, mu: str) -> float:
+    """At least the regret of reporting `mu`, a decimal not below the proven mu.
 
     d/dmu delta_mu(eps) = phi(mu/2 - eps/mu) <= 0.39895, and the regret is a supremum of differences of profiles over
     1 + k >= 2 (Equation 24); so rounding mu up by h adds at most 0.2 h.
     """
-    if math.isinf(answers.mu.upper):
-        return answers.regret
-    added = Decimal("0.2") * (Decimal(ceil_digits(answers.mu.upper)) - Decimal(answers.mu.upper))
+    added = Decimal("0.2") * (Decimal(mu) - Decimal(answers.mu.upper))
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
 
 
+<<<<<<< HEAD
 def _neighbors(subject: Run | Stated) -> str:
     """Whom a guarantee tells apart."""
     if isinstance(subject, Run):
@@ -120,11 +126,19 @@ def _neighbors(subject: Run | Stated) -> str:
     return NEIGHBORS.get(adjacency, "the neighbors that its pairs are about") + (
         " one record" if adjacency in NEIGHBORS else ""
     )
+=======
+_NEIGHBORS = {
+    "add-remove": "adding or removing one record",
+    "zero-out": "zeroing out one record",
+    "substitute": "substituting one record",
+    "its own": "the neighbors that its pairs are about",
+}
+>>>>>>> main
 
 
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
-    row, run = answers.leading, answers.runs[0] if answers.stated is None else answers.stated
+    row = answers.leading
     lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
     if math.isinf(row.bracket.upper):
         return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
@@ -133,14 +147,23 @@ def report_this(answers: Answers) -> str:
         said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
         summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
         said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+    if answers.stated is not None:
+        return (
+            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some "
+            f"mechanism with this guarantee shows at least {lower}."
+        )
+    run = answers.runs[0]
     isolated = (
         " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
     )
+<<<<<<< HEAD
     if answers.stated is not None:
         return (
             f"{said}, for {_neighbors(run)}. As stated, read with Calipers {__version__}; some mechanism "
             f"with this guarantee shows at least {lower}."
         )
+=======
+>>>>>>> main
     return (
         f"{said}, for {_neighbors(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."

@@ -91,13 +91,13 @@ def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:
 
 
 def calibration_record(calibration: Calibration) -> Record:
-    """The object `calipers calibrate --json` prints."""
+    """The object `calipers calibrate --json` prints; of several phases the first one's noise, and a list of all."""
     return {
         "noise_multiplier": calibration.noise_multiplier,
-        "run": calibration.run.to_dict(),
+        "run": run_record(calibration.phases),
         "target": dict(calibration.target),
         "achieved": _ends(calibration.achieved),
-    }
+    } | ({} if len(calibration.phases) == 1 else {"noise_multipliers": list(calibration.noise_multipliers)})
 
 
 def comparison_record(comparison: Comparison) -> Record:
@@ -107,6 +107,8 @@ def comparison_record(comparison: Comparison) -> Record:
             {"name": name, **measurement_record(answers)}
             for name, answers in zip(comparison.names, comparison.answers, strict=True)
         ],
+        "headline": comparison.headline,
+        "winner": comparison.winner,
         "verdicts": [
             {"first": v.first, "second": v.second, "order": v.order.value, "sentence": v.sentence}
             for v in comparison.verdicts

@@ -87,33 +87,40 @@ def report_calibration(calibration: Calibration, measurement: Measurement, quest
 def brief_calibration(calibration: Calibration) -> Document:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
     achieved, target = calibration.achieved, calibration.target
-    noise = ceil_digits(calibration.noise_multiplier, NOISE_DIGITS)
+    several = len(set(calibration.noise_multipliers)) > 1
+    noises = calibration.noise_multipliers if several else (calibration.noise_multiplier,)
+    noise = ", ".join(ceil_digits(one, NOISE_DIGITS) for one in noises)
     wanted = ", ".join(f"{name} = {setting(value)}" for name, value in target.items())
+    enough = f"Noise multipliers of {noise} are" if several else f"A noise multiplier of {noise} is"
     sentence = (
-        f"A noise multiplier of {noise} is enough for {wanted}: at most {ceil_digits(achieved.upper)} is proven and an "
-        f"explicit attack shows at least {floor_digits(achieved.lower)}."
+        f"{enough} enough for {wanted}: at most {ceil_digits(achieved.upper)} is proven and an explicit attack shows "
+        f"at least {floor_digits(achieved.lower)}."
     )
     rows = (
-        ("noise multiplier", at_most(calibration.noise_multiplier, NOISE_DIGITS)),
+        *(
+            (f"noise multiplier of phase {number}" if several else "noise multiplier", at_most(one, NOISE_DIGITS))
+            for number, one in enumerate(noises, start=1)
+        ),
         *((f"target {name}", nearest(value, 12)) for name, value in target.items()),
         ("achieved, at most (proof)", at_most(achieved.upper)),
         ("achieved, at least (attack)", at_least(achieved.lower)),
     )
     quantity = next(iter(target))
     figure = target_figure(quantity, achieved, target[quantity])
+    own = (note for phase in calibration.phases for note in phase.notes)
     used = {achieved.upper_evidence: ["achieved (upper)"]}
     used.setdefault(achieved.lower_evidence, []).append("achieved (lower)")
     return Document(
         kind="calibrate",
         title="Noise for a privacy target",
-        subject=describe_phases((calibration.run,)),
+        subject=describe_phases(calibration.phases),
         verdict=sentence,
         badges=(Badge("target met by proof", "good"),),
-        opening=(figure, Quote(f"noise multiplier {noise}", "Train with")),
+        opening=(figure, Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with")),
         sections=(
             Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
-            Section("The run, as a run file", (Code(run_file((calibration.run,))),)),
-            *notes_section(tuple(dict.fromkeys((*calibration.run.notes, *notes_of((calibration.run,)))))),
+            Section("The run, as a run file", (Code(run_file(calibration.phases)),)),
+            *notes_section(tuple(dict.fromkeys((*own, *notes_of(calibration.phases))))),
             evidence_section(used.items()),
         ),
     )

@@ -11,10 +11,11 @@ import math
 from html import escape
 
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
+from calipers.reports.format import ceil_digits, floor_digits
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 48
-ROW, JAW = 58, 7
+ROW, JAW = 84, 7
 # About how wide a letter of the labels is, to keep labels inside the picture.
 LETTER = 6.6
 
@@ -109,7 +110,10 @@ def _grid(chart: Chart) -> list[str]:
 
 
 def _intervals(picture: Intervals) -> str:
-    top, height = 6, ROW * len(picture.rows) + 52
+    # A single row is named by the caption.
+    named = len(picture.rows) > 1
+    each = ROW if named else ROW - 22
+    top, height = 6, each * len(picture.rows) + 52
     bottom = height - 44
     parts = [_opened(picture.name, picture.title, picture.description, height)]
     for value, label in picture.axis.ticks():
@@ -117,7 +121,7 @@ def _intervals(picture: Intervals) -> str:
         parts.append(f'<line class="grid" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{label}</text>')
     for number, row in enumerate(picture.rows):
-        parts += _interval(picture.axis, row, top + ROW * number)
+        parts += _interval(picture.axis, row, top + each * number, named=named)
     parts.append(
         f'<text class="axis" x="{WIDTH / 2}" y="{height - 8}" text-anchor="middle">{escape(picture.axis.label)}</text>'
     )
@@ -130,22 +134,39 @@ def _along(axis: Axis, value: float) -> float:
     return 16 + min(max(share, 0.0), 1.0) * (WIDTH - 32)
 
 
-def _interval(axis: Axis, row: Interval, top: float) -> list[str]:
+def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str]:
     """A beam between two jaws, the row's name above it. Jaws open towards each other, like those of calipers."""
-    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + 38
+    low, high, y = _along(axis, row.lower), _along(axis, row.upper), top + (54 if named else 32)
     upper, lower = _number(y - 11), _number(y + 11)
     parts = [
-        f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>',
         f'<line class="beam" x1="{_number(low)}" y1="{_number(y)}" x2="{_number(high)}" y2="{_number(y)}"/>',
         f'<path class="jaw attack" d="M{_number(low)} {upper}V{lower}l{-JAW} -7v-8z"/>',
     ]
     if math.isfinite(row.upper):
         parts.append(f'<path class="jaw proof" d="M{_number(high)} {upper}V{lower}l{JAW} -7v-8z"/>')
+    if named:
+        parts.append(f'<text class="row" x="16" y="{_number(top + 17)}">{escape(_short(row.label))}</text>')
+    parts += _jaw_numbers(row, low, high, y - 16)
     for _, role, value in row.marks:
         if axis.holds(value):
-            x = _number(_along(axis, value))
-            parts.append(f'<path class="mark {escape(role)}" d="M{x} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
+            x, text = _along(axis, value), ceil_digits(value)
+            room = len(text) * LETTER / 2
+            middle = _number(min(max(x, 16 + room), WIDTH - 16 - room))
+            parts.append(f'<path class="mark {escape(role)}" d="M{_number(x)} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
+            parts.append(f'<text class="tick" x="{middle}" y="{_number(y + 24)}" text-anchor="middle">{text}</text>')
     return parts
+
+
+def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
+    """What the jaws say, above them: the attack's number ends at its jaw, the proof's begins at its own."""
+    left = f"≥ {floor_digits(row.lower)}"
+    right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
+    begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)
+    end = max(min(low, begin - 8), 16 + len(left) * LETTER)
+    return [
+        f'<text class="row attack" x="{_number(end)}" y="{_number(y)}" text-anchor="end">{left}</text>',
+        f'<text class="row proof" x="{_number(begin)}" y="{_number(y)}">{right}</text>',
+    ]
 
 
 def _short(label: str) -> str:

@@ -40,13 +40,13 @@ from calipers.reports.ruler import ruler
 PIPED_WIDTH = 110
 WIDEST = 130
 BOLD, BAD = "1", "1;31"
-MORE = "More with --explain: what licenses the numbers"
+EXPLAIN = "--explain"
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
 
 
-def to_text(document: Document, *, explain: bool = False, terminal: bool = False) -> str:
-    """The document as text, in color only for a terminal that wants it."""
+def to_text(document: Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
+    """The document as text, in color only for a terminal that wants it; `more` says how to see what is left out."""
     width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
     page = _Page(width, terminal and not os.environ.get("NO_COLOR"), explain)
     parts = [page.styled(page.wrapped(document.verdict), BOLD)]
@@ -56,7 +56,8 @@ def to_text(document: Document, *, explain: bool = False, terminal: bool = False
     parts.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
     parts += [page.section(section) for section in others]
     hidden = any(section.detail for section in document.sections) and not explain
-    parts.append([MORE + (", and the notes in full." if page.shortened else ".")] if hidden else [])
+    notes = ", and the notes in full" if page.shortened else ""
+    parts.append([f"More with {more}: what licenses the numbers{notes}."] if hidden else [])
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part) + "\n"
 
 
@@ -198,8 +199,8 @@ def _number(number: Number) -> str:
 
 
 def _folded(name: str) -> list[str]:
-    """A heading in lines of at most 22 columns."""
-    return textwrap.wrap(visible(name), 22, break_on_hyphens=False) or [""]
+    """A heading in lines of at most 27 columns."""
+    return textwrap.wrap(visible(name), 27, break_on_hyphens=False) or [""]
 
 
 def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:

@@ -18,8 +18,8 @@ def torch_module(name: str = "torch") -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError(
-            "Training needs PyTorch (2.4 or newer): pip install 'calipers[torch]'. To keep a PyTorch for GPUs out, "
-            "install the one for CPUs first."
+            "Training needs PyTorch (2.4 or newer): pip install '.[torch]' in the clone. To keep a PyTorch for GPUs "
+            "out, install the one for CPUs first."
         ) from error
 
 

@@ -1,6 +1,6 @@
 // The page: a form that describes runs, and the answers that follow every change.
 
-import { DEFAULTS, LETTERS, applies, fromHash, questionRecord, runRecord, toHash } from "./state.js";
+import { DEFAULTS, LETTERS, MOST_PHASES, SHARED, applies, fromHash, phasesOf, questionRecord, runRecord, toHash } from "./state.js";
 import { made, showResults, showStatus, showVerdicts, tip } from "./view.js";
 
 const PAUSE = 220; // milliseconds of quiet before a change is measured
@@ -27,7 +27,8 @@ async function post(path, record, signal) {
   throw new Error(told.error ?? `The explorer answered with status ${response.status}.`);
 }
 
-const nameOf = (index) => LETTERS[index].toUpperCase();
+const nameOf = (index) => state.runs[index].name.trim() || `Run ${LETTERS[index].toUpperCase()}`;
+const current = () => phasesOf(state.runs[state.selected])[state.phase];
 const question = (run) => ({ run: runRecord(run), ...questionRecord(state.questions) });
 
 // ---- asking
@@ -66,10 +67,13 @@ async function ask(entry, asked) {
   }
 }
 
+// Two runs may not have one name: the second of a kind gets its letter.
+const distinct = (names) => names.map((name, index) => (names.indexOf(name) === index ? name : `${name} (${LETTERS[index].toUpperCase()})`));
+
 // All runs together, once every one of them has its answer; null before that.
 function together() {
   if (entries.length < 2 || !entries.every((entry) => entry.answer && !entry.stale)) return null;
-  return { runs: state.runs.map(runRecord), names: state.runs.map((_, index) => `Run ${nameOf(index)}`), ...questionRecord(state.questions) };
+  return { runs: state.runs.map(runRecord), names: distinct(state.runs.map((_, index) => nameOf(index))), ...questionRecord(state.questions) };
 }
 
 async function compare() {
@@ -81,7 +85,7 @@ async function compare() {
   if (!wanted) return;
   try {
     const found = await (await post("/api/compare", record)).json();
-    if (verdictsFor === wanted) showVerdicts(found.verdicts);
+    if (verdictsFor === wanted) showVerdicts(found.verdicts, found.headline);
   } catch (error) {
     if (verdictsFor === wanted) showVerdicts([{ order: "error", sentence: error.message }]);
   }
@@ -110,13 +114,13 @@ let tabsShown = "";
 
 function showTabs() {
   // Made anew only when they differ: a button replaced while it is being pressed never hears of it.
-  const wanted = `${state.runs.length} ${state.selected}`;
+  const wanted = JSON.stringify([state.runs.map((run, index) => [nameOf(index), run.more.length]), state.selected, state.phase]);
   if (wanted === tabsShown) return;
   tabsShown = wanted;
   const tabs = state.runs.map((_, index) => {
     const chosen = index === state.selected;
-    const tab = made("button", { type: "button", role: "tab", class: `tab c${index}`, "aria-selected": chosen, "data-run": LETTERS[index] }, made("span", { class: "dot" }), `Run ${nameOf(index)}`);
-    tab.addEventListener("click", () => { state.selected = index; changed(); });
+    const tab = made("button", { type: "button", role: "tab", class: `tab c${index}`, "aria-selected": chosen, "data-run": LETTERS[index] }, made("span", { class: "dot" }), nameOf(index));
+    tab.addEventListener("click", () => { state.selected = index; state.phase = 0; changed(); });
     return tab;
   });
   const add = made("button", { type: "button", id: "add", title: "Add a copy of this run to compare" }, "+ Compare");
@@ -126,14 +130,38 @@ function showTabs() {
   const controls = [...(state.runs.length < LETTERS.length ? [add] : []), ...(state.runs.length > 1 ? [remove] : [])];
   const focused = document.activeElement?.id || document.activeElement?.dataset?.run;
   document.getElementById("tabs").replaceChildren(...tabs, ...controls);
+  showPhases();
   // Whoever was using the keyboard stays where they were.
   if (focused === "add" || focused === "remove") document.getElementById(focused)?.focus();
   else if (LETTERS.includes(focused)) document.querySelector(`[data-run="${focused}"]`)?.focus();
 }
 
-function showForm() {
+// One button for each phase, one to add a copy of the last, one to remove this one.
+function showPhases() {
   const run = state.runs[state.selected];
+  const phases = phasesOf(run);
+  const choose = (number) => { state.phase = number; changed(); };
+  const buttons = phases.length < 2 ? [] : phases.map((_, number) => {
+    const button = made("button", { type: "button", "aria-pressed": number === state.phase }, `Phase ${number + 1}`);
+    button.addEventListener("click", () => choose(number));
+    return button;
+  });
+  const add = made("button", { type: "button", id: "add-phase", title: "Add a phase that follows, to begin with like this one" }, "+ Phase");
+  add.addEventListener("click", () => { run.more.push({ ...current(), more: [] }); choose(run.more.length); });
+  const remove = made("button", { type: "button", id: "remove-phase", title: "Remove this phase" }, "− Phase");
+  remove.addEventListener("click", () => {
+    const left = phases.filter((_, number) => number !== state.phase).map(({ more, ...phase }) => phase);
+    Object.assign(run, left[0], { more: left.slice(1).map((phase) => ({ ...phase, more: [] })) });
+    choose(Math.max(0, state.phase - 1));
+  });
+  document.getElementById("phases").replaceChildren(...buttons, ...(phases.length < MOST_PHASES ? [add] : []), ...(phases.length > 1 ? [remove] : []));
+}
+
+function showForm() {
+  const run = current();
+  form.elements.name.placeholder = `Run ${LETTERS[state.selected].toUpperCase()}`;
   for (const input of form.querySelectorAll("input[name], select[name]")) {
+    if ("target" in input.dataset) continue;
     const text = "question" in input.dataset ? state.questions[input.name] : run[input.name];
     if (input.value !== text) input.value = text;
   }
@@ -154,7 +182,8 @@ function showForm() {
 // ---- doing
 
 function addRun() {
-  state.runs.push({ ...state.runs[state.selected] });
+  const copied = state.runs[state.selected];
+  state.runs.push({ ...copied, name: "", more: copied.more.map((phase) => ({ ...phase })) });
   entries.push(fresh());
   state.selected = state.runs.length - 1;
   changed();
@@ -167,6 +196,7 @@ function removeRun() {
   state.runs.splice(state.selected, 1);
   entries.splice(state.selected, 1);
   state.selected = Math.max(0, state.selected - 1);
+  state.phase = 0;
   changed();
   compare();
 }
@@ -204,12 +234,34 @@ async function saveComparison(kind) {
   }
 }
 
+// The smallest noise whose proof meets the epsilon wanted at the first delta; several phases keep their ratios.
+async function solveNoise() {
+  const button = document.getElementById("solve-noise"), index = state.selected, run = state.runs[index];
+  const { delta, ...record } = { run: runRecord(run), delta: questionRecord(state.questions).delta?.[0] };
+  const wanted = form.elements.target.value.trim() || form.elements.target.placeholder;
+  button.disabled = true;
+  button.textContent = "Solving …";
+  try {
+    const found = await (await post("/api/calibrate", { ...record, epsilon: Number(wanted), delta })).json();
+    phasesOf(run).forEach((phase, number) => { phase.noise_multiplier = found.shown[number]; });
+    changed();
+  } catch (error) {
+    entries[index].error = error.message;
+    show();
+  } finally {
+    button.disabled = false;
+    button.textContent = "Solve for sigma";
+  }
+}
+document.getElementById("solve-noise").addEventListener("click", solveNoise);
+
 function edited(event) {
   const input = event.target;
-  const run = state.runs[state.selected];
+  const run = current();
+  if ("target" in input.dataset) return;
   if (input.id === "noise") run.noise_multiplier = String(Number((10 ** Number(input.value)).toPrecision(3)));
   else if ("question" in input.dataset) state.questions[input.name] = input.value;
-  else run[input.name] = input.value;
+  else for (const phase of SHARED.includes(input.name) ? phasesOf(state.runs[state.selected]) : [run]) phase[input.name] = input.value;
   changed();
 }
 
@@ -219,7 +271,7 @@ form.addEventListener("submit", (event) => event.preventDefault());
 for (const either of form.querySelectorAll("[data-choice]")) {
   either.addEventListener("click", (event) => {
     if (!event.target.dataset.value) return;
-    const run = state.runs[state.selected];
+    const run = current();
     convert(run, event.target.dataset.value);
     run[either.dataset.choice] = event.target.dataset.value;
     changed();

@@ -27,12 +27,13 @@ export function ticks(low, high, most) {
   return found;
 }
 
+// Every second power of ten from `low` on, as the doubles people mean by them.
+const powers = (low, decades) => Array.from({ length: Math.round(decades) / 2 + 1 }, (_, i) => Number((low * 100 ** i).toPrecision(6)));
+
 export function plain(number) {
   if (number !== 0 && (Math.abs(number) < 1e-3 || Math.abs(number) >= 1e6)) return number.toExponential().replace("e+", "e");
   return number.toLocaleString("en-US", { maximumFractionDigits: 6 });
 }
-
-const power = (exponent) => (exponent === 0 ? "1" : "10" + String(exponent).replace(/./g, (c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]));
 
 // A logarithmic axis is worth it when the numbers differ by more than an eye can compare on an even one.
 function bracketScale(rows, left, right) {
@@ -54,7 +55,9 @@ function bracketScale(rows, left, right) {
 export function drawBrackets(host, rows, label) {
   const each = 50, top = 6, bottom = 26;
   const { svg, width, height } = sheet(host, top + each * rows.length + bottom, label);
-  const left = 78, right = width - 70;
+  // Long names are cut, so that the beams keep most of the width.
+  const longest = Math.max(...rows.map((row) => row.name.length), 5), fits = Math.min(longest, Math.max(6, Math.floor(width / 45)));
+  const left = 84 + 7.2 * Math.max(0, fits - 5), right = width - 78;
   const { place, marks } = bracketScale(rows, left, right);
   for (const mark of marks) {
     element(svg, "line", { x1: place(mark), x2: place(mark), y1: top, y2: height - bottom, class: "grid" });
@@ -63,7 +66,7 @@ export function drawBrackets(host, rows, label) {
   rows.forEach((row, i) => {
     const y = top + each * i + 16;
     const group = element(svg, "g", { class: `c${row.color}` });
-    element(group, "text", { x: 2, y: y + 5, class: "name" }, row.name);
+    element(group, "text", { x: 2, y: y + 5, class: "name" }, row.name.length > fits ? `${row.name.slice(0, fits - 1)}…` : row.name);
     const from = place(row.lower.exact ?? 0);
     const to = row.upper.exact === null ? right : place(row.upper.exact);
     element(group, "rect", { x: from, y: y - 8, width: Math.max(0, to - from), height: 16, class: "band" });
@@ -90,25 +93,31 @@ function value(group, x, y, anchor, end, what) {
 export function drawCurves(host, chart, tip) {
   const { svg, width, height } = sheet(host, 300, `${chart.y} against ${chart.x}`);
   const left = 54, right = width - 12, top = 8, bottom = height - 40;
-  const across = (v) => left + (right - left) * v / chart.last;
+  // `first` makes the horizontal axis logarithmic, from there to `last`.
+  const decades = chart.first ? Math.log10(chart.last / chart.first) : 0;
+  const across = chart.first
+    ? (v) => left + (right - left) * Math.log10(Math.max(v, chart.first) / chart.first) / decades
+    : (v) => left + (right - left) * v / chart.last;
   const span = Math.log10(chart.high / chart.low);
   const up = chart.log
     ? (v) => bottom - (bottom - top) * Math.log10(Math.max(v, chart.low / 10) / chart.low) / span
     : (v) => bottom - (bottom - top) * (v - chart.low) / (chart.high - chart.low);
   const clip = `clip-${chart.id}`;
   element(element(element(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 2, width: right - left, height: bottom - top + 4 });
-  for (const mark of ticks(0, chart.last, Math.max(3, Math.floor((right - left) / 52)))) {
+  const steps = chart.first ? powers(chart.first, decades) : ticks(0, chart.last, Math.max(3, Math.floor((right - left) / 52)));
+  for (const mark of steps) {
     element(svg, "line", { x1: across(mark), x2: across(mark), y1: top, y2: bottom, class: "grid" });
     element(svg, "text", { x: across(mark), y: bottom + 16, "text-anchor": "middle" }, plain(mark));
   }
-  const marks = chart.log ? Array.from({ length: span / 2 + 1 }, (_, i) => chart.low * 100 ** i) : ticks(chart.low, chart.high, 5);
+  const marks = chart.log ? powers(chart.low, span) : ticks(chart.low, chart.high, 5);
   for (const mark of marks) {
     element(svg, "line", { x1: left, x2: right, y1: up(mark), y2: up(mark), class: "grid" });
-    element(svg, "text", { x: left - 6, y: up(mark) + 4, "text-anchor": "end" }, chart.log ? power(Math.round(Math.log10(mark))) : plain(mark));
+    element(svg, "text", { x: left - 6, y: up(mark) + 4, "text-anchor": "end" }, plain(mark));
   }
   element(svg, "text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, chart.xTitle);
   element(svg, "text", { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, chart.yTitle);
-  if (chart.ideal) element(svg, "line", { x1: across(0), y1: up(1), x2: across(1), y2: up(0), class: "ideal" });
+  const ideal = chart.first ? [chart.first, chart.first, 1, 1] : [0, 1, 1, 0];
+  if (chart.ideal) element(svg, "line", { x1: across(ideal[0]), y1: up(ideal[1]), x2: across(ideal[2]), y2: up(ideal[3]), class: "ideal" });
   const drawing = element(svg, "g", { "clip-path": `url(#${clip})` });
   for (const run of chart.series) {
     const points = (side) => run.x.map((x, i) => `${across(x).toFixed(2)},${up(run[side][i]).toFixed(2)}`);
@@ -130,11 +139,14 @@ function follow(svg, chart, box, tip) {
   svg.addEventListener("pointermove", (event) => {
     const at = event.clientX - svg.getBoundingClientRect().left;
     if (at < box.left - 4 || at > box.right + 4 || !chart.series.length) { leave(); return; }
-    const wanted = (at - box.left) / (box.right - box.left) * chart.last;
+    const share = (at - box.left) / (box.right - box.left);
+    const wanted = chart.first ? chart.first * (chart.last / chart.first) ** share : share * chart.last;
     cursor.setAttribute("x1", at); cursor.setAttribute("x2", at); cursor.setAttribute("visibility", "visible");
+    // One line for each run: both ends, rounded outward, at its drawn point nearest to the pointer.
+    const [low, high] = chart.ends;
     const lines = chart.series.map((run) => {
       const i = nearest(run.x, wanted);
-      return `${run.name}  at ${chart.x} = ${run.x[i]}\n  attack: ${chart.y} ${chart.attackSign} ${run.lower[i]}\n  proof: ${chart.y} ${chart.proofSign} ${run.upper[i]}`;
+      return `${run.name}: ${chart.y} ${run.shown[low][i]} to ${run.shown[high][i]} at ${chart.x} ${Number(run.x[i].toPrecision(3))}`;
     });
     tip.show(lines.join("\n"), event.clientX, event.clientY);
   });

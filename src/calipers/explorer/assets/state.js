@@ -11,6 +11,9 @@ export const DEFAULTS = {
 // Keys that mean something to these samplers only.
 const ONLY = { last_batch: ["shuffle", "deterministic"], reshuffle: ["shuffle"] };
 export const applies = (run, key) => !(key in ONLY) || ONLY[key].includes(run.sampler);
+// Keys that the phases of one run share.
+export const SHARED = ["dataset_size", "adjacency", "view", "name"];
+export const MOST_PHASES = 8;
 export const QUESTIONS = { delta: "1e-5", epsilon: "", fpr: "0.1, 0.01, 0.001", delta0: "1e-10", tolerance: "0.001" };
 const NUMBERS = ["dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension"];
 const EITHER = { batch_by: ["batch_size", "sample_rate"], length_by: ["epochs", "steps"] };
@@ -19,12 +22,12 @@ const LISTS = ["delta", "epsilon", "fpr"];
 export function firstRun() {
   return {
     ...DEFAULTS, dataset_size: "60000", batch_by: "batch_size", batch_size: "256", sample_rate: "",
-    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "",
+    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "", name: "", more: [],
   };
 }
 
 function emptyRun() {
-  const run = { ...DEFAULTS, batch_by: "batch_size", length_by: "epochs" };
+  const run = { ...DEFAULTS, batch_by: "batch_size", length_by: "epochs", name: "", more: [] };
   for (const key of NUMBERS) run[key] = "";
   return run;
 }
@@ -35,13 +38,19 @@ function counted(run) {
   return [...NUMBERS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key) && applies(run, key));
 }
 
+// A run and the phases that follow its first.
+export const phasesOf = (run) => [run, ...run.more];
+
 export function toHash(state) {
   const words = new URLSearchParams();
   state.runs.forEach((run, i) => {
-    for (const key of counted(run)) {
-      const value = run[key].trim();
-      if (value !== (DEFAULTS[key] ?? "")) words.set(`${LETTERS[i]}.${key}`, value);
-    }
+    if (run.name.trim()) words.set(`${LETTERS[i]}.name`, run.name.trim());
+    phasesOf(run).forEach((phase, number) => {
+      for (const key of counted(phase)) {
+        const value = phase[key].trim();
+        if (value !== (DEFAULTS[key] ?? "")) words.set(`${LETTERS[i]}${number ? number + 1 : ""}.${key}`, value);
+      }
+    });
   });
   for (const [key, value] of Object.entries(state.questions)) {
     if (value.trim() !== QUESTIONS[key]) words.set(key, value.trim());
@@ -50,20 +59,28 @@ export function toHash(state) {
   return `#${words.toString()}`;
 }
 
+function read(given) {
+  const run = emptyRun();
+  for (const [key, value] of given) {
+    if (!NUMBERS.includes(key) && !(key in DEFAULTS) && key !== "name") continue;
+    run[key] = value;
+    for (const [choice, pair] of Object.entries(EITHER)) if (pair.includes(key)) run[choice] = key;
+  }
+  return run;
+}
+
 export function fromHash(hash) {
   const words = new URLSearchParams(hash.replace(/^#/, ""));
-  const state = { runs: [], selected: 0, questions: { ...QUESTIONS } };
+  const state = { runs: [], selected: 0, phase: 0, questions: { ...QUESTIONS } };
   for (const letter of LETTERS) {
-    const given = [...words].filter(([key]) => key.startsWith(`${letter}.`));
-    if (!given.length) continue;
-    const run = emptyRun();
-    for (const [word, value] of given) {
-      const key = word.slice(2);
-      if (!NUMBERS.includes(key) && !(key in DEFAULTS)) continue;
-      run[key] = value;
-      for (const [choice, pair] of Object.entries(EITHER)) if (pair.includes(key)) run[choice] = key;
+    const phases = [];
+    for (let number = 1; number <= MOST_PHASES; number += 1) {
+      const start = `${letter}${number > 1 ? number : ""}.`;
+      const given = [...words].filter(([key]) => key.startsWith(start)).map(([key, value]) => [key.slice(start.length), value]);
+      if (!given.length) break;
+      phases.push(read(given));
     }
-    state.runs.push(run);
+    if (phases.length) state.runs.push({ ...phases[0], more: phases.slice(1) });
   }
   if (!state.runs.length) state.runs.push(firstRun());
   for (const key of Object.keys(QUESTIONS)) if (words.has(key)) state.questions[key] = words.get(key);
@@ -78,6 +95,10 @@ function value(text) {
 }
 
 export function runRecord(run) {
+  return run.more.length ? { phase: phasesOf(run).map(phaseRecord) } : phaseRecord(run);
+}
+
+function phaseRecord(run) {
   const record = {};
   for (const key of counted(run)) {
     const text = run[key].trim();

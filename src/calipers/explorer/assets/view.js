@@ -40,29 +40,31 @@ export function showStatus(entries, onCancel) {
 }
 
 function statusNote(entry, onCancel) {
-  if (entry.error) return made("div", { class: "note error", role: "alert" }, made("span", {}, made("b", {}, `Run ${entry.name}: `), entry.error));
+  if (entry.error) return made("div", { class: "note error", role: "alert" }, made("span", {}, made("b", {}, `${entry.name}: `), entry.error));
   const cancel = made("button", { type: "button" }, "Cancel");
   cancel.addEventListener("click", () => onCancel(entry.index));
   const seconds = made("span", { "data-seconds": entry.name });
-  return made("div", { class: `note c${entry.index}` }, made("span", { class: "spin" }), made("span", {}, `Measuring run ${entry.name} … `, seconds), cancel);
+  return made("div", { class: `note c${entry.index}` }, made("span", { class: "spin" }), made("span", {}, `Measuring ${entry.name} … `, seconds), cancel);
 }
 
 // `shown`: the runs that have an answer, as {name, color, answer, stale}.
 export function showResults(shown, selected) {
   const several = shown.length > 1;
   const first = shown[0]?.answer.rows[0];
-  find("headline-title").textContent = first ? `Leakage: ${first.quantity}` : "Leakage";
-  drawBrackets(find("brackets"), shown.map((run) => ({ ...run.answer.rows[0], name: `Run ${run.name}`, color: run.color })), "Brackets of epsilon");
+  find("headline-title").textContent = first ? first.quantity : "epsilon";
+  drawBrackets(find("brackets"), shown.map((run) => ({ ...run.answer.rows[0], name: run.name, color: run.color })), "Brackets of epsilon");
   const chosen = shown.find((run) => run.index === selected);
   find("words").textContent = chosen ? chosen.answer.words : "";
+  find("sentence").textContent = chosen ? (several ? `${chosen.name}: ` : "") + chosen.answer.verdict : "";
+  find("report-this").replaceChildren(...(chosen ? [made("b", {}, "Report this: "), chosen.answer.report_this] : []));
   // On a narrow screen the form hides the results; this line stays in sight.
   find("glance").replaceChildren(...shown.map((run) => {
     const { lower, upper } = run.answer.rows[0];
-    return made("span", { class: `c${run.color}` }, made("span", { class: "dot" }), run.stale ? "…" : `ε ${lower.shown} – ${upper.exact === null ? "∞" : upper.shown}`);
+    return made("span", { class: `c${run.color}` }, made("span", { class: "dot" }), run.stale ? "…" : `epsilon ${lower.shown} – ${upper.exact === null ? "∞" : upper.shown}`);
   }));
   showCharts(shown);
   showNumbers(shown, several);
-  for (const place of document.querySelectorAll("h2 .of")) place.textContent = several && chosen ? `of run ${chosen.name}` : "";
+  for (const place of document.querySelectorAll("h2 .of")) place.textContent = several && chosen ? `of ${chosen.name}` : "";
   find("evidence").replaceChildren(...(chosen?.answer.evidence ?? []).map(evidenceItem));
   find("notes").replaceChildren(...(chosen?.answer.measurement.notes ?? []).map((note) => made("li", {}, note)));
   for (const button of document.querySelectorAll("[data-save]")) button.disabled = !chosen || chosen.stale;
@@ -70,16 +72,20 @@ export function showResults(shown, selected) {
 }
 
 export function showCharts(shown) {
-  const of = (name, x) => shown.map((run) => ({ name: `Run ${run.name}`, color: run.color, x: run.answer.curves[name][x], lower: run.answer.curves[name].lower, upper: run.answer.curves[name].upper }));
+  const of = (name, x) => shown.map((run) => ({ name: run.name, color: run.color, x: run.answer.curves[name][x], lower: run.answer.curves[name].lower, upper: run.answer.curves[name].upper, shown: run.answer.curves[name].shown }));
   const profiles = of("profile", "epsilon");
   const last = Math.max(...profiles.map((run) => run.x[run.x.length - 1]), 1e-12);
+  drawCurves(find("low-rates"), {
+    id: "low-rates", x: "FPR", y: "TPR", xTitle: "false positive rate", yTitle: "true positive rate", log: true, low: 1e-6, high: 1, ends: ["lower", "upper"],
+    first: 1e-6, last: 1, ideal: true, series: of("low_rates", "fpr"),
+  }, tip);
   drawCurves(find("profile"), {
-    id: "profile", x: "ε", y: "δ", xTitle: "ε", yTitle: "δ", log: true, low: 1e-8, high: 1, attackSign: "≥", proofSign: "≤",
+    id: "profile", x: "epsilon", y: "delta", xTitle: "epsilon", yTitle: "delta", log: true, low: 1e-8, high: 1, ends: ["lower", "upper"],
     last: profiles.length ? last : 1, series: profiles,
   }, tip);
   drawCurves(find("tradeoff"), {
     id: "tradeoff", x: "FPR", y: "FNR", xTitle: "false positive rate", yTitle: "false negative rate", log: false, low: 0, high: 1,
-    attackSign: "≤", proofSign: "≥", last: 1, ideal: true, series: of("tradeoff", "alpha"),
+    ends: ["upper", "lower"], last: 1, ideal: true, series: of("tradeoff", "alpha"),
   }, tip);
 }
 
@@ -100,7 +106,7 @@ function showNumbers(shown, several) {
       body.push(made("tr", { "data-kind": row.kind }, made("td", {}, row.quantity), number(row.lower, "attack"), number(row.upper, "proof"), number(row.claim, row.refuted ? "claim, refuted by the attack" : "claim", row.refuted)));
     }
   } else {
-    for (const run of shown) head.append(made("th", { class: `c${run.color}` }, made("span", { class: "dot" }), ` Run ${run.name}`));
+    for (const run of shown) head.append(made("th", { class: `c${run.color}` }, made("span", { class: "dot" }), ` ${run.name}`));
     shown[0].answer.rows.forEach((row, i) => {
       const line = made("tr", { "data-kind": row.kind }, made("td", {}, row.quantity));
       for (const run of shown) line.append(interval(run.answer.rows[i]));
@@ -117,11 +123,11 @@ function interval(row) {
 }
 
 function evidenceItem(entry) {
-  const ends = entry.ends.length <= 2 ? entry.ends.join(", ") : `${entry.ends[0]} and ${entry.ends.length - 1} more`;
-  return made("li", {}, made("b", {}, `${entry.kind}: `), `${entry.statement} `, made("span", { class: "source" }, `[${entry.source}] For ${ends}.`));
+  return made("li", {}, made("b", {}, `${entry.licenses}: `), `${entry.kind}. ${entry.statement} `, made("span", { class: "source" }, `[${entry.source}]`));
 }
 
-export function showVerdicts(verdicts) {
+export function showVerdicts(verdicts, headline = "") {
+  find("winner").textContent = headline;
   find("verdict-card").hidden = !verdicts.length;
   find("verdicts").replaceChildren(...verdicts.map((verdict) => made("li", { "data-order": verdict.order }, verdict.sentence)));
 }

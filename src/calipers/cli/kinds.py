@@ -1,0 +1,82 @@
+"""What an option takes: numbers as people write them, words in any case, files and names that a shell completes.
+
+--steps 1e6      --dataset-size 60_000      --dataset-size 60,000      --sampler Shuffle
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+
+
+if TYPE_CHECKING:
+    Kind = click.ParamType[Any]
+else:  # generic only in newer releases of click
+    Kind = click.ParamType
+
+
+class Real(Kind):
+    """A number: 0.01, 1e-5, 60_000, 60,000. A comma is a thousands separator or a mistake, never a decimal point."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a refusal that says how to write it."""
+        if not isinstance(value, str):
+            return value  # type: ignore[return-value]  # a default, which is a number already
+        text = value.strip()
+        if _THOUSANDS.fullmatch(text):
+            text = text.replace(",", "")
+        try:
+            return float(text)
+        except ValueError:
+            hint = "; write the decimal point as a point" if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
+            self.fail(f"{value!r} is not a number{hint}.", param, ctx)
+
+
+class Count(Real):
+    """A whole number, which may be written 1e6, 60_000 or 60,000."""
+
+    name = "whole number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The whole number, every digit of it, or a refusal."""
+        if not isinstance(value, str):
+            return value  # type: ignore[return-value]
+        plain = value.strip().replace(",", "") if _THOUSANDS.fullmatch(value.strip()) else value.strip()
+        try:
+            return int(plain)
+        except ValueError:
+            number = super().convert(value, param, ctx)
+        if not math.isfinite(number) or number != math.floor(number):
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        return int(number)
+
+
+def word(words: Sequence[str]) -> Kind:
+    """One of a few words, in any case."""
+    return click.Choice(list(words), case_sensitive=False)
+
+
+COUNT, REAL = Count(), Real()
+FILE = click.Path()
+"""A file that need not exist; a shell completes it."""
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def one_of(names: Callable[[], Iterable[str]], *, files: bool = False) -> Complete:
+    """Completion by names that are looked up when a shell asks; with `files`, by files as well."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+        found = [CompletionItem(name) for name in names() if name.startswith(begun)]
+        return [*found, CompletionItem(begun, type="file")] if files else found
+
+    return complete
