@@ -29,11 +29,7 @@ from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
-<<<<<<< HEAD
-from calipers.run import Run, load_runs
-=======
 from calipers.run import KEYS, Run
->>>>>>> main
 from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
@@ -118,28 +114,6 @@ def compare_command(
     end_measured(fail_on, comparison.answers)
 
 
-<<<<<<< HEAD
-def _described(files: tuple[str, ...], samplers: bool) -> tuple[tuple[str, ...], list[Subject]]:
-    """Names and phases of the runs to compare."""
-    if not samplers:
-        if len(files) < 2:
-            raise InputError(
-                f"compare needs at least two run files, got {len(files)}; name another one, or --samplers."
-            )
-        return files, [load_subject(name) for name in files]
-    if len(files) != 1:
-        raise InputError(f"--samplers compares one run file with itself, got {len(files)}; name one.")
-    runs = load_runs(files[0])
-    return _under_every_sampler(runs)
-
-
-def _under_every_sampler(runs: tuple[Run, ...]) -> tuple[tuple[str, ...], list[Subject]]:
-    """The run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
-    names: list[str] = []
-    described: list[Subject] = []
-    for sampler in SAMPLERS:
-        scheme = scheme_named(sampler)
-=======
 def _sampled(
     files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
 ) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
@@ -155,19 +129,9 @@ def _sampled(
     found: dict[str, Subject] = {}
     for name in SAMPLERS:
         scheme = scheme_named(name)
->>>>>>> main
         try:
             found[name] = tuple(run if run.sampler == name else run.replace(**scheme.counterpart(run)) for run in runs)
         except InputError as error:
-<<<<<<< HEAD
-            click.echo(f"{sampler}: left out. {error}", err=True)
-            continue
-        names.append(sampler)
-        described.append(turned)
-    if len(names) < 2:
-        raise InputError("No other sampler can make this run: give dataset_size, batch_size and whole epochs.")
-    return tuple(names), described
-=======
             click.echo(f"{name}: left out. {error}", err=True)
     return tuple(found), list(found.values()), (file,) * len(found) if files else ()
 
@@ -216,7 +180,6 @@ def named_file(word: str) -> tuple[str, str]:
     if not mark or Path(word).exists() or not name or not file:
         return "", word
     return name, file
->>>>>>> main
 
 
 def chosen_picture(output: str) -> str:

@@ -22,7 +22,7 @@ from calipers.reports.answers import Answers
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import NEIGHBORS, describe, neighbors_text, unit_text
+from calipers.reports.words import describe, neighbors_text, unit_text
 from calipers.run import Run
 from calipers.stated import Stated
 
@@ -117,23 +117,12 @@ def rounded_regret(answers: Answers, mu: str) -> float:
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
 
 
-<<<<<<< HEAD
-def _neighbors(subject: Run | Stated) -> str:
-    """Whom a guarantee tells apart."""
-    if isinstance(subject, Run):
-        return neighbors_text(subject)
-    adjacency = subject.adjacency
-    return NEIGHBORS.get(adjacency, "the neighbors that its pairs are about") + (
-        " one record" if adjacency in NEIGHBORS else ""
-    )
-=======
 _NEIGHBORS = {
     "add-remove": "adding or removing one record",
     "zero-out": "zeroing out one record",
     "substitute": "substituting one record",
     "its own": "the neighbors that its pairs are about",
 }
->>>>>>> main
 
 
 def report_this(answers: Answers) -> str:
@@ -156,16 +145,8 @@ def report_this(answers: Answers) -> str:
     isolated = (
         " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
     )
-<<<<<<< HEAD
-    if answers.stated is not None:
-        return (
-            f"{said}, for {_neighbors(run)}. As stated, read with Calipers {__version__}; some mechanism "
-            f"with this guarantee shows at least {lower}."
-        )
-=======
->>>>>>> main
     return (
-        f"{said}, for {_neighbors(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"{said}, for {neighbors_text(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."
     )
 
