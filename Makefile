@@ -32,6 +32,7 @@ test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-d
 	$(BIN)/python -m pytest $(PARALLEL) -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"
 	# In a process of its own: where JAX runs, PyTorch's loaders must not fork.
 	$(BIN)/python -m pytest -m "jax_privacy and not slow and not heavy"
+	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "callbacks and not slow and not heavy"
 
 test-explorer: $(VENV)/.extra-test $(VENV)/.extra-explorer $(VENV)/.extra-browser ## the tests of the local page, in Chromium
 	.ci/chromium
@@ -79,9 +80,9 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 
 # PyTorch first and by its own name and version: with Opacus alone pip would choose one.
 $(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.made
-	@echo "installing Opacus and JAX-Privacy"
+	@echo "installing Opacus, JAX-Privacy, Lightning, Transformers and Keras"
 	@$(PIP_INSTALL) "$$(grep '^torch' $<)"
-	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy]'
+	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,keras]'
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made

@@ -1,9 +1,10 @@
-"""How fast private training is: Calipers beside Opacus, same model, same batch, one step after the other.
+"""How fast private training is: Calipers beside Opacus and beside plain SGD, same model, same batch.
 
-A step is: gradients of every record, clipping, sum, noise, division, a step of SGD. Opacus runs its optimizer behind
-`GradSampleModule` in its default mode (hooks); the batch is already in memory for both, and the sampler is left out for
-both. On a GPU Calipers rounds the factors of all products to TF32, Opacus follows PyTorch's defaults (TF32 in
-convolutions only). CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work done.
+A step is: gradients of every record, clipping, sum, noise, division, a step of SGD; plain SGD is one backward pass and
+a step. Opacus runs its optimizer behind `GradSampleModule` in its default mode (hooks) and in its ghost mode; the batch
+is already in memory for all, and the sampler is left out. On a GPU all round the factors of products to TF32
+(`--precise`: none does). CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work
+done, and the peak of memory beside plain SGD's.
 
     python -m benchmarks.training --device cuda
 """
@@ -25,6 +26,7 @@ CUDA_CASES = (
     ("resnet18", (3, 32, 32), 256),
     ("vit-tiny", (3, 32, 32), 256),
     ("transformer-tiny", (128,), 256),
+    ("transformer-base", (128,), 64),
 )
 VOCABULARY = 30_003
 NOISE, NORM, RATE = 1.0, 1.0, 0.1
@@ -43,7 +45,7 @@ def dataset(shape: tuple[int, ...], records: int) -> Any:
     return Dataset("random", "images", images, labels, images, labels)
 
 
-def calipers_step(name: str, data: Any, device: str) -> Callable[[], None]:
+def calipers_step(name: str, data: Any, device: str, precise: bool = False) -> Callable[[], None]:
     """`Trainer.take_step` on batches of all records."""
     from calipers.samplers import Deterministic
     from calipers.training import Plan, Trainer, build_model
@@ -51,31 +53,54 @@ def calipers_step(name: str, data: Any, device: str) -> Callable[[], None]:
     sampler = Deterministic(dataset_size=data.size, batch_size=data.size, epochs=10**6)
     plan = Plan(sampler=sampler, noise_multiplier=NOISE, max_grad_norm=NORM, learning_rate=RATE, seed=0)
     model = build_model(name, data, seed=0)
-    return Trainer(plan, model, data.records, data.labels, prepare=data.prepare, device=device).take_step
+    settings: dict[str, Any] = {"prepare": data.prepare, "device": device, "tf32": not precise}
+    return Trainer(plan, model, data.records, data.labels, **settings).take_step
 
 
-def opacus_step(name: str, data: Any, device: str) -> Callable[[], None]:
-    """Forward, backward and `DPOptimizer.step`."""
+def plain_step(name: str, data: Any, device: str) -> Callable[[], None]:
+    """One backward pass and a step of SGD: no privacy."""
     import torch
-    from opacus.grad_sample import GradSampleModule
-    from opacus.optimizers import DPOptimizer
+
+    from calipers.training import build_model
+
+    model = build_model(name, data, seed=0).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(data.prepare(records)), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def opacus_step(name: str, data: Any, device: str, ghost: bool = False) -> Callable[[], None]:
+    """Forward, backward and `DPOptimizer.step`, in Opacus's default mode or in ghost mode."""
+    import torch
+    from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
     from calipers.adapters.opacus_library import quiet_engine
     from calipers.training import build_model
 
-    model = GradSampleModule(build_model(name, data, seed=0).to(device))
-    optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=RATE),
-        noise_multiplier=NOISE,
-        max_grad_norm=NORM,
-        expected_batch_size=data.size,
-    )
+    inner = build_model(name, data, seed=0).to(device)
+    ours = {"noise_multiplier": NOISE, "max_grad_norm": NORM, "expected_batch_size": data.size}
+    criterion: Any = torch.nn.CrossEntropyLoss()
+    if ghost:
+        model: Any = GradSampleModuleFastGradientClipping(inner, max_grad_norm=NORM, use_ghost_clipping=True)
+        optimizer: Any = DPOptimizerFastGradientClipping(torch.optim.SGD(model.parameters(), lr=RATE), **ours)
+        criterion = DPLossFastGradientClipping(model, optimizer, criterion)
+    else:
+        model = GradSampleModule(inner)
+        optimizer = DPOptimizer(torch.optim.SGD(model.parameters(), lr=RATE), **ours)
     records, labels = torch.from_numpy(data.records).to(device), torch.from_numpy(data.labels).to(device)
 
     def step() -> None:
         with quiet_engine():
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(data.prepare(records)), labels).backward()
+            criterion(model(data.prepare(records)), labels).backward()
             optimizer.step()
 
     return step
@@ -99,42 +124,72 @@ def examples_per_second(step: Callable[[], None], records: int, repeats: int, de
     return best
 
 
-def compare(console: Console, repeats: int, device: str = "cpu") -> None:
-    """One table: records per second of both, side by side."""
+def compare(console: Console, repeats: int, device: str = "cpu", precise: bool = False) -> None:
+    """One table: records per second, side by side."""
     try:
         import opacus
         import torch
     except ImportError as problem:
         console.print(f"training: {problem}", style="yellow", markup=False)
         return
+    from calipers.training.torch_library import tensor_cores
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    rounding = "one thread" if device == "cpu" else "no TF32" if precise else "TF32 for all"
     table = Table(
-        title=f"Private training on {device}, PyTorch {torch.__version__}, one thread: records per second",
+        title=f"Training on {device}, PyTorch {torch.__version__}, {rounding}: records per second (share of plain)",
         title_justify="left",
     )
-    for heading in ("model", "parameters", "batch", "Calipers", f"Opacus {opacus.__version__}", "x Opacus"):
+    peers = ("Calipers", f"Opacus {opacus.__version__}", "Opacus, ghost", "plain SGD")
+    for heading in ("model", "parameters", "batch", *peers, "memory / plain"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     try:
-        for name, shape, records in CASES if device == "cpu" else CUDA_CASES:
-            data = dataset(shape, records)
-            table.add_row(name, *_row(name, data, repeats, device))
+        with tensor_cores(not precise):
+            for name, shape, records in CASES if device == "cpu" else CUDA_CASES:
+                table.add_row(name, *_row(name, dataset(shape, records), repeats, device, precise))
     finally:
         torch.set_num_threads(threads)
     console.print(table)
 
 
-def _row(name: str, data: Any, repeats: int, device: str) -> list[str]:
+def _row(name: str, data: Any, repeats: int, device: str, precise: bool) -> list[str]:
     from calipers.training import build_model
     from calipers.training.models import parameter_count
 
     cells = [f"{parameter_count(build_model(name, data, seed=0)):,}", str(data.size)]
-    ours = examples_per_second(calipers_step(name, data, device), data.size, repeats, device)
+    makers: tuple[Callable[[], Callable[[], None]], ...] = (
+        lambda: calipers_step(name, data, device, precise),
+        lambda: opacus_step(name, data, device),
+        lambda: opacus_step(name, data, device, ghost=True),
+        lambda: plain_step(name, data, device),
+    )
+    found = [_measured(maker, data.size, repeats, device) for maker in makers]
+    plain, most = found[-1]
+    for speed, _ in found:
+        cells.append("fails" if speed is None else f"{speed:,.0f} ({speed / (plain or 1.0):.2f})")
+    memory = found[0][1]
+    return [*cells, "-" if not memory or not most else f"{memory / most:.2f}"]
+
+
+def _measured(
+    maker: Callable[[], Callable[[], None]], records: int, repeats: int, device: str
+) -> tuple[float | None, int]:
+    """(records per second, peak of memory on the GPU), or None where the step fails."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     try:
-        theirs = examples_per_second(opacus_step(name, data, device), data.size, repeats, device)
-    except Exception as problem:
-        return [*cells, f"{ours:,.1f}", f"{type(problem).__name__}: {problem}"[:40], "-"]
-    return [*cells, f"{ours:,.1f}", f"{theirs:,.1f}", f"{ours / theirs:.2f}"]
+        speed = examples_per_second(maker(), records, repeats, device)
+    except Exception as problem:  # a peer that cannot train a model is a finding, not the end of the table
+        print(f"  {type(problem).__name__}: {problem}"[:160])
+        return None, 0
+    return speed, 0 if device == "cpu" else int(torch.cuda.max_memory_allocated())
 
 
 if __name__ == "__main__":
@@ -143,5 +198,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Private training beside Opacus.")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--precise", action="store_true", help="No TF32 for anybody.")
     options = parser.parse_args()
-    compare(Console(width=120), options.repeats, options.device)
+    compare(Console(width=140), options.repeats, options.device, options.precise)

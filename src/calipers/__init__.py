@@ -9,9 +9,12 @@ True
 Describe what was executed with `Run` (or read run files with `load_runs`), then ask:
 
     measure(run)                 epsilon, delta, tpr, gdp, advantage, ... of the run, each as a Bracket
+    measure(Guarantee(epsilon=8, delta=1e-5))   the same of a guarantee that is stated, or of a mechanism
     calibrate(run, epsilon=...)  the run with the smallest noise whose upper jaw meets a target
     worst_dataset_size(run)      a dataset size at which division by floor(N q) leaks most
     certify(run, delta=...)      a certificate that anybody can check without Calipers; verify(path) checks one
+    check(run, Budget(...))      whether a budget is proven, unproven or exceeded by an attack
+    write_receipt(run, path)     what was executed, how it is known; verify_receipt measures it again
     audit(target, ...)           a lower bound found by running an implementation
     compare(run_a, run_b)        which of several runs is more private, and by what proof
     write_report(measurement, "report.html")   the same for people (.md: model cards, .json: programs)
@@ -43,14 +46,18 @@ if TYPE_CHECKING:
         MissingExtraError,
         UnsupportedError,
     )
+    from calipers.gate import Budget, check
     from calipers.measure import Measurement, measure, worst_dataset_size
+    from calipers.receipts import verify_receipt, write_receipt
     from calipers.reports.comparison import Comparison, compare
     from calipers.reports.files import write_report
     from calipers.run import Run, load_runs
+    from calipers.stated import Guarantee
 
 __all__ = [
     "AuditResult",
     "Bracket",
+    "Budget",
     "Calibration",
     "CalipersError",
     "Certificate",
@@ -58,6 +65,7 @@ __all__ = [
     "Comparison",
     "ConditionError",
     "Evidence",
+    "Guarantee",
     "InputError",
     "Kind",
     "Measurement",
@@ -70,11 +78,14 @@ __all__ = [
     "audit",
     "calibrate",
     "certify",
+    "check",
     "compare",
     "load_runs",
     "measure",
     "verify",
+    "verify_receipt",
     "worst_dataset_size",
+    "write_receipt",
     "write_report",
 ]
 
@@ -92,10 +103,13 @@ _ROOMS = {
         "MissingExtraError",
         "UnsupportedError",
     ),
+    "calipers.gate": ("Budget", "check"),
     "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
+    "calipers.receipts": ("verify_receipt", "write_receipt"),
     "calipers.reports.comparison": ("Comparison", "compare"),
     "calipers.reports.files": ("write_report",),
     "calipers.run": ("Run", "load_runs"),
+    "calipers.stated": ("Guarantee",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -317,8 +317,10 @@ def load_runs(path: str | os.PathLike[str], *, defaults: Mapping[str, object] | 
     record = read_toml(name)
     try:
         for key in record:
-            known(key, (*KEYS, "phase"))
-        shared = overridden(dict(defaults or {}), {key: value for key, value in record.items() if key != "phase"})
+            known(key, (*KEYS, "phase", "calipers"))
+        # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
+        described = {key: value for key, value in record.items() if key not in ("phase", "calipers")}
+        shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:
         raise InputError(f"{name}: {error}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 MOST_BYTES = 8_000_000
 MOST_DIGITS = 100
 MOST_EFFORT = 100_000_000
+MOST_COUNT = 1 << 53
 _RATIONAL = re.compile(r"-?[0-9]{1,60}(/[0-9]{1,60})?", re.ASCII)
 
 
@@ -42,7 +43,7 @@ class Effort:
 def parsed(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`: no duplicate keys, no floats, no NaN, no huge numbers, no deep nesting."""
     if len(data) > MOST_BYTES:
-        raise Refused(f"the file has {len(data)} bytes, more than {MOST_BYTES}")
+        raise Refused(f"the file has more than {MOST_BYTES} bytes")
     try:
         record = json.loads(
             data.decode("utf-8"),
@@ -96,11 +97,30 @@ def fields(value: Any, names: Iterable[str], where: str) -> dict[str, Any]:
     return value
 
 
+def items(value: Any, low: int, high: int, where: str) -> list[Any]:
+    """`value` as a list of `low` to `high` entries."""
+    if not isinstance(value, list) or not low <= len(value) <= high:
+        raise Refused(f"{where} should be a list of {low} to {high} entries")
+    return value
+
+
+def one_of(value: Any, allowed: Iterable[str], where: str) -> str:
+    """`value`, one of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise Refused(f"{where} should be one of {', '.join(allowed)}")
+    return value
+
+
 def whole(value: Any, low: int, high: int, where: str) -> int:
     """`value` as a whole number between `low` and `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise Refused(f"{where} should be a whole number from {low} to {high}")
     return value
+
+
+def wholes(value: Any, count: int, low: int, high: int, where: str) -> list[int]:
+    """`value` as a list of exactly `count` whole numbers."""
+    return [whole(entry, low, high, where) for entry in items(value, count, count, where)]
 
 
 def rational(value: Any, low: Fraction | int, high: Fraction | int, where: str) -> Fraction:
@@ -116,28 +136,8 @@ def rational(value: Any, low: Fraction | int, high: Fraction | int, where: str) 
     return found
 
 
-def one_of(value: Any, allowed: tuple[str, ...], where: str) -> str:
-    """`value`, one of a few words."""
-    if not isinstance(value, str) or value not in allowed:
-        raise Refused(f"{where} should be one of {', '.join(allowed)}")
-    return value
-
-
-def items(value: Any, low: int, high: int, where: str) -> list[Any]:
-    """`value` as a list of `low` to `high` entries."""
-    if not isinstance(value, list) or not low <= len(value) <= high:
-        raise Refused(f"{where} should be a list of {low} to {high} entries")
-    return value
-
-
-def increasing(value: Any, low: int, high: int, limit: int, where: str) -> list[int]:
-    """`value` as a strictly increasing list of whole numbers of size at most `limit`."""
-    found = [whole(entry, -limit, limit, where) for entry in items(value, low, high, where)]
-    if any(a >= b for a, b in pairwise(found)):
+def increasing(numbers: list[Any], where: str) -> list[Any]:
+    """The numbers, if each is larger than the one before."""
+    if any(a >= b for a, b in pairwise(numbers)):
         raise Refused(f"{where} should increase")
-    return found
-
-
-def each(value: Any, count: int, read: Callable[[Any], int], where: str) -> list[int]:
-    """`value` as a list of exactly `count` entries, each read by `read`."""
-    return [read(entry) for entry in items(value, count, count, where)]
+    return numbers

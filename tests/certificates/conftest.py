@@ -53,6 +53,22 @@ def hidden() -> Certificate:
 
 
 @pytest.fixture(scope="session")
+def moving() -> Certificate:
+    """A rate that moves: two pairs of neighbors, two factors each."""
+    keys = {"dataset_size": 100, "batch_size": 10, "steps": 8, "noise_multiplier": 3.0}
+    with wide_cells():
+        return certify(Run(**keys, derived_rate="moving"), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
+def kept() -> Certificate:
+    """A shuffled epoch of which nothing is left over: fewer equal rounds, and what they do not cover."""
+    keys = {"dataset_size": 2020, "batch_size": 200, "epochs": 1, "noise_multiplier": 3.0}
+    with wide_cells():
+        return certify(Run(**keys, sampler="shuffle", last_batch="keep"), delta=1e-3)
+
+
+@pytest.fixture(scope="session")
 def altered() -> Callable[[Certificate, Change], bytes]:
     """The certificate after a change, with a digest that fits: what a dishonest producer would hand out."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -66,13 +69,31 @@ def test_what_is_mistyped_is_refused_with_status_two(arguments: tuple[str, ...],
     assert says in refused.stderr
 
 
-def test_measure_attaches_a_certificate(tmp_path: Path, coarse: None) -> None:
-    """The file is written, and the notes of the measurement and of its report name it with what it proves."""
-    path, report = tmp_path / "run.cert.json", tmp_path / "report.md"
+@pytest.mark.parametrize("ending", ["md", "html", "json"])
+def test_measure_attaches_a_certificate(ending: str, tmp_path: Path, coarse: None) -> None:
+    """The file is written, the notes name it, and the report links to it or holds it, with the hash of its bytes."""
+    (tmp_path / "out").mkdir()
+    path, report = tmp_path / "run.cert.json", tmp_path / "out" / f"report.{ending}"
     shown = calipers("measure", *RUN, "--delta", "1e-3", "--certificate", path, "--report", report, "--json")
     assert shown.exit_code == 0, shown.output
     digest = json.loads(path.read_text("utf-8"))["digest"][:16]
-    notes = json.loads(shown.stdout)["notes"]
-    assert any(digest in note and "differentially private" in note for note in notes)
-    assert digest in report.read_text("utf-8")
+    assert any(digest in note and "differentially private" in note for note in json.loads(shown.stdout)["notes"])
     assert calipers("verify", path).exit_code == 0
+    text, sha256 = report.read_text("utf-8"), hashlib.sha256(path.read_bytes()).hexdigest()
+    if ending == "md":
+        assert f"](<../run.cert.json>), SHA-256 `{sha256}`" in text
+    elif ending == "html":
+        (inside,) = re.findall(r'<a download="run.cert.json" href="data:application/json;base64,([^"]+)"', text)
+        assert base64.b64decode(inside) == path.read_bytes()
+        assert sha256 in text
+    else:
+        entry = json.loads(text)["certificate"]
+        assert (entry["file"], entry["sha256"]) == ("../run.cert.json", sha256)
+        assert "differentially private" in entry["proves"][0]
+
+
+def test_a_report_without_a_certificate_has_no_such_section(tmp_path: Path) -> None:
+    """Nothing is attached that was not asked for."""
+    report = tmp_path / "report.md"
+    assert calipers("measure", *RUN, "--delta", "1e-3", "--report", report).exit_code == 0
+    assert "Certificate" not in report.read_text("utf-8")

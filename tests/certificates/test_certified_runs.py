@@ -19,10 +19,12 @@ import pytest
 
 pytest.importorskip("flint", reason="python-flint comes with the extra test")
 
-from calipers.certificates import certify, verify
+from calipers.certificates import certify, exact, verify
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.measure import measure
+from calipers.numerics import fourier
 from calipers.run import Run
+from calipers_verify import calls
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "certificates").glob("*.cert.json"))
@@ -40,11 +42,20 @@ def consistent(runs: Run | list[Run], delta: float, within: float) -> None:
     assert high <= measured.upper * (1 + within) + 1e-9
 
 
+def shuffled(**keys: Any) -> dict[str, Any]:
+    return {"dataset_size": 205, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"} | keys
+
+
+def divided(**keys: Any) -> dict[str, Any]:
+    return {"dataset_size": 500, "steps": 20, "noise_multiplier": 4.0} | keys
+
+
 QUICK: dict[str, tuple[dict[str, Any], float]] = {
     "poisson": ({"sample_rate": 0.01, "steps": 100, "noise_multiplier": 1.0}, 1e-5),
     "poisson, deep": ({"sample_rate": 0.05, "steps": 30, "noise_multiplier": 2.0}, 1e-30),
     "poisson, replaced": ({"sample_rate": 0.1, "steps": 50, "noise_multiplier": 2.0, "adjacency": "substitute"}, 1e-5),
     "fixed": ({"sample_rate": 0.1, "epochs": 5, "noise_multiplier": 2.0, "sampler": "deterministic"}, 1e-5),
+    "a moving rate": (divided(batch_size=10, derived_rate="moving"), 1e-5),
     "balls": ({"sample_rate": 0.02, "epochs": 3, "noise_multiplier": 1.5, "sampler": "balls-and-bins"}, 1e-5),
 }
 
@@ -66,19 +77,16 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
         },
         1e-4,
     ),
-    "shuffled": (
-        {"dataset_size": 205, "batch_size": 10, "epochs": 1, "noise_multiplier": 2.0, "sampler": "shuffle"},
+    "shuffled": (shuffled(), 1e-4),
+    "shuffled, isolated": (shuffled(epochs=2, noise_multiplier=1.0, view="isolated"), 1e-5),
+    "shuffled, last batch kept": (shuffled(dataset_size=5050, batch_size=100, last_batch="keep"), 1e-4),
+    "shuffled, nothing left over": (shuffled(dataset_size=6000, batch_size=200, epochs=2, noise_multiplier=3.0), 1e-4),
+    "shuffled, nothing left over, replaced": (
+        shuffled(dataset_size=6000, batch_size=200, noise_multiplier=4.0, adjacency="substitute"),
         1e-4,
     ),
-    "shuffled, isolated": (
-        {
-            "dataset_size": 205,
-            "batch_size": 10,
-            "epochs": 2,
-            "noise_multiplier": 1.0,
-            "sampler": "shuffle",
-            "view": "isolated",
-        },
+    "divided by the realized size": (
+        divided(sample_rate=0.05, normalization="realized", dimension=1000),
         1e-5,
     ),
 }
@@ -86,21 +94,26 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "delta"), SLOW.values(), ids=SLOW.keys())
-def test_certificates_with_a_sum_for_every_node_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
-    """Replaced and shuffled epochs."""
+def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
+    """Replaced and shuffled epochs, and steps that show their size."""
     consistent(Run(**keys), delta, 0.01)
 
 
-def test_shuffled_batches_that_drop_nobody_are_certified_as_fixed_ones() -> None:
-    """What is proven by sums needs a dropped record; otherwise the certificate is that of fixed batches."""
-    run = Run(dataset_size=40, batch_size=10, epochs=2, noise_multiplier=2.0, sampler="shuffle")
-    fixed = run.replace(sampler="deterministic")
-    low, high = certify(run, delta=1e-3).epsilon
-    assert low is not None
-    assert high is not None
-    assert measure(run, tolerance=1e-2).epsilon(1e-3).lower <= high
-    assert high == certify(fixed, delta=1e-3).epsilon[1]
-    assert 0 < low < measure(run, tolerance=1e-2).epsilon(1e-3).upper
+def test_fixed_batches_are_certified_where_hiding_proves_no_more(coarse: None) -> None:
+    """Shuffled batches of a size that nobody said, and one order for all epochs: the closed form of fixed batches."""
+    run = Run(sample_rate=0.25, epochs=2, noise_multiplier=2.0, sampler="shuffle")
+    sized = Run(dataset_size=42, batch_size=10, epochs=2, noise_multiplier=2.0, sampler="shuffle", reshuffle="once")
+    fixed = certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1]
+    for shuffled in (run, sized):
+        certificate = certify(shuffled, delta=1e-3)
+        low, high = certificate.epsilon
+        measured = measure(shuffled, tolerance=1e-2).epsilon(1e-3)
+        assert low is not None
+        assert high is not None
+        assert 0 < low <= measured.upper
+        assert measured.lower <= high <= 1.00001 * measured.upper
+        assert high == fixed
+        assert certificate.record["claims"][0]["proof"] == "fixed-batches"
 
 
 def test_phases_compose() -> None:
@@ -129,22 +142,26 @@ def test_delta_is_certified_at_epsilon() -> None:
 
 
 def test_what_cannot_be_certified_is_said() -> None:
-    """Divided sums, and questions that are none."""
-    divided = Run(
-        dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, normalization="realized", dimension=10
-    )
-    with pytest.raises(UnsupportedError, match="divide"):
-        certify(divided, delta=1e-5)
-    shuffled = Run(dataset_size=105, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="shuffle")
-    moving = Run(dataset_size=100, batch_size=10, steps=5, noise_multiplier=1.0, derived_rate="moving")
-    for kept in (shuffled.replace(last_batch="keep"), shuffled.replace(reshuffle="once"), moving):
-        with pytest.raises(UnsupportedError, match="No certificate"):
-            certify(kept, delta=1e-5)
+    """Sums divided by a multiple of the dataset size, a moving rate of one, and questions that are none."""
+    for normalization in ("expected", "floor"):
+        run = Run(**divided(batch_size=10, normalization=normalization, dimension=10))
+        with pytest.raises(UnsupportedError, match=r"No certificate.*divide by a public constant"):
+            certify(run, delta=1e-5)
+    everybody = Run(**divided(dataset_size=10, batch_size=9, derived_rate="moving"))
+    with pytest.raises(UnsupportedError, match="public rate"):
+        certify(everybody, delta=1e-5)
     run = Run(sample_rate=0.1, steps=5, noise_multiplier=1.0)
     with pytest.raises(InputError, match="exactly one"):
         certify(run)
     with pytest.raises(InputError, match="delta"):
         certify(run, delta=1e-100)
+
+
+def test_a_key_that_a_certificate_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that says more than a certificate can state is another mechanism."""
+    monkeypatch.setattr(exact, "_STATED", exact._STATED - {"reshuffle"})
+    with pytest.raises(UnsupportedError, match="reshuffle='once'"):
+        certify(Run(**shuffled(reshuffle="once")), delta=1e-5)
 
 
 def test_a_refused_file_says_why(tmp_path: Path) -> None:
@@ -204,7 +221,7 @@ def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
                 root = name.partition(".")[0]
                 assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
             assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
-    assert lines < 1600
+    assert lines < 1450
 
 
 def random_run(rng: random.Random) -> tuple[Run, float]:
@@ -281,23 +298,61 @@ def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
 
 
 def test_the_charges_page_names_functions_that_exist() -> None:
-    """Every `file.py:function` of docs/charges.md is there."""
-    named = re.findall(r"`([a-z_/]+\.py):(\w+)`", (ROOT / "docs" / "charges.md").read_text("utf-8"))
-    assert len(named) > 30
+    """Every `file.py:function` of docs/charges.md is there, every row names one, and constants are the code's."""
+    page = (ROOT / "docs" / "charges.md").read_text("utf-8")
+    named = re.findall(r"`([a-z_/]+\.py):(\w+)`", page)
+    assert len(named) > 50
     for file, function in named:
         folder = ROOT / "src" if file.startswith("calipers_verify") else ROOT / "src" / "calipers"
-        tree = ast.parse(
-            (folder / file if "/" in file or folder.name == "calipers" else CHECKER / file).read_text("utf-8")
-        )
+        tree = ast.parse((folder / file).read_text("utf-8"))
         assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (file, function)
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what")]
+    assert len(rows) > 40
+    for row in rows:
+        assert re.search(r"\.py:\w+`[^|]*\|$", row), row
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    for constant in re.findall(r"`([A-Z_]{4,})`", page):
+        assert re.search(rf"^{constant}\b.* = ", sources, re.MULTILINE), constant
+    assert f"c = {fourier._FFT_CONSTANT:.0f}" in page
+    assert f"{calls.PRECISION} bits" in page
 
 
-def test_the_schema_names_the_keys_that_the_checker_reads(small: Any) -> None:
-    """Top-level keys, and those of both kinds of claims."""
+def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
+    """Whether a value keeps to the part of JSON Schema that the certificate's schema uses."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+    known = {"type", "const", "enum", "required", "properties", "items", "oneOf", "$ref", "pattern", "minimum"}
+    known |= {"additionalProperties", "minItems", "maxItems", "maxLength", "description", "title", "$schema", "$defs"}
+    assert set(schema) <= known, set(schema) - known
+    if "$ref" in schema:
+        return fits(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root)
+    if "oneOf" in schema:
+        return sum(fits(value, part, root) for part in schema["oneOf"]) == 1
+    names = schema.get("type", [])
+    if names and type(value) not in [kinds[name] for name in ([names] if isinstance(names, str) else names)]:
+        return False
+    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
+        return False
+    if isinstance(value, str):
+        return bool(re.search(schema.get("pattern", ""), value)) and len(value) <= schema.get("maxLength", 10**9)
+    if isinstance(value, list):
+        counted = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 10**9)
+        return counted and all(fits(item, schema["items"], root) for item in value)
+    if isinstance(value, dict):
+        own = schema["properties"]
+        return set(schema["required"]) <= set(value) <= set(own) and all(fits(value[k], own[k], root) for k in value)
+    return not isinstance(value, int) or value >= schema.get("minimum", value)
+
+
+@pytest.mark.parametrize("kind", ["small", "hidden", "moving", pytest.param("kept", marks=pytest.mark.slow)])
+def test_certificates_keep_to_their_schema(kind: str, request: pytest.FixtureRequest) -> None:
+    """Every key and kind of value; a key more, a key less or a float is no certificate."""
     schema = json.loads((ROOT / "docs" / "reference" / "certificate.schema.json").read_text("utf-8"))
-    assert set(schema["required"]) == set(small.record) == set(schema["properties"])
-    for claim, kind in zip(small.record["claims"], ("upper", "lower"), strict=True):
-        assert set(schema["$defs"][kind]["required"]) == set(claim)
+    record = json.loads(request.getfixturevalue(kind).to_json())
+    assert fits(record, schema, schema)
+    assert not fits({**record, "more": 1}, schema, schema)
+    assert not fits({**record, "version": 2}, schema, schema)
+    del record["claims"][0]["epsilon"]
+    assert not fits(record, schema, schema)
 
 
 def test_certificates_are_plain_json(small: Any) -> None:

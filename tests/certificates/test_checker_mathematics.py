@@ -14,12 +14,15 @@ import mpmath
 import numpy as np
 from flint import arb, ctx, fmpz
 
+from calipers.laws import hidden_term as hidden
+from calipers.laws.displaced import DisplacedEpoch, seen_early
 from calipers.numerics.types import FloatArray
-from calipers_verify import attacks, lattice
-from calipers_verify.calls import ONE, PRECISION, ball, gaussian, poisson_absent, poisson_present, poisson_replaced
-from calipers_verify.epochs import displaced, displaced_replaced, lognormal, opposite
+from calipers_verify import attacks, lattice, steps
+from calipers_verify.calls import PRECISION, Displaced, ball, gaussian, lognormal, moved, opposite, realized
 from calipers_verify.reading import Effort, Refused
-from calipers_verify.sums import Calls, Plan, connected, summed
+from calipers_verify.rows import ONE, Row, product
+from calipers_verify.steps import Phase, Shown
+from calipers_verify.sums import Calls, Plan
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +55,14 @@ def test_closed_forms_of_one_step_are_the_divergences_of_their_densities(x: floa
     def mixed(mean: float) -> FloatArray:
         return (1 - q) * phi(NOISE) + q * phi(NOISE - mean)
 
-    forms = {
-        poisson_present: (mixed(r), mixed(0)),
-        poisson_absent: (mixed(0), mixed(r)),
-        poisson_replaced: (mixed(r), mixed(-r)),
-    }
-    for form, (p, other) in forms.items():
-        found = form(Fraction(3, 10), ball(Fraction(4, 5)), ball(Fraction(x)))
-        assert near(found, integral(np.maximum(p - k * other, 0.0))), form.__name__
+    step = Phase("dealt", 1, Fraction(16, 25), False, Fraction(3, 10))
+    for replaced, direction, (p, other) in (
+        (False, "present-absent", (mixed(r), mixed(0))),
+        (False, "absent-present", (mixed(0), mixed(r))),
+        (True, "both", (mixed(r), mixed(-r))),
+    ):
+        found = Shown(step._replace(replaced=replaced), Effort()).bound(Fraction(x), direction, None)
+        assert near(found, integral(np.maximum(p - k * other, 0.0))), direction
 
 
 def lognormals(shift: float) -> FloatArray:
@@ -78,14 +81,14 @@ def test_calls_of_terms_are_integrals(c: float) -> None:
     ball_r, ball_k, ball_c = ball(Fraction(7, 10)), ball(Fraction(13, 10)), ball(Fraction(c))
     assert near(lognormal(ball_r)(ball_c), call_of(one, c))
     assert near(opposite(ball_r, ball_k)(ball_c), call_of(one - k * lognormals(-r), c))
-    assert near(displaced(ball_r, ball_k)(ball_c), call_of(two - k * one if c >= 0 else 1 - k * one, c))
-    assert near(displaced_replaced(ball_r, ball_k)(ball_c), call_of(two - k if c >= 0 else 1 - k * two, c))
+    assert near(Displaced(ball_r, ball_k, False)(ball_c), call_of(two - k * one if c >= 0 else 1 - k * one, c))
+    assert near(Displaced(ball_r, ball_k, True)(ball_c), call_of(two - k if c >= 0 else 1 - k * two, c))
 
 
 def test_the_term_of_shuffled_batches_is_above_every_pair_of_gradients() -> None:
     """The call of X* is at least that of A - k B for shifts a, b on a line with |b| <= r and |a - b| <= r."""
     k, r = 1.2, 1.0
-    call = displaced(ball(1), ball(Fraction(6, 5)))
+    call = Displaced(ball(1), ball(Fraction(6, 5)), False)
     for a, b in ((2.0, 1.0), (0.0, 1.0), (1.0, 0.5), (-0.5, 0.5), (1.2, 0.4), (0.0, -1.0)):
         assert abs(b) <= r
         assert abs(a - b) <= r
@@ -114,7 +117,7 @@ def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
     ]
     infinity = int((heights[-1] * ONE).upper().ceil().unique_fmpz()) + 1
     record = {"places": places, "masses": masses, "infinity": infinity}
-    return lattice.dominating(record, spacing, call, Effort())
+    return lattice.dominating(record, spacing, call)
 
 
 @pytest.mark.parametrize(("count", "coarsen"), [(1, [0]), (7, [0, 1, 0]), (16, [0, 0, 1, 0, 1])])
@@ -132,8 +135,8 @@ def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(count: in
 def test_trimming_and_coarsening_only_add() -> None:
     """V grows at every k, and a law that is moved left instead falls below somewhere."""
     law = gaussian_law(Fraction(1, 32), Fraction(1, 2), 200)
-    coarse, cut = lattice.coarsened(law, Effort()), lattice.trimmed(law, ONE // 1000)
-    left = law._replace(low=law.low - 1)
+    coarse, cut = lattice.coarsened(law), lattice.trimmed(law, ONE // 1000)
+    left = law._replace(row=law.row._replace(low=law.row.low - 1))
     assert cut.infinity > law.infinity
     worse = []
     for epsilon in (Fraction(n, 37) for n in range(-60, 60)):
@@ -144,24 +147,27 @@ def test_trimming_and_coarsening_only_add() -> None:
     assert any(worse)
 
 
-def test_integer_products_round_every_mass_up() -> None:
-    """Against exact fractions: no mass is below the exact one, none above it by more than one unit."""
+def test_integer_products_round_every_mass_the_same_way() -> None:
+    """Against exact fractions: up, no mass is below the exact one, none above it by a unit; down, the mirror image."""
     first, second = [fmpz(3), fmpz(ONE // 3), fmpz(7)], [fmpz(ONE // 7), fmpz(5)]
-    found = lattice.product_up(first, second, Effort())
-    for n, value in enumerate(found):
-        exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
-        assert exact <= int(value) < exact + 1
+    for up in (True, False):
+        found = product(Row(-3, first), Row(5, second), up, Effort())
+        assert found.low == 2
+        for n, value in enumerate(found.masses):
+            exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
+            assert exact <= int(value) < exact + 1 if up else exact - 1 < int(value) <= exact
 
 
-PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
+PLAN = Plan(4, Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
 
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 5])
 def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
     """One term against the closed form, two against a double integral, more against the mean (the call at 0)."""
     r = ball(Fraction(1, 2))
-    plan = PLAN._replace(centers=PLAN.centers[: terms.bit_length()], lowest=PLAN.lowest[: terms.bit_length()])
-    calls = Calls(summed(connected(lognormal(r), plan, Effort()), terms, plan, Effort()), plan.unit)
+    bits = terms.bit_length()
+    plan = PLAN._replace(terms=terms, centers=PLAN.centers[:bits], lowest=PLAN.lowest[:bits])
+    calls = Calls(lognormal(r), plan, Effort())
     assert calls(arb(0)) >= terms
     assert float(calls(arb(0)).mid()) <= terms * (1 + 1e-9)
     if terms > 2:
@@ -180,37 +186,35 @@ def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
 def test_caps_lose_nothing() -> None:
     """What lies beyond the caps is charged: with tight caps the call is still above the truth, at every strike."""
     r = ball(Fraction(1))
-    plan = PLAN._replace(centers=(64,), lowest=(0,), low=32, high=128)
-    calls = Calls(connected(lognormal(r), plan, Effort()), plan.unit)
+    plan = PLAN._replace(terms=1, centers=(64,), lowest=(0,), low=32, high=128)
+    calls = Calls(lognormal(r), plan, Effort())
     for c in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3), Fraction(50)):
         assert calls(ball(c)) >= lognormal(r)(ball(c))
 
 
 def test_a_test_shows_no_more_than_there_is_and_nearly_all() -> None:
     """Rounded log ratios of eight Gaussians with mu 1/4: at most the closed form, and more than 99 % of it."""
-    cuts = [Fraction(n, 16) for n in range(-96, 100)]
-    mean = Fraction(1, 4)
-    scores = list(range(len(cuts) + 1))
-    one = attacks.cells(cuts, scores, [(Fraction(1), ball(mean))], [(Fraction(1), arb(0))], Effort())
-    total = attacks.power(one, 8, [0, 0, 1, 1], ONE >> 80, Effort())
-    truth = float(gaussian(ball(mean) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
-    values = [
-        float(attacks.delta_shown(total, t, Fraction(1, 2)).mid()) for t in range(total.low, total.low + len(total.p))
-    ]
+    cuts = [f"{n}/16" for n in range(-96, 100)]
+    factor = {"cuts": cuts, "scores": list(range(len(cuts) + 1)), "coarsen": [0], "bins": None, "bin_scores": None}
+    attack = {"dust": ONE >> 80, "factors": [factor | {"coarsen_epochs": [0, 0, 1, 1]}], "threshold": 0}
+    rows = attacks.tested(attack, [Phase("dealt", 8, Fraction(1, 16), False)], "present-absent", Effort())
+    truth = float(gaussian(ball(Fraction(1, 4)) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
+    low, count = rows[0].low, len(rows[0].masses)
+    values = [float(attacks.delta_shown(rows, t, Fraction(1, 2)).mid()) for t in range(low, low + count)]
     assert 0.99 * truth < max(values) <= truth
-    assert int(sum(total.p)) <= ONE
+    assert int(sum(rows[0].masses)) <= ONE
 
 
 def test_an_epoch_s_test_agrees_with_enumeration() -> None:
     """Two rounds, two cells each: all outcomes by hand, p below and q above the exact probabilities."""
     record = {"cuts": ["1/2"], "scores": [0, 1], "coarsen": [0, 0]}
-    share = Fraction(9, 10)
-    total = attacks.epoch(record, (ball(Fraction(1)), ball(Fraction(-1))), share, 2, 0, Effort())
+    phase = Phase("dealt", 1, Fraction(1), True, Fraction(9, 10), 2)
+    total = attacks.epoch(record, phase, False, 0, Effort())
 
     def high(mean: float) -> float:
         return float(mpmath.ncdf(mean - 0.5))
 
-    for masses, mean, below in ((total.p, 1.0, True), (total.q, -1.0, False)):
+    for (_, masses), mean, below in ((total[0], 1.0, True), (total[1], -1.0, False)):
         noise, marked = high(0.0), high(mean)
         for score in range(3):
             plain = [(1 - noise) ** 2, 2 * noise * (1 - noise), noise**2][score]
@@ -227,7 +231,7 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
     a mean over places, which differs from that of the record alone at the end.
     """
     record = {"cuts": ["0"], "scores": [0, 1], "coarsen": [0, 1]}
-    total = attacks.epoch(record, (ball(Fraction(3)), arb(0)), Fraction(1), 3, 0, Effort())
+    total = attacks.epoch(record, Phase("dealt", 1, Fraction(9), False, Fraction(1), 3), False, 0, Effort())
     noise, marked = 0.5, float(mpmath.ncdf(3))
 
     def halves(law: dict[int, float]) -> dict[int, float]:
@@ -249,7 +253,7 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
     paired = plus(halves(plain), halves(plus(plain, shown)))
     for score in range(3):
         truth = alone.get(score, 0.0) / 3 + 2 * paired.get(score, 0.0) / 3
-        assert abs(int(total.p[score - total.low]) / ONE - truth) < 1e-12
+        assert abs(int(total[0].masses[score - total[0].low]) / ONE - truth) < 1e-12
 
 
 def test_effort_is_limited() -> None:
@@ -258,3 +262,79 @@ def test_effort_is_limited() -> None:
     effort.spend(10)
     with pytest.raises(Refused, match="operations"):
         effort.spend(1)
+
+
+@pytest.mark.parametrize("k", [1.3, 0.8])
+def test_size_and_sum_is_the_divergence_of_its_pair(k: float) -> None:
+    """Six records: every size and the noise summed by hand; splitting sizes onto fewer only adds, and little."""
+    n, q, r = 6, 0.4, 0.5
+    b = [math.comb(n, j) * q**j * (1 - q) ** (n - j) for j in range(n + 1)] + [0.0]
+    truth = q ** (n + 1)
+    for j in range(n + 1):
+        shown = (1 - q) * b[j] * phi(NOISE) + q * (b[j - 1] if j else 0.0) * phi(NOISE - 2 * r)
+        truth += integral(np.maximum(shown - k * b[j] * phi(NOISE), 0.0))
+    found = realized(n, Fraction(2, 5), ball(Fraction(1, 2)))(ball(Fraction(k)))
+    assert near(found, truth)
+    many = realized(4000, Fraction(1, 2), ball(Fraction(1, 2)))(ball(Fraction(k)))
+    sizes, weights = np.arange(4001.0), binomial(4000, 0.5)
+    odds = 0.5 * sizes / (4001.0 - sizes)
+    exact = sum(w * max_call(0.5, o, k) for w, o in zip(weights, odds, strict=True) if w > 1e-14)
+    assert exact - 1e-9 <= float(many.mid()) <= 1.002 * exact
+
+
+def binomial(n: int, q: float) -> FloatArray:
+    logs = [math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) for j in range(n + 1)]
+    j = np.arange(n + 1.0)
+    return np.exp(np.array(logs) + j * math.log(q) + (n - j) * math.log1p(-q))
+
+
+def max_call(rest: float, weight: float, k: float) -> float:
+    """E[(rest + weight Y - k)+] with Y = exp(z - 1/2), by the formula of Black and Scholes."""
+    if weight == 0.0 or k <= rest:
+        return max(0.0, rest + weight - k)
+    strike = (k - rest) / weight
+    z = math.log(strike) + 0.5
+    return weight * (float(mpmath.ncdf(1 - z)) - strike * float(mpmath.ncdf(-z)))
+
+
+@pytest.mark.parametrize("k", [0.7, 0.95, 1.0, 1.1, 2.0])
+def test_a_moving_rate_shows_two_binomials(k: float) -> None:
+    """Fifty others, ten of them drawn: sums of (p - k q)+ over all sizes."""
+    p, q = binomial(50, 10 / 51), binomial(50, 10 / 50)
+    truth = float(np.sum(np.maximum(p - k * q, 0.0)))
+    assert near(moved(50, 10)(ball(Fraction(k))), truth)
+
+
+def test_what_equal_rounds_do_not_cover_is_at_least_what_measure_charges_less_its_rounding() -> None:
+    """kappa and zeta against the floating-point implementation, which has finer stairs: above it, and within 3 %."""
+    epoch = DisplacedEpoch(2.0, 50, 1.0, False, 100, 5000)
+    phase = Phase("full", 1, Fraction(1, 4), False, Fraction(1), 50, True, 5000, 100)
+    for rounds in (20, 35):
+        kappa = float(steps._exposed(phase, rounds).mid())
+        assert epoch.exposed(rounds) * (1 - 1e-6) <= kappa <= 1.01 * epoch.exposed(rounds)
+    for epsilon, back in ((0.2, False), (0.2, True), (0.7, False), (0.7, True)):
+        zeta = float(steps._seen_early(phase, ball(Fraction(epsilon)).exp(), back).mid())
+        charged = seen_early(epoch.term(epsilon, back), epoch.first, epoch.known(epsilon))
+        assert 0.97 * charged <= zeta <= 1.03 * charged
+
+
+@pytest.mark.parametrize(("replaced", "back"), [(False, False), (False, True), (True, False)])
+def test_zeta_is_above_its_integral(replaced: bool, back: bool) -> None:
+    """zeta = E[(p X'+ + (1 - p) X)+] - (1 - p) E[X+] by a double sum over the distribution of X*."""
+    r, k, p = 0.6, 1.25, 0.1
+    phase = Phase("full", 1, Fraction(9, 25), replaced, Fraction(1), 10, True, 1000, 100)
+    term = hidden.replaced(1 / r, math.log(k)) if replaced else hidden.zeroed_out(1 / r, math.log(k), back)
+    z = np.linspace(-8.0, 10.0, 2001)
+    x, weight = term.value(z), phi(z) * (z[1] - z[0])
+    both = np.maximum(p * np.maximum(x, 0.0)[:, None] + (1 - p) * x[None, :], 0.0)
+    truth = float(weight @ both @ weight) - (1 - p) * float(weight @ np.maximum(x, 0.0))
+    found = float(steps._seen_early(phase, ball(Fraction(5, 4)), back).mid())
+    assert truth <= found <= 2.0 * truth
+
+
+def test_partitions_without_singletons_are_counted() -> None:
+    """Of eight things into one to four blocks of two or more: 1, 119, 490, 105; by enumeration for five."""
+    assert [steps._partitions(8, blocks) for blocks in range(5)] == [0, 1, 119, 490, 105]
+    assert steps._partitions(5, 2) == math.comb(5, 2)
+    assert steps._partitions(1, 1) == steps._partitions(3, 2) == 0
+    assert steps._partitions(0, 0) == 1

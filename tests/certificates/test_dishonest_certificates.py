@@ -74,7 +74,7 @@ def test_every_changed_digit_is_refused(kind: str, request: pytest.FixtureReques
 
 
 def proof_of(record: dict[str, Any], direction: str = "present-absent") -> dict[str, Any]:
-    found: dict[str, Any] = record["claims"][0]["proof"][direction]
+    found: dict[str, Any] = record["claims"][0]["proof"][0][direction]
     return found
 
 
@@ -112,12 +112,12 @@ def drop_the_first_mass(record: dict[str, Any]) -> None:
 
 
 def swap_directions(record: dict[str, Any]) -> None:
-    proof = record["claims"][0]["proof"]
+    proof = record["claims"][0]["proof"][0]
     proof["present-absent"], proof["absent-present"] = proof["absent-present"], proof["present-absent"]
 
 
 def only_one_direction(record: dict[str, Any]) -> None:
-    record["claims"][0]["proof"] = {"absent-present": record["claims"][0]["proof"]["absent-present"]}
+    record["claims"][0]["proof"] = [{"absent-present": record["claims"][0]["proof"][0]["absent-present"]}]
 
 
 def claim_a_bit_less(record: dict[str, Any]) -> None:
@@ -330,7 +330,68 @@ def test_wild_plans_are_refused_in_time(change: dict[str, Any], hidden: Certific
     """A plan can waste, not harm: a wild one is refused, without a list or a loop that grows with its numbers."""
 
     def wild(record: dict[str, Any]) -> None:
-        proof_of(record)["factors"][0]["plans"][0].update(change)
+        proof_of(record)["factors"][0]["plans"].update(change)
 
     with pytest.raises(Refused):
         verify(altered(hidden, wild))
+
+
+def test_a_moving_rate_needs_both_pairs_of_neighbors(moving: Certificate, altered: Altered) -> None:
+    """One pair proves nothing about the other: neither left out, nor given twice, nor with a factor missing."""
+    assert verify(altered(moving, lambda record: None)).claims
+
+    def proof(record: dict[str, Any]) -> Any:
+        return record["claims"][0]["proof"]
+
+    def one_pair(record: dict[str, Any]) -> None:
+        del proof(record)[1]
+
+    def larger_pair_twice(record: dict[str, Any]) -> None:
+        proof(record)[0] = proof(record)[1]
+
+    def no_size_factor(record: dict[str, Any]) -> None:
+        for pair in proof(record):
+            for direction in pair.values():
+                del direction["factors"][1]
+
+    def public_rate(record: dict[str, Any]) -> None:
+        phase = record["run"]["phases"][0]
+        phase["batch_size"] += 1
+
+    def fixed(record: dict[str, Any]) -> None:
+        record["claims"][0]["proof"] = "fixed-batches"
+        record["claims"][0]["epsilon"] = "100"
+
+    for lie in (one_pair, larger_pair_twice, no_size_factor, public_rate, fixed):
+        with pytest.raises(Refused):
+            verify(altered(moving, lie))
+
+
+@pytest.mark.slow
+def test_where_nothing_is_left_over_the_theorem_cannot_be_bent(kept: Certificate, altered: Altered) -> None:
+    """As many rounds as batches, a dropped record that was kept, smaller batches, another view."""
+    assert isinstance(kept.record["claims"][0]["proof"], list)
+    assert verify(altered(kept, lambda record: None)).claims
+
+    def phase(record: dict[str, Any]) -> Any:
+        return record["run"]["phases"][0]
+
+    def all_rounds(record: dict[str, Any]) -> None:
+        for direction in record["claims"][0]["proof"][0].values():
+            for plan in direction["factors"][0]["plans"]:
+                if plan is not None:
+                    plan.update(terms=10, centers=[*plan["centers"], 0][:4], lowest=[*plan["lowest"], 0][:4])
+
+    def smaller_batches(record: dict[str, Any]) -> None:
+        phase(record)["dataset_size"] //= 10
+        phase(record)["batch_size"] //= 10
+
+    def once(record: dict[str, Any]) -> None:
+        phase(record)["order"] = "once"
+
+    def less_noise(record: dict[str, Any]) -> None:
+        phase(record)["noise_multiplier"] = "29/10"
+
+    for lie in (all_rounds, smaller_batches, once, less_noise):
+        with pytest.raises(Refused):
+            verify(altered(kept, lie))

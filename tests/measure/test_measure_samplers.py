@@ -194,6 +194,18 @@ def test_a_record_left_out_of_the_epoch_is_not_attacked(view: str, dataset_size:
     assert measure(run).advantage().lower <= kept
 
 
+@pytest.mark.parametrize("dataset_size", [11, 25])
+def test_a_short_last_batch_hides_less_than_a_full_one(dataset_size: int) -> None:
+    """The record is seldom in it: whoever ignores it sees the run that drops it, and that is never above the proof."""
+    keys = {"dataset_size": dataset_size, "batch_size": 10, "epochs": 1, "noise_multiplier": 1.0}
+    kept = Run(**keys, sampler="shuffle", view="isolated", last_batch="keep")
+    dropped, equal = kept.replace(last_batch="drop"), kept.replace(dataset_size=10 * kept.steps_per_epoch)
+    for reading in (lambda m: m.epsilon(1e-5), lambda m: m.delta(1.0), lambda m: m.advantage()):
+        assert reading(measure(dropped)).lower <= reading(measure(kept)).upper
+        assert reading(measure(kept)).lower <= reading(measure(dropped)).upper
+        assert reading(measure(equal)).upper < reading(measure(kept)).upper
+
+
 # Phases and refusals
 
 

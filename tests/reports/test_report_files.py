@@ -99,8 +99,9 @@ def test_a_name_as_long_as_the_disk_allows_works(tmp_path):
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_measurement_is_written_in_one_call(tmp_path) -> None:
+def test_a_measurement_is_written_in_one_call(tmp_path, monkeypatch) -> None:
     """The usual questions unless others are asked; a report that is made already is written as it is."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
     import calipers as cp
 
     measurement = cp.measure(cp.Run(sample_rate=1.0, steps=5, noise_multiplier=2.0))

@@ -118,9 +118,10 @@ def test_powers_and_letters_have_one_spelling(reports, kind):
     """No 1e-05, no 10^-5, no Greek letter beside the words, in any form of any report."""
     document = reports[kind].document
     for text in (to_text(document, explain=True), to_markdown(document), to_html(document)):
-        assert not re.search(r"\de[-+]0\d", text)
-        assert not re.search(r"10\^-|×|[εδμσ⁻]", text)
-        assert not re.search(r"0\.000\d", re.sub(r'(value|title|points|d|[xy]\d?)="[^"]*"', "", text))
+        seen = re.sub(r'(value|title|points|d|[xy]\d?)="[^"]*"', "", text)
+        assert not re.search(r"\de[-+]0\d", seen)
+        assert not re.search(r"10\^-|×|[εδμσ⁻]", seen)
+        assert not re.search(r"0\.000\d", seen)
 
 
 # What says little is said to say little.

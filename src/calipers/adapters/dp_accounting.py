@@ -29,26 +29,34 @@ and they are no product. An event is believed: nothing in it says how batches we
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from calipers.adapters.event_library import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
+from calipers.adapters.event_releases import PAIRS, is_silent
+from calipers.adapters.event_releases import READERS as MORE
 from calipers.adapters.no_release import NoRelease
+from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
-from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.errors import InputError, UnsupportedError
 from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.evaluation import gaussian_releases
-from calipers.measure.measurement import Claim, Measurement
+from calipers.measure.measurement import Measurement
+from calipers.measure.released import backend_of, stated_measurement
+from calipers.measure.selection import SelectionBackend
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
+from calipers.mechanisms.selection import Trials
+from calipers.mechanisms.sided import CurveSource, Sided
 from calipers.run import ADJACENCIES, Run, as_phases
 from calipers.schemes import scheme_of
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
@@ -58,17 +66,8 @@ __all__ = ["event_of", "measurement_of", "neighboring_relation_of"]
 COUNT = Domain(0, 2**53, integer=True)
 POSITIVE_COUNT = Domain(1, 2**53, integer=True)
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "substitute": "REPLACE_ONE"}
+_LONGEST = 300
 _NO_NOISE = "Without noise there is no privacy to measure."
-
-
-def _library() -> Any:
-    """The module dp_accounting, or `MissingExtraError` with the line to type."""
-    try:
-        return importlib.import_module("dp_accounting")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Reading and writing events needs the library dp-accounting: pip install '.[dp-accounting]' in the clone."
-        ) from error
 
 
 class _Release(NamedTuple):
@@ -77,6 +76,7 @@ class _Release(NamedTuple):
     kind: str
     parameters: tuple[float, ...]
     rate: float = 1.0
+    inner: tuple[tuple[_Release, int], ...] = ()
 
 
 def _read_gaussian(event: DpEvent) -> _Release:
@@ -105,15 +105,14 @@ _READERS: dict[str, Callable[[Any], _Release]] = {
 }
 _SUPPORTED = (
     "supported are NoOp, Gaussian, Laplace, DiscreteLaplace and RandomizedResponse events, Poisson sampling of one "
-    "of the first four, and (self-)compositions of all of these"
+    "of the first four, those of calipers.adapters.event_releases, selection (RepeatAndSelect), and "
+    "(self-)compositions of all of these"
 )
 _REFUSALS = {
     "NonPrivateDpEvent": "it releases data without noise, so no finite epsilon holds",
-    "RepeatAndSelectDpEvent": "only a Renyi bound is known for selecting the best of several runs, not a pair",
     "SampledWithReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
     "SampledWithoutReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
     "UnsupportedDpEvent": "it says nothing about what was released",
-    "ZCDpEvent": "it states a Renyi bound and not what was released, so there is nothing to attack and no lower jaw",
 }
 
 
@@ -144,6 +143,12 @@ def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
         return [(release, times * count) for release, count in _collected(event.event, library).items()]
     if name == "PoissonSampledDpEvent":
         return _sampled(event, library)
+    if name == "RepeatAndSelectDpEvent":
+        return _selected(event, library)
+    if name in MORE:
+        kind, read = MORE[name]
+        parameters = read(event)
+        return [] if is_silent(kind, parameters) else [(_Release(kind, parameters), 1)]
     if name not in _READERS:
         reason = _REFUSALS.get(name, "no pair is known to Calipers for it")
         raise UnsupportedError(f"{name} cannot be measured: {reason}; {_SUPPORTED}.")
@@ -151,6 +156,15 @@ def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
     # Whoever answers at random, or has one answer only, tells nothing.
     silent = release.kind == "randomized response" and 1.0 in release.parameters
     return [] if silent else [(release, 1)]
+
+
+def _selected(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
+    """The best of several; selecting among runs that show nothing shows nothing."""
+    trials = Trials(float(event.mean), float(event.shape))
+    inner = tuple(_collected(event.event, library).items())
+    if not inner or trials.single:
+        return list(inner)
+    return [(_Release("selection", (trials.mean, trials.shape), inner=inner), 1)]
 
 
 def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
@@ -172,6 +186,11 @@ def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
             "PoissonSampledDpEvent inside PoissonSampledDpEvent cannot be measured; multiply the two sampling "
             "probabilities and write one."
         )
+    if release.kind in PAIRS or release.kind == "selection":
+        raise UnsupportedError(
+            f"PoissonSampledDpEvent of a release of kind {release.kind!r} cannot be measured: what is shown of a "
+            "record that was not drawn is not defined, or no pair is proven."
+        )
     if release.kind == "randomized response":
         raise UnsupportedError(
             "PoissonSampledDpEvent of a RandomizedResponseDpEvent cannot be measured: what is shown of a record that "
@@ -183,7 +202,16 @@ def _sampled(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
 @implements("zhu2022:thm11", "calipers:substitute-pair", "calipers:norm-path")
 def _pair_of(release: _Release, adjacency: str) -> LawSource:
     """The pair that dominates one release, and is attained."""
-    kind, parameters, rate = release
+    kind, parameters, rate, _ = release
+    if kind in PAIRS:
+        if kind == "mixture" and adjacency == "substitute":
+            raise UnsupportedError(
+                "MixtureOfGaussiansDpEvent is about adding or removing a record; use 'add-remove' or 'zero-out'."
+            )
+        return PAIRS[kind](parameters)
+    if kind == "selection":
+        curves = _selection(release, adjacency).curves(1e-14, 1e-3)
+        return Sided(Trials(*parameters).words, CurveSource(curves[Side.UPPER]), CurveSource(curves[Side.LOWER]))
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
         return poisson_gaussian(rate, parameters[0], adjacency)
@@ -209,6 +237,10 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
     return Subsampled(inner, rate)
 
 
+def _selection(release: _Release, adjacency: str) -> SelectionBackend:
+    return SelectionBackend(_backend(dict(release.inner), adjacency), Trials(*release.parameters))
+
+
 def _backend(releases: dict[_Release, int], adjacency: str) -> Backend:
     if not releases:
         return NoRelease()
@@ -218,6 +250,10 @@ def _backend(releases: dict[_Release, int], adjacency: str) -> Backend:
         shifts = [(reach / release.parameters[0], count) for release, count in releases.items()]
         mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
         return GaussianBackend(mu, f"The record takes part in {gaussian_releases(total)}.")
+    if total == 1 and next(iter(releases)).kind == "selection":
+        return _selection(next(iter(releases)), adjacency)
+    if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
+        return backend_of(Product([(_pair_of(release, adjacency), count) for release, count in releases.items()]))
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
     names = "; ".join(f"{count} x {getattr(source, 'name', 'pair')}" for source, count in factors[:4])
     if len(factors) > 4:
@@ -250,7 +286,7 @@ def measurement_of(
     REPLACE_ONE is "substitute"). The measurement has no `runs`; its claim is its own upper jaw, because
     the event already is what mainstream accounting takes as given.
     """
-    library = _library()
+    library = library_of_events()
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     word = _adjacency(adjacency, library)
     backend = _backend(_collected(event, library), word)
@@ -258,7 +294,14 @@ def measurement_of(
         f"Read from a dp_accounting event under {word} adjacency ({RELATIONS[word]}). The event is taken at its word: "
         "it does not say how batches were really drawn or what the noisy sum was divided by; a Run does.",
     )
-    return Measurement((), backend, Claim(backend, tolerance), tolerance, notes)
+    stated = Stated(f"A dp_accounting event: {_shown(event)}", (("event", _shown(event)),), word, "event")
+    return stated_measurement(stated, backend, tolerance, notes)
+
+
+def _shown(event: DpEvent) -> str:
+    """The event as it prints itself, cut where it is long."""
+    text = str(event)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def event_of(run: Run | Sequence[Run]) -> DpEvent:
@@ -266,7 +309,7 @@ def event_of(run: Run | Sequence[Run]) -> DpEvent:
 
     An event has no neighboring relation; hand `neighboring_relation_of(run)` to the accountant.
     """
-    library = _library()
+    library = library_of_events()
     phases = as_phases(run)
     events = [_phase_event(phase, library) for phase in phases]
     return events[0] if len(events) == 1 else library.ComposedDpEvent(events)
@@ -294,4 +337,4 @@ def _phase_event(run: Run, library: Any) -> DpEvent:
 
 def neighboring_relation_of(run: Run | Sequence[Run]) -> NeighboringRelation:
     """The dp_accounting.NeighboringRelation that means the run's adjacency."""
-    return getattr(_library().NeighboringRelation, RELATIONS[as_phases(run)[0].adjacency])
+    return getattr(library_of_events().NeighboringRelation, RELATIONS[as_phases(run)[0].adjacency])

@@ -9,6 +9,7 @@ from typing import Any
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import Source
 from calipers.adapters.unproven import Unproven
+from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, Reading, describe
 from calipers.adapters.watched_steps import Steps
@@ -84,6 +85,7 @@ class Attachment:
             "passes finished": draws.finished,
             "noise multipliers realized": sorted(seen.noises),
             "clipping norms realized": sorted(seen.norms),
+            "noise source": _noise_source(self._optimizer),
             "most participations of a record": seen.participation.busiest(),
             "steps told to the accountant": steps_told(self._accountant),
             "step hook replaced": self._hook is not None and self._optimizer.step_hook is not self._hook,
@@ -92,6 +94,11 @@ class Attachment:
     def why_not(self, **reading: Any) -> tuple[str, ...]:
         """Why what was seen is not one of the described runs, a sentence each; nothing if it is."""
         return self._describe(reading).reasons
+
+    def attained(self, **reading: Any) -> bool:
+        """Whether attacks on `runs()` are attacks on what was executed; else the runs only bound it from above."""
+        found = self._describe(reading)
+        return bool(found.runs) and found.attained
 
     def runs(self, **reading: Any) -> tuple[Run, ...]:
         """What was executed so far: one run for each stretch of equal noise, in order.
@@ -126,6 +133,13 @@ class Attachment:
     def epsilon(self, delta: float, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""
         return self.measure(**reading).epsilon(delta)
+
+    def ahead(self) -> Ahead:
+        """What this run becomes if it goes on; for whoever decides whether to take one more step."""
+        told = steps_told(self._accountant)
+        if told > self.steps:
+            raise UnsupportedError(unexplained(told, self.steps))
+        return Ahead(self._now(), self._optimizer, self.reading, self._earlier)
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, for a checkpoint beside the model's: plain numbers and strings. Holds no record."""
@@ -172,6 +186,14 @@ class Attachment:
             note=f"{found.note} The first {sum(run.total_steps for run in self._earlier)} steps were not watched; they "
             "are taken as they were described.".strip(),
         )
+
+
+def _noise_source(optimizer: Any) -> str:
+    """Where the noise of the steps comes from, as far as Opacus says."""
+    if getattr(optimizer, "secure_mode", False):
+        return "Opacus's secure mode: sums of noise from a cryptographic generator"
+    own = "a generator that the script chose" if optimizer.generator is not None else "PyTorch's default generator"
+    return f"{own}, not a cryptographic one; floating-point Gaussian noise"
 
 
 def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:

@@ -67,7 +67,8 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
         raise UnsupportedError(
             f"Adaptive clipping in {installed_opacus()} cannot be described as a Run: its clipping norm is "
             "learned from the data by a second noisy release in every step (with ghost clipping, its noise follows the "
-            "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine."
+            "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine; a count with "
+            "fixed noise and a public divisor is measured by calipers.measure.Beside."
         )
     if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
         raise UnsupportedError(

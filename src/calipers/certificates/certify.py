@@ -14,6 +14,7 @@ from calipers._version import __version__
 from calipers.domains import NON_NEGATIVE, Domain
 from calipers.errors import CertificationError, InputError, MissingExtraError
 from calipers.measure import measure
+from calipers.provenance import command, date
 from calipers.run import Run, as_phases
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
 """Masses in a certificate are whole numbers of 2^-256."""
+MADE_BY = 200
+"""The checker reads no longer a string."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +97,18 @@ def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: fl
     return sealed({"run": record, "claims": claims})
 
 
+def made_by() -> str:
+    """Version, date and command, as much of it as the format has room for."""
+    return f"calipers {__version__}; {date()}; {command()}"[:MADE_BY].encode("ascii", "replace").decode("ascii")
+
+
 def sealed(content: dict[str, Any]) -> Certificate:
     """A certificate with this run and these claims, or `CertificationError` if the checker does not accept it."""
     from calipers_verify import Refused, verify
     from calipers_verify.checker import FORMAT, VERSION
     from calipers_verify.reading import digest
 
-    record = {"format": FORMAT, "version": VERSION, **content, "made_by": f"calipers {__version__}"}
+    record = {"format": FORMAT, "version": VERSION, **content, "made_by": made_by()}
     record["digest"] = digest(record)
     draft = json.dumps(record, separators=(",", ":")).encode("ascii")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,8 @@ from calipers.bracket import Bracket
 from calipers.certificates.lower import LowerAttack, Shown
 from calipers.certificates.rounds import hides, one_sum
 from calipers.certificates.upper import UpperProof
-from calipers_verify.checker import Phase, read_phase
+from calipers_verify.checker import read_run
+from calipers_verify.steps import Phase
 
 _SHARE, _SHARE_OF_MANY = 0.0005, 0.002
 """Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
@@ -17,30 +19,35 @@ own.
 """
 
 
-def _read(record: dict[str, Any]) -> tuple[list[Phase], str, float]:
-    phases = [read_phase(phase) for phase in record["phases"]]
-    adjacency: str = record["adjacency"]
-    many = any(hides(phase) and not one_sum(phase, adjacency == "substitute") for phase in phases)
-    return phases, adjacency, _SHARE_OF_MANY if many else _SHARE
+def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
+    pairs = read_run(record)
+    many = any(hides(phase) and not one_sum(phase) for phase in pairs[0])
+    return pairs, _SHARE_OF_MANY if many else _SHARE
 
 
 def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
-    phases, adjacency, share = _read(record)
-    guess = max(likely.lower or likely.upper, 1e-4)
-    proof = UpperProof(phases, adjacency, guess, float(delta), share)
+    pairs, share = _read(record)
+    low, high = (max(end, 1e-4) for end in _ends(likely))
+    proof = UpperProof(pairs, high, float(delta), share)
     above = _above(proof.smallest_epsilon(delta), delta, proof)
-    return [above, *_below(LowerAttack(phases, adjacency, guess, float(delta), share).largest_epsilon(delta))]
+    return [above, *_below(LowerAttack(pairs[0], low, float(delta), share).largest_epsilon(delta))]
 
 
 def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket) -> list[dict[str, object]]:
     """delta from above and from below; `likely` only says how finely to compute."""
-    phases, adjacency, share = _read(record)
-    guess = min(max(likely.lower or likely.upper, 1e-60), 0.5)
+    pairs, share = _read(record)
+    low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
     at = max(float(epsilon), 1e-3)
-    proof = UpperProof(phases, adjacency, at, guess, share)
+    proof = UpperProof(pairs, at, high, share)
     above = _above(epsilon, proof.smallest_delta(epsilon), proof)
-    return [above, *_below(LowerAttack(phases, adjacency, at, guess, share).largest_delta(epsilon))]
+    return [above, *_below(LowerAttack(pairs[0], at, low, share).largest_delta(epsilon))]
+
+
+def _ends(likely: Bracket) -> tuple[float, float]:
+    """Where the lower and the upper jaw are to be expected: each at its own end, if that says anything."""
+    high = likely.upper if math.isfinite(likely.upper) and likely.upper > 0.0 else likely.lower
+    return likely.lower or high, high
 
 
 def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, object]:
@@ -49,7 +56,7 @@ def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, o
         "epsilon": str(epsilon),
         "delta": str(delta),
         "direction": "both",
-        "proof": proof.record,
+        "proof": proof.record(epsilon, delta),
     }
 
 

@@ -1,8 +1,7 @@
 """A run in exact rationals, as a certificate states it.
 
 A noise multiplier of 1.1 means eleven tenths, not the double next to it, and 256 of 60000 records are the fraction
-itself. What a certificate speaks of is the noisy sums; a divisor that moves with the data is another mechanism, and
-is refused.
+itself. What cannot be certified is refused here, in one sentence with what to do instead.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 from fractions import Fraction
 
 from calipers.errors import UnsupportedError
-from calipers.measure.divisors import is_divided
+from calipers.measure.divisors import is_divided, rate_moves
 from calipers.run import Run
 
 _STATED = frozenset(
@@ -27,9 +26,12 @@ _STATED = frozenset(
         "dimension",
         "adjacency",
         "view",
+        "last_batch",
+        "reshuffle",
+        "derived_rate",
     )
 )
-"""Keys of a run that a certificate can state, or that `is_divided` looks at."""
+"""Keys of a run that a certificate states, or that this file looks at; a run that says more is another mechanism."""
 
 
 def exact(number: float) -> Fraction:
@@ -48,26 +50,19 @@ def run_record(phases: tuple[Run, ...]) -> dict[str, object]:
 
 
 def _refuse_unknown(run: Run) -> None:
-    """A certificate speaks of the run that these keys describe; one that says more is another mechanism."""
-    harmless = ("last_batch",) if run.sampler == "deterministic" else ()  # every record is still used once per epoch
     for field in dataclasses.fields(run):
-        if field.name in _STATED or field.name in harmless or getattr(run, field.name) == field.default:
-            continue
-        raise UnsupportedError(
-            f"No certificate can be had yet for {field.name}={getattr(run, field.name)!r}; measure the run without one."
-        )
+        if field.name not in _STATED and getattr(run, field.name) != field.default:
+            raise UnsupportedError(
+                f"No certificate can be had yet for {field.name}={getattr(run, field.name)!r}; measure the run without "
+                "one."
+            )
 
 
 def _phase(run: Run) -> dict[str, object]:
     _refuse_unknown(run)
-    if is_divided(run):
-        raise UnsupportedError(
-            f"No certificate can be had yet for sums divided by a number that moves with the data "
-            f"(normalization={run.normalization!r}); measure it without one, or divide by a public constant."
-        )
     shared: dict[str, object] = {"sampler": run.sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
     if run.sampler == "poisson":
-        return shared | {"sample_rate": written(_rate(run)), "steps": run.total_steps}
+        return shared | _poisson(run)
     epochs = run.total_epochs
     assert epochs is not None  # a Run with fixed batches has whole epochs
     if run.sampler == "deterministic":
@@ -75,9 +70,33 @@ def _phase(run: Run) -> dict[str, object]:
     if run.sampler == "balls-and-bins":
         return shared | {"batches": run.steps_per_epoch, "epochs": epochs}
     size, batch = run.dataset_size, run.batch_size
-    if size is None or batch is None:  # a sample rate 1/M: equal batches, nobody is left out
+    if size is None or batch is None:  # a sample rate 1/M: equal batches of a size that nobody said
         size, batch = run.steps_per_epoch, 1
-    return shared | {"dataset_size": size, "batch_size": batch, "epochs": epochs, "view": run.view}
+    own = {"dataset_size": size, "batch_size": batch, "last_batch": run.last_batch, "order": run.reshuffle}
+    return shared | own | {"epochs": epochs, "view": run.view}
+
+
+def _poisson(run: Run) -> dict[str, object]:
+    """The keys of Poisson sampling, and of the two ways in which one record may change more than its own steps."""
+    if rate_moves(run):
+        assert run.batch_size is not None
+        assert run.dataset_size is not None
+        if run.batch_size > run.dataset_size - 2:
+            raise UnsupportedError(
+                "No certificate can be had for a moving rate that reaches 1 on a neighbor (batch_size >= "
+                "dataset_size - 1): use a public rate, or smaller batches."
+            )
+        own = {"dataset_size": run.dataset_size, "batch_size": run.batch_size}
+        return {"sampler": "poisson-moving", **own, "steps": run.total_steps}
+    rate = {"sample_rate": written(_rate(run)), "steps": run.total_steps}
+    if not is_divided(run):
+        return rate
+    if run.normalization != "realized" or run.rate >= 1.0:
+        raise UnsupportedError(
+            f"No certificate can be had yet for sums divided by a multiple of the dataset size "
+            f"(normalization={run.normalization!r}): divide by a public constant, or measure it without one."
+        )
+    return {"sampler": "poisson-realized", "dataset_size": run.dataset_size, **rate}
 
 
 def _rate(run: Run) -> Fraction:

@@ -17,9 +17,11 @@ from calipers.certificates.placing import coarsening, dust_for, spacing_for
 from calipers.certificates.upper import rounded
 from calipers.numerics.types import FloatArray, IntArray
 from calipers_verify import attacks
-from calipers_verify.calls import ONE, ball, gaussian
-from calipers_verify.checker import DIRECTIONS, Phase, fixed_batches, shifts, tested
+from calipers_verify.calls import ball, gaussian
+from calipers_verify.checker import DIRECTIONS, fixed_batches
 from calipers_verify.reading import Effort
+from calipers_verify.rows import ONE
+from calipers_verify.steps import Phase
 
 _MESH = 40_001
 _GROWTH = 0.02
@@ -35,10 +37,6 @@ class Shown(NamedTuple):
     delta: Fraction
     direction: str
     attack: object
-
-
-def _hidden(phase: Phase) -> bool:
-    return phase.rounds > 1 or phase.share < 1
 
 
 def _snapped(values: FloatArray, growth: float = _GROWTH) -> IntArray:
@@ -70,21 +68,22 @@ def _mesh(mu: float, small: float) -> FloatArray:
     return np.linspace(-end - mu, end + mu, _MESH)
 
 
-def _step(phase: Phase, adjacency: str, back: bool, spacing: float, small: float) -> dict[str, object]:
-    """Scores of one Poisson step: the rounded log likelihood ratio."""
-    means = [float(mean.mid()) for mean in shifts(phase, adjacency, back)]
-    z, q = _mesh(max(map(abs, means)), small), float(phase.rate)
+def _step(phase: Phase, back: bool, spacing: float, small: float) -> dict[str, object]:
+    """Scores of one round that shows the record with some probability: the rounded log likelihood ratio."""
+    means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
+    z, q = _mesh(max(map(abs, means)), small), float(phase.share)
     log_p, log_q = (
         np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
     )
-    return _cells(z, (log_p - log_q) / spacing) | {"coarsen": coarsening(phase.repeats)}
+    own = {"coarsen": [0], "bins": None, "bin_scores": None, "coarsen_epochs": coarsening(phase.repeats)}
+    return _cells(z, (log_p - log_q) / spacing) | own
 
 
 def _epoch(
-    phase: Phase, adjacency: str, back: bool, spacing: float, small: float, at: float, dust: int, effort: Effort
+    phase: Phase, back: bool, spacing: float, small: float, at: float, dust: int, effort: Effort
 ) -> dict[str, object]:
     """Scores of the rounds, and bins of their sum. `at`: the log ratio at which the sum is the best statistic."""
-    means = [float(mean.mid()) for mean in shifts(phase, adjacency, back)]
+    means = [float(mean.mid()) for mean in attacks.shifts(phase, back)]
     z = _mesh(max(map(abs, means)), small / phase.rounds)
     terms = np.exp(means[0] * z - 0.5 * means[0] ** 2) - math.exp(at) * np.exp(means[1] * z - 0.5 * means[1] ** 2)
     weights = np.exp(-0.5 * z * z)
@@ -95,12 +94,12 @@ def _epoch(
     # Far terms decide a heavy tail: scores reach as far as the whole sum has to go for a ratio of e^at, and then some.
     farthest = 3.0 * phase.rounds * (1.0 + math.exp(abs(at))) + 10.0 * spread
     farthest = min(farthest, float(np.max(np.abs(terms - middle))))
-    unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE) if phase.rounds > 1 else spread / _PER_SPREAD
+    unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE)
     values = np.clip((terms - middle) / unit, -_MOST_SCORE, _MOST_SCORE)
     coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
     record = _cells(z, values) | {"coarsen": coarsen}
-    total = attacks.epoch(record, shifts(phase, adjacency, back), phase.share, phase.rounds, dust, effort)
-    p, q = (np.array([int(mass) / ONE for mass in masses]) for masses in (total.p, total.q))
+    total = attacks.epoch(record, phase, back, dust, effort)
+    p, q = (np.array([int(mass) / ONE for mass in row.masses]) for row in total)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((p > 0) & (q > 0), np.log(p) - np.log(q), -np.inf)
     lowest = float(np.min(ratio[np.isfinite(ratio)], initial=0.0))
@@ -109,7 +108,7 @@ def _epoch(
     if len(starts) == 0:
         starts = np.array([len(scores) - 1])
     own = {
-        "bins": [total.low + int(i) for i in starts],
+        "bins": [total[0].low + int(i) for i in starts],
         "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)],
     }
     return record | own | {"coarsen_epochs": coarsening(phase.repeats)}
@@ -118,35 +117,37 @@ def _epoch(
 class LowerAttack:
     """The best of a few tests at about (epsilon, delta)."""
 
-    def __init__(self, phases: list[Phase], adjacency: str, epsilon: float, delta: float, share: float) -> None:
-        self.phases, self.adjacency = phases, adjacency
-        self.found: list[tuple[str, dict[str, object], attacks.Scores]] = []
+    def __init__(self, phases: list[Phase], epsilon: float, delta: float, share: float) -> None:
+        self.phases = phases
+        self.found: list[tuple[str, dict[str, object], attacks.Rows]] = []
         self.mu = None
-        if all(phase.rate == 1 and not _hidden(phase) for phase in phases):
-            self.mu = fixed_batches(phases, adjacency)
+        if any(phase.kind in ("realized", "size") for phase in phases):
+            return  # no attack on these is checked
+        if not any(phase.is_hidden for phase in phases):
+            self.mu = fixed_batches(phases)
             return
         steps = sum(phase.repeats for phase in phases)
         spacing, dust = float(spacing_for(epsilon, delta, steps, share)), dust_for(delta)
-        hidden = sum(phase.repeats for phase in phases if _hidden(phase))
-        tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))})
-        for direction in DIRECTIONS[:1] if adjacency == "substitute" else DIRECTIONS:
+        hidden = sum(phase.repeats for phase in phases if phase.rounds > 1)
+        tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))}) if hidden else [epsilon]
+        for direction in DIRECTIONS[:1] if phases[0].replaced else DIRECTIONS:
             for at in tuned:
                 self._try(direction, at, spacing, dust, delta / steps / 100.0)
 
     def _try(self, direction: str, at: float, spacing: float, dust: int, small: float) -> None:
         effort, back = Effort(), direction == DIRECTIONS[1]
         factors = [
-            _epoch(phase, self.adjacency, back, spacing, small, at, dust, effort)
-            if _hidden(phase)
-            else _step(phase, self.adjacency, back, spacing, small)
+            _epoch(phase, back, spacing, small, at, dust, effort)
+            if phase.rounds > 1
+            else _step(phase, back, spacing, small)
             for phase in self.phases
         ]
         attack: dict[str, object] = {"dust": dust, "factors": factors, "threshold": 0}
-        self.found.append((direction, attack, tested(attack, self.phases, self.adjacency, direction, effort)))
+        self.found.append((direction, attack, attacks.tested(attack, self.phases, direction, effort)))
 
-    def _tails(self, scores: attacks.Scores) -> tuple[FloatArray, FloatArray]:
+    def _tails(self, rows: attacks.Rows) -> tuple[FloatArray, FloatArray]:
         """p and q of the tests "at least this place", for every place."""
-        p, q = (np.array([int(mass) / ONE for mass in masses])[::-1] for masses in (scores.p, scores.q))
+        p, q = (np.array([int(mass) / ONE for mass in masses])[::-1] for masses in (row.masses for row in rows))
         return np.cumsum(p)[::-1], np.cumsum(q)[::-1]
 
     def largest_epsilon(self, delta: Fraction) -> Shown | None:
@@ -154,15 +155,15 @@ class LowerAttack:
         best: tuple[float, Shown | None] = (0.0, None)
         if self.mu is not None:
             return self._gaussian(delta)
-        for direction, attack, scores in self.found:
-            p, q = self._tails(scores)
+        for direction, attack, rows in self.found:
+            p, q = self._tails(rows)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(p > float(delta), np.log((p - float(delta)) / q), -np.inf)
             place = int(np.argmax(values))
             if values[place] > best[0]:
                 shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
-                if attacks.delta_shown(scores, scores.low + place, shown) >= ball(delta):
-                    whole = attack | {"threshold": scores.low + place}
+                if attacks.delta_shown(rows, rows[0].low + place, shown) >= ball(delta):
+                    whole = attack | {"threshold": rows[0].low + place}
                     best = (float(values[place]), Shown(shown, delta, direction, whole))
         return best[1]
 
@@ -172,14 +173,14 @@ class LowerAttack:
         if self.mu is not None:
             shown = rounded(float(gaussian(self.mu, ball(epsilon)).mid()) * (1.0 - 1e-9), False)
             return Shown(epsilon, shown, DIRECTIONS[0], "fixed-batches") if shown > 0 else None
-        for direction, attack, scores in self.found:
-            p, q = self._tails(scores)
+        for direction, attack, rows in self.found:
+            p, q = self._tails(rows)
             values = p - math.exp(epsilon) * q
             place = int(np.argmax(values))
             if values[place] > best[0]:
                 shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
-                if attacks.delta_shown(scores, scores.low + place, epsilon) >= ball(shown):
-                    whole = attack | {"threshold": scores.low + place}
+                if attacks.delta_shown(rows, rows[0].low + place, epsilon) >= ball(shown):
+                    whole = attack | {"threshold": rows[0].low + place}
                     best = (float(values[place]), Shown(epsilon, shown, direction, whole))
         return best[1]
 

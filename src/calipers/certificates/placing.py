@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from flint import arb
 
-from calipers_verify.calls import ONE, ball, rounded_up
+from calipers_verify.calls import ball, rounded_up
+from calipers_verify.rows import ONE
 
 GROWTH = 0.01
 """Width of a cell as a share of its distance from 0."""

@@ -1,4 +1,4 @@
-"""How the sums behind an epoch are kept, and at which ratios they are asked for. Nothing here can make a certificate
+"""How sums over an epoch are kept, and at which ratios they are asked for. Nothing here can make a certificate
 wrong.
 
 An epoch that hides the record in one of M rounds is bounded by a call on a sum of M terms. With the record zeroed out
@@ -16,8 +16,9 @@ import numpy as np
 
 from calipers.certificates.placing import places_between
 from calipers.laws.average_plan import ladder_plans
+from calipers.laws.displaced import DisplacedEpoch
 from calipers.numerics.types import FloatArray
-from calipers_verify.checker import Phase
+from calipers_verify.steps import Phase
 
 _RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
 """Spacing of a sum over its spread: one sum for all ratios, and one for each."""
@@ -41,23 +42,21 @@ class Focus(NamedTuple):
 
 def hides(phase: Phase) -> bool:
     """Whether the phase is bounded by sums over its rounds."""
-    if phase.sampler == "shuffle" and not phase.isolated:
-        return phase.share < 1
-    return phase.sampler in ("balls-and-bins", "shuffle") and (phase.rounds > 1 or phase.share < 1)
+    return phase.kind in ("dealt", "covered", "dropping", "full") and phase.rounds > 1
 
 
-def one_sum(phase: Phase, replaced: bool) -> bool:
+def one_sum(phase: Phase) -> bool:
     """Whether one sum serves all ratios."""
-    return not replaced and not (phase.sampler == "shuffle" and not phase.isolated)
+    return phase.kind in ("dealt", "covered") and not phase.replaced
 
 
-def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float, focus: Focus) -> list[int]:
+def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> list[int]:
     """Places of the law of one epoch, the same for both directions so that they share their sums."""
-    r = (2.0 if replaced else 1.0) / float(phase.sigma)
+    mu = float(phase.mu.mid())
     # Fixed batches leak more: beyond this log ratio nothing is left of them either.
-    farthest = r * math.sqrt(-2.0 * math.log(small)) + 0.5 * r * r
+    farthest = mu * math.sqrt(-2.0 * math.log(small)) + 0.5 * mu * mu
     last = math.ceil(farthest / float(spacing))
-    if one_sum(phase, replaced):
+    if one_sum(phase):
         return places_between(-last, last)
     widest = max(1, int(_FINE / focus.saddle / float(spacing)))
     if phase.repeats > 1 or not focus.alone:
@@ -69,25 +68,35 @@ def node_places(phase: Phase, replaced: bool, spacing: Fraction, small: float, f
     return sorted(place for place in places if abs(place) <= last)
 
 
-def plan_for(phase: Phase, replaced: bool, direction: str, x: Fraction, small: float) -> dict[str, object]:
-    """The plan of the sum that the checker asks for at the log ratio x."""
-    if one_sum(phase, replaced):
-        return _plan(phase, replaced, 0.0, small)
-    backward = direction == "absent-present" or (direction == "both" and x < 0)
-    return _plan(phase, replaced, float(-x if backward else x), small)
+def plan_for(phase: Phase, direction: str, x: Fraction, small: float) -> dict[str, object] | None:
+    """The plan of the sum that the checker asks for at the log ratio x, or None where fixed batches prove as much."""
+    back = direction == "absent-present" or (direction == "both" and x < 0)
+    terms = _covered(phase, abs(float(x)), back != (x < 0)) if phase.kind == "full" else phase.rounds
+    if terms == 0:
+        return None
+    return _plan(phase, 0.0 if one_sum(phase) else float(-x if back else x), terms, small)
 
 
-def _terms(phase: Phase, replaced: bool, x: float, reach: float) -> tuple[FloatArray, FloatArray]:
+def _covered(phase: Phase, epsilon: float, reverse: bool) -> int:
+    """The number of equal rounds to count with where nothing is left over, or 0."""
+    if phase.batch == 1:  # a run that does not say how large its batches are
+        return 0
+    rounds = -(-phase.size // phase.batch)
+    epoch = DisplacedEpoch(1.0 / float(phase.r.mid()), rounds, 1.0, phase.replaced, phase.batch, phase.size)
+    return epoch.best_rounds(epsilon, reverse and not phase.replaced)
+
+
+def _terms(phase: Phase, x: float, reach: float) -> tuple[FloatArray, FloatArray]:
     """Values of one term in increasing order and their probabilities, on a mesh up to `reach` deviations."""
-    r, k = 1.0 / float(phase.sigma), math.exp(x)
+    r, k = float(phase.r.mid()), math.exp(x)
     z = np.linspace(-reach, reach + 2.0 * r, 4001)
     weights = np.exp(-0.5 * z * z)
     weights /= weights.sum()
-    if one_sum(phase, replaced):
+    if one_sum(phase):
         return np.exp(r * z - 0.5 * r * r), weights
-    if phase.sampler != "shuffle" or phase.isolated:
+    if phase.kind in ("dealt", "covered"):
         return np.exp(r * z - 0.5 * r * r) - k * np.exp(-r * z - 0.5 * r * r), weights
-    if replaced:
+    if phase.replaced:
         above, below = np.exp(2.0 * r * z - 2.0 * r * r) - k, 1.0 - k * np.exp(2.0 * r * z - 2.0 * r * r)
     else:
         above = np.exp(2.0 * r * z - 2.0 * r * r) - k * np.exp(r * z - 0.5 * r * r)
@@ -99,29 +108,26 @@ def _terms(phase: Phase, replaced: bool, x: float, reach: float) -> tuple[FloatA
     return values[order], masses[order]
 
 
-def _plan(phase: Phase, replaced: bool, x: float, small: float) -> dict[str, object]:
-    rounds, r = phase.rounds, 1.0 / float(phase.sigma)
-    log_small = math.log(small) - math.log(rounds) - 6.0 - abs(x)
+def _plan(phase: Phase, x: float, terms: int, small: float) -> dict[str, object]:
+    log_small = math.log(small) - math.log(terms) - 6.0 - abs(x)
     end = math.sqrt(-2.0 * log_small)
-    values, weights = _terms(phase, replaced, x, end)
+    values, weights = _terms(phase, x, end)
     usual = np.cumsum(weights)
-    low_usual = float(values[np.searchsorted(usual, _RARE / rounds)])
-    high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / rounds)))])
-    resolution = _RESOLUTION if one_sum(phase, replaced) else _RESOLUTION_OF_MANY
+    low_usual = float(values[np.searchsorted(usual, _RARE / terms)])
+    high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / terms)))])
+    resolution = _RESOLUTION if one_sum(phase) else _RESOLUTION_OF_MANY
     clipped = np.clip(values, low_usual, high_usual) if values[0] < 0.0 else values
-    plans = ladder_plans(clipped, weights, rounds, resolution, r, log_small)
+    plans = ladder_plans(clipped, weights, terms, resolution, float(phase.r.mid()), log_small)
     unit = Fraction(2) ** math.floor(math.log2(plans[0].step))
-    mean = 1.0 if one_sum(phase, replaced) else 1.0 - math.exp(x)
-    usual_sum = 4.0 * rounds * max(abs(mean), 1e-3) + 8.0 * math.sqrt(rounds) * (high_usual - low_usual)
-    high = math.ceil((usual_sum + 4.0 * float(values[-1])) / float(unit))
-    low = 0 if values[0] > 0.0 else -math.ceil((usual_sum - 4.0 * float(values[0])) / float(unit))
     shift = math.log2(plans[0].step / float(unit))
     return {
+        "terms": terms,
         "unit": f"{unit.numerator}/{unit.denominator}",
         "centers": [round(plan.center / float(unit)) for plan in plans],
         "lowest": [math.floor(plan.lowest + shift) for plan in plans],
         "reach": min(4000, math.ceil(_SPREADS / resolution)),
-        "tail": _TAIL if one_sum(phase, replaced) else _TAIL_OF_MANY,
-        "low": low,
-        "high": high,
+        "tail": _TAIL if one_sum(phase) else _TAIL_OF_MANY,
+        # A little beyond the mesh: what lies further out is charged where it begins.
+        "low": 0 if values[0] > 0.0 else math.floor(4.0 * float(values[0]) / float(unit)),
+        "high": math.ceil(4.0 * float(values[-1]) / float(unit)),
     }

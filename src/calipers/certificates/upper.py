@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from flint import arb
 
@@ -21,9 +22,11 @@ from calipers.certificates.placing import (
 from calipers.certificates.rounds import Focus, hides, node_places, one_sum, plan_for
 from calipers.errors import CertificationError
 from calipers_verify import lattice
-from calipers_verify.calls import ONE, ball, gaussian
-from calipers_verify.checker import DIRECTIONS, EpochKind, Phase, composed, fixed_batches
+from calipers_verify.calls import ball, gaussian
+from calipers_verify.checker import composed, fixed_batches, needed
 from calipers_verify.reading import Effort
+from calipers_verify.rows import ONE
+from calipers_verify.steps import Phase, Shown
 
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
@@ -39,35 +42,40 @@ def rounded(value: float, up: bool, digits: int = DIGITS) -> Fraction:
 
 
 class UpperProof:
-    """A proof for all phases at about (epsilon, delta): its record, and the bound it gives at any epsilon."""
+    """A proof for all pairs of neighbors at about (epsilon, delta): its record, and the bound it gives at any epsilon.
 
-    def __init__(self, phases: list[Phase], adjacency: str, epsilon: float, delta: float, share: float) -> None:
-        self.phases, self.adjacency = phases, adjacency
-        self.mu = None
-        self.record: object = "fixed-batches"
-        self.laws: list[lattice.Law] = []
-        if all(phase.rate == 1 and not hides(phase) for phase in phases):
-            self.mu = fixed_batches(phases, adjacency)
+    Fixed batches compete: where hiding the record proves less than its batch being known, the closed form wins.
+    """
+
+    def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float) -> None:
+        self.mu, self.laws, self.proof = None, list[lattice.Law](), list[dict[str, object]]()
+        if not any(phase.kind in ("realized", "size") for phase in pairs[0]):
+            self.mu = fixed_batches(pairs[0])
+        self.is_plain = all(not phase.is_hidden or phase.kind == "fixed" for phase in pairs[0]) and self.mu is not None
+        if self.is_plain:
             return
-        directions = ("both",) if adjacency == "substitute" else DIRECTIONS
-        proof = {}
         effort = Effort()
-        kinds = [EpochKind(phase, adjacency, effort) for phase in phases]
-        steps = sum(phase.repeats for phase in phases)
+        steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
-        focus = Focus(epsilon, saddle(epsilon, delta), len(phases) == 1)
-        for direction in directions:
-            record = _one_direction(phases, kinds, direction, spacing, delta, focus)
-            self.laws.append(composed(record, phases, kinds, direction, effort))
-            proof[direction] = record
-        self.record = proof
+        focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
+        for phases in pairs:
+            shown = [Shown(phase, effort) for phase in phases]
+            records = {way: _one_direction(shown, way, spacing, delta, focus) for way in needed(phases)}
+            self.laws += [composed(record, shown, way, effort) for way, record in records.items()]
+            self.proof.append(dict(records))
+
+    def record(self, epsilon: Fraction, delta: Fraction) -> object:
+        """What the certificate says for this claim."""
+        return "fixed-batches" if self._fixed_hold(epsilon, delta) else self.proof
+
+    def _fixed_hold(self, epsilon: Fraction, delta: Fraction) -> bool:
+        return self.mu is not None and bool(gaussian(self.mu, ball(epsilon)) <= ball(delta))
 
     def holds(self, epsilon: Fraction, delta: Fraction) -> bool:
         """Whether the checker would accept it."""
-        x, bound = ball(epsilon), ball(delta)
-        if self.mu is not None:
-            return bool(gaussian(self.mu, x) <= bound)
-        return all(bool(lattice.delta_bound(law, epsilon) <= bound) for law in self.laws)
+        if self._fixed_hold(epsilon, delta):
+            return True
+        return not self.is_plain and all(bool(lattice.delta_bound(law, epsilon) <= ball(delta)) for law in self.laws)
 
     def smallest_epsilon(self, delta: Fraction) -> Fraction:
         """The smallest epsilon of seven digits at which the proof gives delta."""
@@ -102,47 +110,43 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
 
 
 def _one_direction(
-    phases: list[Phase], kinds: list[EpochKind], direction: str, spacing: Fraction, delta: float, focus: Focus
+    shown: list[Shown], direction: str, spacing: Fraction, delta: float, focus: Focus
 ) -> dict[str, object]:
     dust = dust_for(delta)
     factors = []
-    for phase, kind in zip(phases, kinds, strict=True):
-        small = Fraction(dust, ONE) / phase.repeats
-        if hides(phase):
-            factors.append(_by_sums(phase, kind, direction, spacing, small, focus))
+    for one in shown:
+        small = Fraction(dust, ONE) / one.phase.repeats
+        if hides(one.phase):
+            factors.append(_by_sums(one, direction, spacing, small, focus))
             continue
-        call: Call = kind.closed_form(direction)
+        call: Call = partial(one.bound, direction=direction, record=None)
         low, high = reach(call, spacing, small)
         law = law_record(call, places_between(low, high), spacing)
-        factors.append({"law": law, "coarsen": coarsening(phase.repeats), "plans": None})
+        factors.append({"law": law, "coarsen": coarsening(one.phase.repeats), "plans": None})
     return {"spacing": f"{spacing.numerator}/{spacing.denominator}", "dust": dust, "factors": factors}
 
 
-def _by_sums(
-    phase: Phase, kind: EpochKind, direction: str, spacing: Fraction, small: Fraction, focus: Focus
-) -> dict[str, object]:
+def _by_sums(one: Shown, direction: str, spacing: Fraction, small: Fraction, focus: Focus) -> dict[str, object]:
     """A law from sums, with nodes from the middle outward until what lies beyond is small."""
-    tiny = float(small)
-    shared = [plan_for(phase, kind.replaced, direction, Fraction(0), tiny)] if one_sum(phase, kind.replaced) else None
-    everywhere = node_places(phase, kind.replaced, spacing, tiny, focus)
-    known: dict[int, tuple[arb, dict[str, object]]] = {}
+    phase, tiny = one.phase, float(small)
+    shared = plan_for(phase, direction, Fraction(0), tiny) if one_sum(phase) else None
+    known: dict[int, tuple[arb, dict[str, object] | None]] = {}
 
     def is_small(place: int) -> bool:
         x = place * spacing
-        plans = shared or [plan_for(phase, kind.replaced, direction, x, tiny)]
-        found = kind.by_sums(direction, plans, [place], spacing)(x)
-        known[place] = found, plans[0]
-        return bool(found - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))
+        plan = shared or plan_for(phase, direction, x, tiny)
+        known[place] = one.bound(x, direction, plan), plan
+        return bool(known[place][0] - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))
 
+    everywhere = node_places(phase, spacing, tiny, focus)
     for side in ([p for p in everywhere if p >= 0], [p for p in reversed(everywhere) if p < 0]):
         for place in side:
             if is_small(place):
                 break
     places = sorted(known)
     heights = {place * spacing: known[place][0] for place in places}
-    plans = shared or [known[place][1] for place in places]
     return {
         "law": law_record(heights.__getitem__, places, spacing),
         "coarsen": coarsening(phase.repeats),
-        "plans": plans,
+        "plans": shared or [known[place][1] for place in places],
     }

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calipers.certificates.certify import certify, needs_flint
+from calipers.certificates.certify import Certificate, certify, needs_flint
 from calipers.errors import CertificationError
 from calipers.measure import Measurement
 
@@ -29,7 +29,7 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
         raise CertificationError(f"{os.fspath(path)} is refused: {reason}.") from reason
 
 
-def certified(measurement: Measurement, delta: float, path: str | os.PathLike[str]) -> Measurement:
+def certified(measurement: Measurement, delta: float, path: str | os.PathLike[str]) -> tuple[Measurement, Certificate]:
     """Write a certificate of the measured run at delta; the measurement returned names it and its claims in its notes.
 
     What is certified may be a little wider than what is measured; the note says exactly what it is. Raises
@@ -47,4 +47,4 @@ def certified(measurement: Measurement, delta: float, path: str | os.PathLike[st
     name, digest = Path(path).name, certificate.record["digest"][:16]
     head = f"Certificate {name} (digest {digest}), to be checked with python -m calipers_verify."
     note = " ".join((head, *certificate.verdict.sentences()))
-    return dataclasses.replace(measurement, conditions=(*measurement.conditions, note))
+    return dataclasses.replace(measurement, conditions=(*measurement.conditions, note)), certificate

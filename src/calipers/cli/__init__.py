@@ -13,12 +13,15 @@ from calipers._version import __version__
 from calipers.cli.audit import audit_command
 from calipers.cli.calibrate import calibrate_command
 from calipers.cli.certify import certify_command, verify_command
+from calipers.cli.check import check_command
 from calipers.cli.compare import compare_command
 from calipers.cli.curve import curve_command
 from calipers.cli.explore import explore_command
+from calipers.cli.export import export_command
 from calipers.cli.failures import SpeakingGroup
 from calipers.cli.measure import measure_command
 from calipers.cli.probe import probe_command
+from calipers.cli.receipt import receipt_command, verify_receipt_command
 from calipers.cli.reproduce import reproduce_command
 from calipers.cli.theorem import theorem_command
 from calipers.cli.train import train_command
@@ -44,6 +47,7 @@ def main() -> None:
       calipers measure --run run.toml --delta 1e-6 --json
       calipers calibrate --sample-rate 0.01 --steps 1000 --epsilon 3 --delta 1e-5
       calipers compare poisson.toml shuffle.toml
+      calipers check run.toml --epsilon 3 --delta 1e-5
       calipers certify run.toml --delta 1e-5 -o run.cert.json
       calipers audit mine:target --claim 1,1e-5
       calipers probe opacus --dataset-size 1000 --batch-size 100
@@ -60,7 +64,8 @@ def main() -> None:
     Phases that differ in some keys follow one another as [[phase]] tables.
 
     Exit status: 0 on success, 2 on bad input, 1 when a bound could not be certified. On failure one
-    sentence goes to standard error and nothing to standard output.
+    sentence goes to standard error and nothing to standard output. `check` and --fail-on print what
+    they found and end with 3 (not proven, open) or 4 (an attack shows more).
     """
 
 
@@ -69,8 +74,12 @@ for command in (
     calibrate_command,
     curve_command,
     compare_command,
+    check_command,
     certify_command,
     verify_command,
+    receipt_command,
+    verify_receipt_command,
+    export_command,
     audit_command,
     probe_command,
     train_command,

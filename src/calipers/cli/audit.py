@@ -12,6 +12,7 @@ import click
 
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
+from calipers.cli.fail_on import end_audited, fail_on_option
 from calipers.cli.kinds import COUNT, REAL, one_of, word
 from calipers.cli.options import explain_option, json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
@@ -99,9 +100,15 @@ def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @run_options(optional=True)
 @explain_option
 @json_option
+@fail_on_option("falsified", "open")
 @report_option
 def audit_command(
-    runs: tuple[Run, ...], target_name: str, as_json: bool, report_path: Path | None, **values: Any
+    runs: tuple[Run, ...],
+    target_name: str,
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    report_path: Path | None,
+    **values: Any,
 ) -> None:
     """Run TARGET many times with and without one record, and bound what it leaks from below.
 
@@ -159,13 +166,15 @@ def audit_command(
         if report_path is not None:
             raise InputError("--report has no page for one run with canaries yet; leave it out and use --json.")
         with _progress("runs") as progress:
-            one_run(target_name, runs[0] if runs else None, values, as_json, progress)
+            one_run(target_name, runs[0] if runs else None, values, as_json, fail_on, progress)
         return
     run = chosen_run(target_name, runs[0] if runs else None)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
         if report_path is not None:
             raise InputError("--report has no meaning in a self-test; leave it out.")
+        if fail_on:
+            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         _show_self_test(target, values, as_json)
         return
     claim, upper = claims(run, claimed_pair(values["claim"]))
@@ -181,13 +190,15 @@ def audit_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import played, to_document
 
-        click.echo(to_json(result.to_dict()))
-        return
-    from calipers.reports.audited import brief_audit
+        click.echo(to_document(*played(result.to_dict(), run)))
+    else:
+        from calipers.reports.audited import brief_audit
 
-    show(brief_audit(result, target.name, distinguisher.name), explain=values["explain"])
+        show(brief_audit(result, target.name, distinguisher.name), explain=values["explain"])
+    verdicts = (result.verdict, result.upper_verdict)
+    end_audited(fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 
 
 def _audited(
@@ -246,9 +257,9 @@ def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> No
     if not tested.calibrated:
         raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import to_document
 
-        click.echo(to_json(tested.to_dict()))
+        click.echo(to_document(tested.to_dict()))
         return
     click.echo(f"{target.name}: {_false_alarms(tested)}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_targets import claimed_pair, claims
+from calipers.cli.fail_on import end_audited
 from calipers.cli.options import show
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
@@ -35,22 +36,30 @@ def asked_for_one_run(target_name: str, values: dict[str, Any]) -> bool:
 
 
 def one_run(
-    target_name: str, run: Run | None, values: dict[str, Any], as_json: bool, progress: Progress | None
+    target_name: str,
+    run: Run | None,
+    values: dict[str, Any],
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    progress: Progress | None,
 ) -> None:
     """Audit one run, or test the audit, and print."""
-    from calipers.reports.records import to_json
+    from calipers.reports.records import played, to_document
 
     if values["self_testing"]:
+        if fail_on:
+            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         record, text = _tested(target_name, values, progress)
-        click.echo(to_json(record) if as_json else text)
+        click.echo(to_document(record) if as_json else text)
         return
     result = _audited(target_name, run, values)
     if as_json:
-        click.echo(to_json(result.to_dict()))
-        return
-    from calipers.reports.audited import brief_one_run
+        click.echo(to_document(*played(result.to_dict(), run)))
+    else:
+        from calipers.reports.audited import brief_one_run
 
-    show(brief_one_run(result), explain=values["explain"])
+        show(brief_one_run(result), explain=values["explain"])
+    end_audited(fail_on, [outcome for _, outcome, _ in result.verdicts])
 
 
 def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:

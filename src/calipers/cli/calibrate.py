@@ -71,9 +71,9 @@ def calibrate_command(
         )
     write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
-        from calipers.reports.records import calibration_record, to_json
+        from calipers.reports.records import calibration_record, to_document
 
-        click.echo(to_json(calibration_record(calibration)))
+        click.echo(to_document(calibration_record(calibration), calibration.run.to_dict()))
         return
     from calipers.reports.report import brief_calibration
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import FILE
 from calipers.cli.options import (
@@ -26,6 +27,7 @@ from calipers.cli.options import (
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
+from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
 from calipers.run import KEYS, Run
 from calipers.schemes import SAMPLERS
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 @tolerance_option(DEFAULT_TOLERANCE)
 @explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 def compare_command(
     files: tuple[str, ...],
@@ -54,9 +57,12 @@ def compare_command(
     tolerance: float,
     explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
 ) -> None:
     """Measure several runs and say which is more private.
+
+    A file may also state a guarantee (a [guarantee] table) or hold a dp_accounting event (FILE.json).
 
     A run is called certainly more private than another only when its proof beats the other's
     attack at every error rate. Where the jaws overlap or the curves cross, the verdict says so.
@@ -102,18 +108,19 @@ def compare_command(
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import comparison_record, to_json
+        from calipers.reports.records import comparison_record, to_document
 
-        click.echo(to_json(comparison_record(comparison)))
-        return
-    from calipers.reports.compared import brief_comparison
+        click.echo(to_document(comparison_record(comparison)))
+    else:
+        from calipers.reports.compared import brief_comparison
 
-    show(brief_comparison(comparison), explain=explain)
+        show(brief_comparison(comparison), explain=explain)
+    end_measured(fail_on, comparison.answers)
 
 
 def _described(
     files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
-) -> tuple[tuple[str, ...], list[tuple[Run, ...]], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
     """Names and phases of the runs to compare, and the files they are from."""
     from calipers.reports.naming import names_by_difference
 
@@ -122,20 +129,21 @@ def _described(
     ]
     click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     named = [named_file(word) for word in files]
-    described: list[tuple[Run, ...]]
+    described: list[Subject]
     if not named:
         described = [(Run.from_dict(change),) for change in changes] if alternatives else []
     else:
         if len(named) == 1 and len(changes) == 1 and changes[0]:
             changes = [{}, *changes]
-        described = [load_changed(file, change) for _, file in named for change in changes]
+        described = [_changed(file, change) for _, file in named for change in changes]
     if len(described) < 2:
         raise InputError(
             f"compare needs at least two runs, got {len(described)}; name another file, give an option twice, or add "
             "--samplers."
         )
     sources = tuple(file for _, file in named for _ in changes)
-    found = names_by_difference(described)
+    runs = [subject for subject in described if isinstance(subject, tuple)]
+    found = names_by_difference(runs) if len(runs) == len(described) else sources
     if found[0] == "run 1" and len(set(sources)) == len(described):
         found = sources
     own = [name for name, _ in named for _ in changes]
@@ -144,6 +152,11 @@ def _described(
     if len(set(found)) < len(found):
         raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
     return found, described, sources
+
+
+def _changed(file: str, change: dict[str, Any]) -> Subject:
+    """What a file describes; options replace what the file of a run says."""
+    return load_changed(file, change) if change else load_subject(file)
 
 
 def named_file(word: str) -> tuple[str, str]:

@@ -18,16 +18,16 @@ from calipers.cli.options import (
     write,
 )
 from calipers.cli.patience import patience
+from calipers.cli.subjects import Subject
 from calipers.domains import NON_NEGATIVE
 from calipers.errors import InputError
-from calipers.run import Run
 
 FORMATS = ("csv", "png", "svg")
 SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Side.LOWER)}
 
 
 @click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
-@run_options()
+@run_options(stated=True)
 @click.option("--profile", is_flag=True, help="delta against epsilon instead of the trade-off curve.")
 @click.option("--epsilon", type=REAL, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
 @click.option("--side", type=word(list(SIDES)), default="both", show_default=True, help="Which jaw.")
@@ -41,7 +41,7 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 @click.option("--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output, for csv]")
 @tolerance_option(DEFAULT_TOLERANCE)
 def curve_command(
-    runs: tuple[Run, ...],
+    runs: Subject,
     profile: bool,
     epsilon: tuple[float, ...],
     side: str,

@@ -6,12 +6,13 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from calipers.errors import CalipersError, CertificationError
+from calipers.provenance import typed
 
 INTERRUPTED = 130
 BY_OPTIONS = "calipers.by_options"
@@ -64,15 +65,17 @@ class NotCertified(Refusal):
 class SpeakingGroup(click.Group):
     """A group that turns what Calipers refuses, and files it cannot write, into refusals."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command, unless there is nowhere to print to."""
+    def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
+        """Run the command, unless there is nowhere to print to; every document says which command wrote it."""
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # stays open until the process ends
         if sys.stdout is None:
             # A file opened now would become standard output, and be overwritten by what is printed.
             click.echo("Error: Standard output is closed; there is nowhere to print the result to.", err=True)
             sys.exit(Refusal.exit_code)
-        return super().main(*args, **extra)
+        given = list(sys.argv[1:] if args is None else args)
+        with typed(given):
+            return super().main(given, *arguments, **options)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a broken pipe is left to click, which ends quietly."""

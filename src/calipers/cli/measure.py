@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.fail_on import end_measured, fail_on_option
 from calipers.cli.kinds import COUNT, FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
@@ -22,7 +23,8 @@ from calipers.cli.options import (
 )
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
-from calipers.run import Run
+from calipers.cli.subjects import Subject
+from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command("measure", short_help="Measure one run from both sides.")
-@run_options()
+@run_options(stated=True)
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @click.option(
@@ -42,26 +44,30 @@ if TYPE_CHECKING:
 )
 @explain_option
 @json_option
+@fail_on_option("refuted", "open")
 @report_option
 @click.option(
     "--certificate",
     type=FILE,
     metavar="FILE",
-    help="Also write a certificate of epsilon at the first --delta (see `calipers certify`), and name it in the notes.",
+    help="Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
 )
 def measure_command(
-    runs: tuple[Run, ...],
+    runs: Subject,
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
     explain: bool,
     as_json: bool,
+    fail_on: tuple[str, ...],
     report_path: Path | None,
     certificate: str | None,
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
-    Give the run by options or by --run; options beside a file replace what it says.
+    Give the run by options or by --run; options beside a file replace what it says. Or give a guarantee that is
+    stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event
+    (--event), to read it on the same page.
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -79,31 +85,41 @@ def measure_command(
       calipers measure --sample-rate 0.01 --steps 1000 --noise-multiplier 1 --delta 1e-5 --delta 1e-6
       calipers measure --run run.toml --epsilon 1 --json
       calipers measure --run run.toml --report out.html
+      calipers measure --guarantee 8,1e-5
       calipers measure --run run.toml --sampler shuffle --certificate run.cert.json
     """
     from calipers.reports.answers import answer
 
     check_place(certificate)
-    with patience(f"measuring {len(runs)} phases" if len(runs) > 1 else "measuring"):
+    phases = len(runs) if isinstance(runs, tuple) else 1
+    with patience(f"measuring {phases} phases" if phases > 1 else "measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
+            if not measurement.runs:
+                raise InputError("--certificate certifies a run; a stated guarantee has nothing to compute.")
             from calipers.certificates import certified
 
-            measurement = certified(measurement, questions.deltas[0], certificate)
+            measurement, proof = certified(measurement, questions.deltas[0], certificate)
             wrote(certificate)
         answers = answer(measurement, questions)
 
     def report() -> Report:
         from calipers.reports.report import report_measurement
 
-        return report_measurement(measurement, questions)
+        found = report_measurement(measurement, questions)
+        if certificate is None or report_path is None:
+            return found
+        from calipers.reports.certificate import with_certificate
+
+        return with_certificate(found, proof, certificate, report_path)
 
     write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_document
 
-        click.echo(to_json(measurement_record(answers)))
-        return
-    from calipers.reports.report import brief_measurement
+        click.echo(measurement_document(answers))
+    else:
+        from calipers.reports.report import brief_measurement
 
-    show(brief_measurement(answers, measurement.tolerance), explain=explain)
+        show(brief_measurement(answers, measurement.tolerance), explain=explain)
+    end_measured(fail_on, [answers])

@@ -12,6 +12,7 @@ import click
 
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
+from calipers.cli.subjects import Subject, stated_subject, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
@@ -103,8 +104,12 @@ _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
 )
 
 
-def run_options(*, noise_default: float | None = None, optional: bool = False) -> Callable[[Command], Command]:
+def run_options(
+    *, noise_default: float | None = None, optional: bool = False, stated: bool = False
+) -> Callable[[Command], Command]:
     """Add the options that describe a run; the command gets `runs`, its phases.
+
+    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands.
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -115,11 +120,18 @@ def run_options(*, noise_default: float | None = None, optional: bool = False) -
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
+            subject = (
+                stated_subject(values, given, run_file, lambda: _runs(run_file, given, noise_default))
+                if stated
+                else None
+            )
+            if subject is not None:
+                return command(runs=subject, **values)
             described = not optional or run_file is not None or bool(given)
             runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
-        return _decorated(with_runs, _RUN_OPTIONS)
+        return _decorated(with_stated_options(with_runs) if stated else with_runs, _RUN_OPTIONS)
 
     return decorate
 
@@ -222,9 +234,14 @@ explain_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
 
 
-def measured(runs: tuple[Run, ...], tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
-    """Measure the phases of one run."""
+def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
+    """Measure the phases of one run, or what is stated."""
     from calipers.measure import measure
+
+    if not isinstance(runs, tuple):
+        if dataset_sizes is not None:
+            raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
+        return runs.measured(tolerance)
 
     named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
     return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
@@ -237,12 +254,17 @@ def show(document: Document, *, explain: bool = False) -> None:
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
+def check_folder(output: str | None) -> None:
+    """Refuse a file in a folder that does not exist before anything is computed for it."""
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
+
+
 def check_place(output: str | None) -> None:
-    """Refuse, before anything is computed for it, a file in no folder and one that something else wrote."""
+    """Refuse a file in no folder, and one that something else wrote, before anything is computed for it."""
+    check_folder(output)
     if output is None:
         return
-    if not Path(output).absolute().parent.is_dir():
-        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
     from calipers.reports.files import refuse_foreign
 
     refuse_foreign(Path(output), overwrite=may_overwrite())

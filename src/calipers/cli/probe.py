@@ -106,9 +106,9 @@ def probe_command(
             dimension=dimension,
         )
     if as_json:
-        from calipers.reports.records import to_json
+        from calipers.reports.records import to_document
 
-        click.echo(to_json(report.to_dict()))
+        click.echo(to_document(report.to_dict(), None if report.run is None else report.run.to_dict()))
         return
     show(probe_report(report))
 

@@ -101,9 +101,9 @@ def _explained(entry: Theorem) -> str:
 
 
 def _as_json(name: str, result: TheoremValue) -> str:
-    from calipers.reports.records import to_json
+    from calipers.reports.records import to_document
 
-    return to_json(
+    return to_document(
         {
             "theorem": name,
             "values": dict(result.values),

@@ -253,7 +253,7 @@ def _report(
 
         write_when_asked(report_path, report)
     if as_json:
-        from calipers.reports.records import measurement_record, to_json
+        from calipers.reports.records import measurement_record, run_of_record, to_document
 
         training = {
             "data": data.name,
@@ -268,7 +268,9 @@ def _report(
             "resumed_at": trained.resumed_at,
         } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
         measured = None if answers is None else measurement_record(answers)
-        click.echo(to_json({"training": training, "measurement": measured}))
+        click.echo(
+            to_document({"training": training, "measurement": measured}, run_of_record({"measurement": measured}))
+        )
         return
     resumed = f" (resumed after step {trained.resumed_at:,} from {chosen['checkpoint']})" if trained.resumed_at else ""
     click.echo(

@@ -9,7 +9,8 @@ intersections of neighboring lines:
 
     alpha = (delta_1 - delta_2)/(k_2 - k_1),     1 - beta = delta_1 + k_1 alpha,
 
-both free of cancellation when k_2 - k_1 is formed as k_1 expm1(eps_2 - eps_1).
+both free of cancellation when k_2 - k_1 is formed as k_1 expm1(eps_2 - eps_1). Where hardly anything is hidden delta is
+almost 1 and the digits are in 1 - delta, which is therefore held beside it.
 
 **Atoms.** By Neyman and Pearson the curve of a finite pair collects its atoms in order of p/q. Both tails are
 cumulated from their own end, so alpha = 1e-300 and beta = 1e-300 both survive.
@@ -18,6 +19,8 @@ cumulated from their own end, so alpha = 1e-300 and beta = 1e-300 both survive.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +34,10 @@ from calipers.curves.points import (
     lower_hull,
     order_key,
     outward,
+    rise,
     running_sum,
     settle,
+    settled,
 )
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
@@ -50,110 +55,140 @@ def _single(alpha: float, beta: float, alpha_c: float, beta_c: float) -> Points:
     return Points(np.array([alpha]), np.array([beta]), np.array([alpha_c]), np.array([beta_c]))
 
 
-def _binding_lines(epsilon: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+class Lines(NamedTuple):
+    """Nodes of a profile: eps, delta and what is kept, 1 - delta; of the last two the smaller is exact."""
+
+    epsilon: FloatArray
+    delta: FloatArray
+    kept: FloatArray
+
+    def take(self, index: IntArray) -> Lines:
+        """The nodes at `index`."""
+        return Lines(self.epsilon[index], self.delta[index], self.kept[index])
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.epsilon.size
+
+
+def _falls(lines: Lines, first: IntArray, second: IntArray) -> FloatArray:
+    """delta[first] - delta[second] where it is positive, relative error at most 2 UNIT."""
+    return rise(lines.delta[second], lines.kept[second], lines.delta[first], lines.kept[first])
+
+
+def _binding_lines(lines: Lines, side: Side) -> Lines:
     """The nodes (eps >= 0, increasing) on the lower hull of the profile with delta = 1 at k = 0, steepest line last.
 
     The node at k = 0 stands for beta >= 0. Fewer lines make a lower curve: in doubt a line is dropped for UPPER and
     kept for LOWER.
     """
-    order = np.lexsort((delta, epsilon))
-    epsilon, delta = epsilon[order], delta[order]
-    before = np.concatenate(([np.inf], np.minimum.accumulate(delta)[:-1]))
-    falling = delta < before
-    epsilon, delta = epsilon[falling], delta[falling]
+    lines = Lines(lines.epsilon, *settled(lines.delta, lines.kept))
+    key = order_key(lines.delta, lines.kept)
+    order = np.lexsort((key, lines.epsilon))
+    before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(key[order])[:-1]))
+    lines = lines.take(order[key[order] < before])
 
     # Chain position 0 is the node at k = 0, position i the node i - 1.
     def steepness(i: IntArray, j: IntArray) -> FloatArray:
         first, second = np.maximum(i - 1, 0), j - 1
-        from_zero = (1.0 - delta[second]) * np.exp(-epsilon[second])
+        from_zero = lines.kept[second] * np.exp(-lines.epsilon[second])
+        gap = lines.epsilon[second] - lines.epsilon[first]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            step = (delta[first] - delta[second]) * np.exp(-epsilon[first]) / np.expm1(epsilon[second] - epsilon[first])
+            step = _falls(lines, first, second) * np.exp(-lines.epsilon[first]) / np.expm1(gap)
         return np.where(i == 0, from_zero, step)
 
-    kept = convex_chain(epsilon.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
-    return epsilon[kept], delta[kept]
+    kept = convex_chain(lines.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
+    return lines.take(kept)
 
 
-def _line_vertices(epsilon: FloatArray, delta: FloatArray, side: Side) -> Points:
+def _line_vertices(lines: Lines, side: Side) -> Points:
     """Vertices of the forward lines, from alpha = 0 up to the meeting of the two flattest."""
+    index = np.arange(lines.size)
+    epsilon, delta, kept = lines.epsilon[:-1], lines.delta[:-1], lines.kept[:-1]
     with np.errstate(over="ignore"):
-        lifted = (delta[:-1] - delta[1:]) / np.expm1(np.diff(epsilon))
-    alpha = np.exp(-epsilon[:-1]) * lifted
-    beta_c = delta[:-1] + lifted
-    # delta strictly decreases, so both numbers are positive; a zero here is an underflow and goes the safe way.
+        lifted = _falls(lines, index[:-1], index[1:]) / np.expm1(np.diff(lines.epsilon))
+    alpha = np.exp(-epsilon) * lifted
+    beta_c = delta + lifted
+    sign = -1.0 if side is Side.UPPER else 1.0
+    beta = np.maximum(kept - lifted + sign * 8.0 * UNIT * (kept + lifted), 0.0)
+    # delta strictly decreases, so alpha and 1 - beta are positive; a zero is an underflow and goes the safe way.
     alpha = np.where(alpha < TINY, 0.0 if side is Side.UPPER else TINY, alpha)
     beta_c = np.where(beta_c < TINY, TINY if side is Side.UPPER else 0.0, beta_c)
     beta_c = np.minimum(beta_c, 1.0)
-    computed = outward(settle(Points(alpha, 1.0 - beta_c, 1.0 - alpha, beta_c)), LINE_ROUNDING, side)
+    computed = outward(settle(Points(alpha, np.minimum(beta, 1.0), 1.0 - alpha, beta_c)), LINE_ROUNDING, side)
     # The end at alpha = 0 is the input itself, so it is not moved: f(0) = 1 - delta exactly.
-    last = float(delta[-1])
-    end = settle(_single(0.0, 1.0 - last, 1.0, last))
-    return join(end, computed.take(np.arange(computed.alpha.size)[::-1]))
+    end = settle(_single(0.0, float(lines.kept[-1]), 1.0, float(lines.delta[-1])))
+    return join(end, computed.take(index[:-1][::-1]))
 
 
-def _meeting(forward: tuple[float, float], reverse: tuple[float, float], side: Side) -> Points:
-    """Where a forward line (epsilon, delta) meets a reverse line; their slopes differ."""
-    (epsilon, delta), (eps_r, delta_r) = forward, reverse
+def _meeting(forward: Lines, reverse: Lines, side: Side) -> Points:
+    """Where the flattest forward line meets the flattest reverse line; their slopes differ."""
+    epsilon, delta, kept = (float(column[0]) for column in forward)
+    eps_r, delta_r, kept_r = (float(column[0]) for column in reverse)
     x, y = np.exp(-epsilon), np.exp(-eps_r)
     below = -np.expm1(-(epsilon + eps_r))
-    gap = delta_r - delta
+    gap = kept - kept_r if min(delta, delta_r) > 0.5 else delta_r - delta
     sign = -1.0 if side is Side.UPPER else 1.0
 
     def numerator(flatness: float, room: float, difference: float) -> float:
         straight, cross = -np.expm1(-flatness) * room, np.exp(-flatness) * difference
         return float(max(straight + cross + sign * 8.0 * UNIT * (straight + abs(cross)), 0.0))
 
-    over_x = numerator(eps_r, 1.0 - delta, gap) / below
-    over_y = numerator(epsilon, 1.0 - delta_r, -gap) / below
+    over_x = numerator(eps_r, kept, gap) / below
+    over_y = numerator(epsilon, kept_r, -gap) / below
     alpha, beta = min(x * over_x, 1.0), min(y * over_y, 1.0)
     vertex = _single(alpha, beta, min(delta_r + over_y, 1.0), min(delta + over_x, 1.0))
     return outward(settle(vertex), LINE_ROUNDING, side)
 
 
-def _axis_meeting(epsilon: float, delta: float, side: Side) -> Points:
-    """Where the line of (epsilon, delta) reaches beta = 0."""
+def _axis_meeting(lines: Lines, side: Side) -> Points:
+    """Where the flattest line reaches beta = 0."""
+    epsilon, delta, kept = (float(column[0]) for column in lines)
     if epsilon == 0.0:
-        return settle(_single(1.0 - delta, 0.0, delta, 1.0))
-    alpha = float(np.exp(-epsilon)) * (1.0 - delta)
+        return settle(_single(kept, 0.0, delta, 1.0))
+    alpha = float(np.exp(-epsilon)) * kept
     return outward(settle(_single(alpha, 0.0, 1.0 - alpha, 1.0)), LINE_ROUNDING, side)
 
 
-def profile_points(
-    forward: tuple[FloatArray, FloatArray], reverse: tuple[FloatArray, FloatArray], side: Side
-) -> Points:
+def _sharing_zero(forward: Lines, reverse: Lines, side: Side) -> tuple[Lines, Lines]:
+    """Total variation is the same in both directions, so a line with epsilon = 0 serves both."""
+    zero = [lines.take(np.array([0])) for lines in (forward, reverse) if lines.size and lines.epsilon[0] == 0.0]
+    if not zero:
+        return forward, reverse
+    least = max(zero, key=lambda line: (float(line.kept[0]), -float(line.delta[0])))
+    joined = (Lines(*(np.concatenate(two) for two in zip(least, one, strict=True))) for one in (forward, reverse))
+    first, second = (_binding_lines(one, side) for one in joined)
+    return first, second
+
+
+def profile_points(forward: Lines, reverse: Lines, side: Side) -> Points:
     """Vertices of the maximum of forward and reverse lines, every epsilon >= 0; either set may be empty."""
-    f_eps, f_delta = _binding_lines(*forward, side)
-    r_eps, r_delta = _binding_lines(*reverse, side)
-    # Total variation is the same in both directions, so a line with epsilon = 0 serves both.
-    zero = [delta[0] for epsilon, delta in ((f_eps, f_delta), (r_eps, r_delta)) if epsilon.size and epsilon[0] == 0.0]
-    if zero:
-        node = (np.array([0.0]), np.array([min(zero)]))
-        f_eps, f_delta = _binding_lines(np.concatenate((node[0], f_eps)), np.concatenate((node[1], f_delta)), side)
-        r_eps, r_delta = _binding_lines(np.concatenate((node[0], r_eps)), np.concatenate((node[1], r_delta)), side)
+    forward, reverse = _sharing_zero(_binding_lines(forward, side), _binding_lines(reverse, side), side)
     while True:
-        left = _line_vertices(f_eps, f_delta, side) if f_eps.size else None
-        right = _line_vertices(r_eps, r_delta, side).swapped() if r_eps.size else None
+        left = _line_vertices(forward, side) if forward.size else None
+        right = _line_vertices(reverse, side).swapped() if reverse.size else None
         if left is None and right is None:
             raise InputError(
                 "Expected at least one node of the profile, got none. Pass epsilon and delta of equal length."
             )
         if left is None:
-            middle = _axis_meeting(float(r_eps[0]), float(r_delta[0]), side).swapped()
+            middle = _axis_meeting(reverse, side).swapped()
         elif right is None:
-            middle = _axis_meeting(float(f_eps[0]), float(f_delta[0]), side)
-        elif f_eps[0] == 0.0 and r_eps[0] == 0.0:
+            middle = _axis_meeting(forward, side)
+        elif forward.epsilon[0] == 0.0 and reverse.epsilon[0] == 0.0:
             crossed = order_key(left.alpha, left.alpha_c)[-1] > order_key(right.alpha, right.alpha_c)[0]
-            if not crossed or min(f_eps.size, r_eps.size) == 1:
+            if not crossed or min(forward.size, reverse.size) == 1:
                 return lower_hull(join(left, right), side)
-            f_eps, f_delta, r_eps, r_delta = f_eps[1:], f_delta[1:], r_eps[1:], r_delta[1:]
+            forward, reverse = Lines(*(c[1:] for c in forward)), Lines(*(c[1:] for c in reverse))
             continue
         else:
-            middle = _meeting((float(f_eps[0]), float(f_delta[0])), (float(r_eps[0]), float(r_delta[0])), side)
+            middle = _meeting(forward, reverse, side)
         # A flattest line that meets its partner before it meets its neighbor binds nowhere.
-        if left is not None and f_eps.size > 1 and middle.alpha[0] < left.alpha[-1]:
-            f_eps, f_delta = f_eps[1:], f_delta[1:]
-        elif right is not None and r_eps.size > 1 and middle.beta[0] < right.beta[0]:
-            r_eps, r_delta = r_eps[1:], r_delta[1:]
+        if left is not None and forward.size > 1 and middle.alpha[0] < left.alpha[-1]:
+            forward = Lines(*(column[1:] for column in forward))
+        elif right is not None and reverse.size > 1 and middle.beta[0] < right.beta[0]:
+            reverse = Lines(*(column[1:] for column in reverse))
         else:
             parts = [part for part in (left, middle, right) if part is not None]
             return lower_hull(join(*parts), side)

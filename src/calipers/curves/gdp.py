@@ -33,6 +33,7 @@ from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
+    gaussian_kept,
     normal_tail,
     normal_tail_quantile,
 )
@@ -40,6 +41,7 @@ from calipers.numerics.types import FloatArray
 
 _FAILURE = Domain(0.0, 1.0, high_open=True)
 _CHUNK = 2_000_000
+_SMALLEST = 1e-300
 
 
 def _scaled_quantile(x: FloatArray, x_c: FloatArray, delta0: float, up: float) -> FloatArray:
@@ -159,8 +161,7 @@ def bayes_regret(f: TradeoffCurve, g: TradeoffCurve) -> float:
 def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
     """G_mu as a piecewise linear curve of either side: tangents from below (UPPER), explicit tests from above (LOWER).
 
-    Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Meant for mu <= 10, beyond which the tangents run out of
-    digits: delta(0) is then 1 to float precision, and the UPPER curve is valid but far below G_mu.
+    Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Close to it while its errors are floats, up to mu = 30.
     """
     mu, count = POSITIVE.check("mu", mu), COUNT.check_int("points", points)
     thresholds = np.linspace(-37.0, 37.0, 2 * count)
@@ -168,11 +169,18 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
         epsilon = mu * (np.linspace(0.0, 37.0, count) + 0.5 * mu)
         epsilon = np.concatenate((np.linspace(0.0, 0.5 * mu * mu, count // 4 + 2), epsilon))
         delta = np.minimum(gaussian_delta(mu, epsilon) * (1.0 + GAUSSIAN_RELATIVE_ERROR), 1.0)
-        return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True)
+        kept = gaussian_kept(mu, np.minimum(epsilon, 0.5 * mu * mu)) * (1.0 - GAUSSIAN_RELATIVE_ERROR)
+        small = (kept < 0.5) & (epsilon <= 0.5 * mu * mu)  # then it has the digits, else delta has
+        delta, kept = np.where(small, 1.0 - kept, delta), np.where(small, kept, 1.0 - delta)
+        return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True, kept=kept)
     # alpha = Phi(-x), beta = Phi(x - mu); both moved up and right by the accuracy of the tails.
     grow, shrink = 1.0 + GAUSSIAN_RELATIVE_ERROR, 1.0 - GAUSSIAN_RELATIVE_ERROR
-    x = thresholds[thresholds >= mu - 37.0] if mu < 37.0 else thresholds
-    alpha, beta = normal_tail(x), normal_tail(mu - x)
+    if mu < 37.0:
+        x = thresholds[thresholds >= mu - 37.0]
+    else:
+        x = np.linspace(min(mu - 37.0, 0.5 * mu), max(37.0, 0.5 * mu), 2 * count)
+    # A rate too small for a double is rounded up: no test is without errors.
+    alpha, beta = np.maximum(normal_tail(x), _SMALLEST), np.maximum(normal_tail(mu - x), _SMALLEST)
     alpha_c, power = normal_tail(-x), normal_tail(x - mu)
     alpha, alpha_c = _raised(alpha, alpha_c, grow, shrink)
     beta, power = _raised(beta, power, grow, shrink)

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.comparison import interpolate, lies_below
-from calipers.curves.construction import atom_points, profile_points, tested_points
+from calipers.curves.construction import Lines, atom_points, profile_points, tested_points
 from calipers.curves.points import UNIT, Points, join, lower_hull, order_key, rise, settle, settled, steepness_of
 from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
 from calipers.errors import InputError
@@ -56,16 +56,17 @@ def _complement(name: str, values: FloatArray, given: ArrayLike | None) -> Float
     return complement
 
 
-def _nodes(eps_name: str, delta_name: str, epsilon: ArrayLike, delta: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    epsilons, deltas = np.array(epsilon, dtype=np.float64, ndmin=1), _column(delta_name, delta)
+def _nodes(prefix: str, epsilon: ArrayLike, delta: ArrayLike, kept: ArrayLike | None = None) -> Lines:
+    epsilons, deltas = np.array(epsilon, dtype=np.float64, ndmin=1), _column(f"{prefix}delta", delta)
     if epsilons.shape != deltas.shape or not np.all(np.isfinite(epsilons)):
-        raise InputError(f"Expected one finite {eps_name} per {delta_name}, got {eps_name}={epsilon!r}.")
-    return epsilons, deltas
+        raise InputError(f"Expected one finite {prefix}epsilon per {prefix}delta, got {prefix}epsilon={epsilon!r}.")
+    return Lines(epsilons, deltas, _complement(f"{prefix}delta", deltas, kept))
 
 
-def _mirrored(epsilon: FloatArray, delta: FloatArray, side: Side) -> tuple[FloatArray, FloatArray]:
+def _mirrored(nodes: Lines, side: Side) -> Lines:
     """Nodes with epsilon < 0 as nodes of the swapped pair: delta' = (delta - (1 - k))/k at k' = 1/k."""
-    epsilon, delta = epsilon[epsilon < 0.0], delta[epsilon < 0.0]
+    negative = nodes.epsilon < 0.0
+    epsilon, delta = nodes.epsilon[negative], nodes.delta[negative]
     # Below -700 the rounding exceeds 1 anyway and the node says nothing.
     growth = np.exp(np.minimum(-epsilon, 700.0))
     value = (delta + np.expm1(epsilon)) * growth
@@ -75,7 +76,8 @@ def _mirrored(epsilon: FloatArray, delta: FloatArray, side: Side) -> tuple[Float
             "Expected delta >= 1 - e^epsilon at negative epsilon: no pair of distributions goes below that."
         )
     charged = value + rounding if side is Side.UPPER else value - rounding
-    return -epsilon, np.minimum(np.maximum(charged, 0.0), 1.0)
+    mirrored = np.minimum(np.maximum(charged, 0.0), 1.0)
+    return Lines(-epsilon, mirrored, 1.0 - mirrored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,8 @@ class TradeoffCurve:
         delta: ArrayLike,
         side: Side = Side.UPPER,
         symmetric: bool = False,
-        reverse: tuple[ArrayLike, ArrayLike] | None = None,
+        reverse: tuple[ArrayLike, ...] | None = None,
+        kept: ArrayLike | None = None,
     ) -> TradeoffCurve:
         """The curve of the profile whose nodes are (epsilon, delta), linear in e^epsilon in between.
 
@@ -144,25 +147,25 @@ class TradeoffCurve:
         nodes are all kinks of a law that the truth dominates.
         With `symmetric`, the nodes (eps >= 0) hold in both directions. `reverse` gives the profile of the swapped pair
         as nodes of its own; prefer it to negative epsilon, where a delta near 1 has no digits left for the tail.
+        `kept`, and a third row of `reverse`, are 1 - delta where that is known better.
         Post-condition: f <= true curve (UPPER), f >= true curve (LOWER), rounding included.
         """
-        forward = _nodes("epsilon", "delta", epsilon, delta)
-        backward = _mirrored(*forward, side)
-        keep = forward[0] >= 0.0
-        if symmetric and (reverse is not None or not keep.all()):
+        forward = _nodes("", epsilon, delta, kept)
+        positive = forward.epsilon >= 0.0
+        if symmetric and (reverse is not None or not positive.all()):
             raise InputError(
                 "Expected epsilon >= 0 and no reverse profile with symmetric=True. Pass reverse=(epsilon, delta)."
             )
-        parts = [backward]
+        parts = [_mirrored(forward, side)]
         if symmetric:
             parts.append(forward)
         if reverse is not None:
-            given = _nodes("reverse epsilon", "reverse delta", *reverse)
-            if np.any(given[0] < 0.0):
+            given = _nodes("reverse ", *reverse)
+            if np.any(given.epsilon < 0.0):
                 raise InputError("Expected reverse epsilon >= 0. A negative one is a node of the forward profile.")
             parts.append(given)
-        both = (np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
-        return cls._of(profile_points((forward[0][keep], forward[1][keep]), both, side), side)
+        both = Lines(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return cls._of(profile_points(forward.take(np.flatnonzero(positive)), both, side), side)
 
     @classmethod
     def from_tests(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -126,6 +126,10 @@ class Direction:
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
         return LatticePlan(coarse, fine, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
+
+    def plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
+        """A lattice around any tilt, with a window that the total rarely leaves at either end."""
+        return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""

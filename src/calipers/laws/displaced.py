@@ -148,10 +148,14 @@ class DisplacedEpoch(ShuffledEpoch):
 
     def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the theorem at the number of rounds that seems best."""
-        rounds = _rounds(self, reverse, _scanned(self, epsilon))
+        rounds = self.best_rounds(epsilon, reverse)
         if rounds == 0:
             return epsilon, 1.0
         return self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
+
+    def best_rounds(self, epsilon: float, reverse: bool) -> int:
+        """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
+        return _rounds(self, reverse, _scanned(self, epsilon))
 
     def with_rounds(
         self, rounds: int, epsilon: float, reverse: bool, resolution: float, log_tail: float

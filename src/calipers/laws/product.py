@@ -34,6 +34,7 @@ from calipers.laws.direction import (
     log_escape_for,
     within,
 )
+from calipers.laws.middle import delta_near_one
 from calipers.laws.pair import Pair
 from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
@@ -41,6 +42,8 @@ from calipers.laws.tails import Focus
 
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
+SMALLEST_DELTA = 1e-300
+"""Smaller values are no longer relatively accurate as doubles: a lower jaw is 0 there."""
 _ROUNDS = 6
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
@@ -122,7 +125,7 @@ class Product:
         best = self._delta_one_way(self.directions[0], epsilon, tolerance, 0.0)
         for direction in self.directions[1:]:
             best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
-        return best
+        return best if best.lower >= SMALLEST_DELTA else Jaws(0.0, best.upper, best.threshold, best.reversed)
 
     def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float, known: float) -> Jaws:
         """Jaws of D at epsilon in one direction, or a cheap proof that it is at most `known`."""
@@ -133,6 +136,9 @@ class Product:
         if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
             leak = self.certain_leak()
             return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
+        near_one = delta_near_one(direction, epsilon, 1.5 * math.sqrt(tolerance), log_tail)
+        if near_one is not None and near_one.upper - near_one.lower <= tolerance:
+            return near_one
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
@@ -155,6 +161,11 @@ class Product:
             found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
         if found.upper > found.lower:
             moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
+            found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
+        if found.upper - found.lower > tolerance * found.upper and found.upper < math.exp(0.5 * _DEEPEST_LOG_DELTA):
+            # What was charged beyond the last cell may exceed the answer: once more, as deep as a double goes.
+            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
+            moments = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
         return found
 

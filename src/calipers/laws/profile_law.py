@@ -23,7 +23,13 @@ def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
     """The UPPER law of proven nodes; without `backward` the forward nodes hold in both directions."""
     epsilons, deltas = np.array(forward).T
     swapped = None if backward is None else tuple(np.array(backward).T)
-    curve = TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
+    return law_of_curve(
+        TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
+    )
+
+
+def law_of_curve(curve: TradeoffCurve) -> Law:
+    """The law of a curve, on its side: its segments are the atoms."""
     p, q, p_inf, q_zero = curve.atoms
     proper = (p > 0) & (q > 0)
     log_p, log_q = np.log(p[proper])[::-1], np.log(q[proper])[::-1]
@@ -33,7 +39,7 @@ def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
         ratio,
         log_q + ratio,
         log_q,
-        Side.UPPER,
+        curve.side,
         p_inf=min(1.0, p_inf + float(p[q <= 0].sum())),
         q_zero=min(1.0, q_zero + float(q[p <= 0].sum())),
         mass_error=ATOM_ROUNDING + rounding,

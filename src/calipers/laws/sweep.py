@@ -12,14 +12,15 @@ symmetric: a guarantee about a record being added or removed, which no single at
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.direction import Direction, eta_for, log_escape_for
+from calipers.laws.direction import COARSEST, Direction, eta_for, log_escape_for
+from calipers.laws.middle import Kept, MiddleTests, is_bounded_below, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.product import Product
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.tails import LowerTail, UpperTail
@@ -58,28 +59,43 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-def _swept(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> tuple[UpperTail, LowerTail]:
-    """The nodes and the tests of one direction, from all saddles."""
-    eps, log_delta, thresholds, log_power, log_alpha = [], [], [], [], []
-    single = direction.steps() == 1
-    for saddle in _saddles(direction, log_tail, log_smallest):
-        eta = min(eta_for(saddle, tolerance), (0.6 if single else 1.5) * math.sqrt(tolerance))
-        log_escape = log_escape_for(saddle, 0.1 * tolerance)
-        upper = direction.upper(saddle, eta, log_tail, log_escape)
-        kept = _thinned(upper.epsilon_nodes, saddle, single)
-        eps.append(upper.epsilon_nodes[kept])
-        log_delta.append(upper.log_delta_nodes[kept])
-        lower = direction.lower(saddle, eta, log_tail, log_escape)
-        kept = _thinned(lower.thresholds, saddle, single)
-        thresholds.append(lower.thresholds[kept])
-        log_power.append(lower.log_power[kept])
-        log_alpha.append(lower.log_alpha[kept])
+Plan = tuple[Saddle, float, float]
+"""A center, the cells and lattice in deviations of a step, and the log of the mass that may escape."""
+
+
+def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
+    coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
+    return [
+        (saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+        for saddle in _saddles(direction, log_tail, log_smallest)
+    ]
+
+
+def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
+    """The nodes of one direction, from all saddles."""
+    eps, log_delta = [], []
+    for saddle, eta, log_escape in plans:
+        tail = direction.upper(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
+        eps.append(tail.epsilon_nodes[kept])
+        log_delta.append(tail.log_delta_nodes[kept])
     far, log_leak = direction.end(log_tail)
     nodes, values = np.concatenate([*eps, [far]]), np.concatenate([*log_delta, [log_leak]])
     order = np.argsort(nodes, kind="stable")
     # The profile decreases, so a bound at one node holds at every later one.
-    tail = UpperTail(nodes[order], np.minimum.accumulate(values[order]))
-    return tail, LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
+    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
+def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
+    """The tests of one direction, from all saddles."""
+    thresholds, log_power, log_alpha = [], [], []
+    for saddle, eta, log_escape in plans:
+        tests = direction.lower(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
+        thresholds.append(tests.thresholds[kept])
+        log_power.append(tests.log_power[kept])
+        log_alpha.append(tests.log_alpha[kept])
+    return LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
@@ -89,46 +105,74 @@ def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e
 
 
 def directed_sweep(
-    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3
+    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3, sides: Collection[Side] = tuple(Side)
 ) -> dict[Side, TradeoffCurve]:
     """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
-    uppers, lowers = [], []
+    uppers, lowers, middles = [], [], []
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
-        upper, lower = _swept(direction, log_tail, log_smallest, tolerance)
-        uppers.append(upper)
-        lowers.append(lower)
-    forward = _profile(uppers[0])
-    if product.symmetric:
-        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, symmetric=True)
-    else:
-        guarantee = TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=_profile(uppers[1]))
-    return {Side.UPPER: guarantee, Side.LOWER: directed_attack(lowers[:1], lowers if product.symmetric else lowers[1:])}
+        plans = _plans(direction, log_tail, log_smallest, tolerance)
+        between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
+        if Side.UPPER in sides:
+            known = between if is_bounded_below(direction) else []
+            uppers.append(_profile(_proven(direction, log_tail, plans), kept_nodes(direction, known, eta, log_tail)))
+        if Side.LOWER in sides:
+            lowers.append(_shown(direction, log_tail, plans))
+            middles.append(middle_tests(direction, between, eta, log_tail))
+    found = {}
+    if uppers:
+        backward = None if product.symmetric else uppers[1]
+        found[Side.UPPER] = TradeoffCurve.from_profile(
+            *uppers[0][:2], side=Side.UPPER, symmetric=product.symmetric, reverse=backward, kept=uppers[0][2]
+        )
+    if lowers:
+        found[Side.LOWER] = directed_attack(
+            lowers[:1], lowers if product.symmetric else lowers[1:], (middles[0], middles[-1])
+        )
+    return found
 
 
-def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:
-    """The nodes at eps >= 0."""
-    nodes = np.append(0.0, np.unique(tail.epsilon_nodes[tail.epsilon_nodes > 0]))
-    return nodes, tail.deltas(nodes)
+def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nodes at eps >= 0: eps, delta, and 1 - delta."""
+    nodes = np.concatenate((tail.epsilon_nodes, kept.epsilon))
+    nodes = np.append(0.0, np.unique(nodes[nodes > 0]))
+    delta, rest = tail.deltas(nodes), kept.at(nodes)
+    better = (rest < 0.5) & (rest > 1.0 - delta)
+    return nodes, np.where(better, 1.0 - rest, delta), np.where(better, rest, 1.0 - delta)
 
 
-def directed_attack(forward: Sequence[LowerTail], backward: Sequence[LowerTail]) -> TradeoffCurve:
+def directed_attack(
+    forward: Sequence[LowerTail],
+    backward: Sequence[LowerTail],
+    middle: tuple[MiddleTests, MiddleTests] | None = None,
+) -> TradeoffCurve:
     """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
 
     A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here
-    it has false positive rate 1 - b and misses with probability a.
+    it has false positive rate 1 - b and misses with probability a. `middle` holds tests of either order whose errors
+    are both small.
     """
     alpha, power = _rates(forward)
     back_alpha, back_power = _rates(backward)
+    errors = [(np.array([]), np.array([]))] if middle is None else [_errors(middle[0]), _errors(middle[1])[::-1]]
+    small, miss = (np.concatenate([pair[i] for pair in errors]) for i in (0, 1))
     return TradeoffCurve.from_tests(
-        np.concatenate((alpha, 1.0 - back_power)),
-        np.concatenate((power, 1.0 - back_alpha)),
-        np.concatenate((1.0 - alpha, back_power)),
-        np.concatenate((1.0 - power, back_alpha)),
+        np.concatenate((alpha, 1.0 - back_power, small)),
+        np.concatenate((power, 1.0 - back_alpha, 1.0 - miss)),
+        np.concatenate((1.0 - alpha, back_power, 1.0 - small)),
+        np.concatenate((1.0 - power, back_alpha, miss)),
         side=Side.LOWER,
     )
+
+
+def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
+    """(false positive rate, false negative rate) of the tests that have any use."""
+    useful = (tests.log_alpha < -0.1) & (tests.log_miss < -0.1)
+    # A rate too small for a double is rounded up.
+    small, miss = (np.exp(np.maximum(logs[useful], -690.0)) for logs in (tests.log_alpha, tests.log_miss))
+    return small, miss
 
 
 def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:

@@ -149,7 +149,7 @@ def infinite_mass(factors: list[tuple[Law, int]]) -> float:
     return total
 
 
-def _decay_norm(rate: float, n: int) -> float:
+def decay_norm(rate: float, n: int) -> float:
     """At least the 2-norm of exp(-rate m), m = 0 .. n-1."""
     if rate <= 0:
         return math.sqrt(n)
@@ -251,7 +251,7 @@ def upper_tail(
     rate = (tilt - 1.0) * step
     peak = math.exp(-(tilt - 1.0) * math.log(tilt / (tilt - 1.0))) / tilt if tilt > 1 else 1.0
     peak = min(peak, -math.expm1(-n * step))  # inside the window y < n step, so g(y) <= 1 - e^(-y)
-    spread = min(_decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
+    spread = min(decay_norm(rate, n), peak * math.sqrt(n))  # at least the 2-norm of g
 
     def nodes(index: FloatArray, call: FloatArray, put: FloatArray) -> tuple[FloatArray, FloatArray]:
         rounding = 16.0 * (n + 300) * UNIT_ROUNDOFF * np.abs(call)
@@ -288,8 +288,8 @@ def lower_tail(
     def tests(index: FloatArray, p_sums: FloatArray, q_sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         x = (under_p.positions[0] + index) * step
         rounding = 8.0 * (n + 300) * UNIT_ROUNDOFF
-        p_error = _decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
-        q_error = _decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
+        p_error = decay_norm(p_rate, n) * under_p.error + _returned(under_p, p_rate, index)
+        q_error = decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
         p_sums = p_sums - rounding * np.abs(p_sums) - p_error
         q_sums = q_sums + rounding * np.abs(q_sums) + q_error
         # A test whose power is not certified to be positive shows nothing.

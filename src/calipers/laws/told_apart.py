@@ -33,6 +33,7 @@ from calipers.numerics.gamma import (
     log_gamma_lower_at,
     log_gamma_upper_at,
 )
+from calipers.numerics.types import FloatArray
 
 add_statement(
     "calipers:noise-length",
@@ -71,13 +72,12 @@ def scale_tests(degrees: int, divisor: int, smallest: float) -> Iterator[LengthT
     """Tests of `degrees` noise coordinates over K or K + 1, of power from `smallest` up, in both orders."""
     shape = min(0.5 * degrees, LARGEST_SHAPE)  # whoever has more coordinates may ignore some
     offset = 2.0 * math.log1p(1.0 / divisor)
-    middle = 0.5 * offset  # both errors small, where they can be
-    yield _test(log_gamma_lower_at(shape, middle), log_gamma_lower_at(shape, middle - offset), False)
-    for power in _levels(smallest):
-        short = float(gamma_lower_quantile_at(shape, math.log(power)))
-        yield _test(log_gamma_lower_at(shape, short), log_gamma_lower_at(shape, short - offset), False)
-        long = float(gamma_upper_quantile_at(shape, math.log(power)))
-        yield _test(log_gamma_upper_at(shape, long), log_gamma_upper_at(shape, long + offset), True)
+    levels = np.log(_levels(smallest))
+    # The first threshold makes both errors small, where they can be.
+    short = np.append(0.5 * offset, gamma_lower_quantile_at(shape, levels))
+    yield from _tests(log_gamma_lower_at(shape, short), log_gamma_lower_at(shape, short - offset), False)
+    long = gamma_upper_quantile_at(shape, levels)
+    yield from _tests(log_gamma_upper_at(shape, long), log_gamma_upper_at(shape, long + offset), True)
 
 
 @implements("calipers:noise-length")
@@ -86,17 +86,16 @@ def full_batch_tests(rounds: int, dimension: int, others: int, rate: float, smal
     shape = min(0.5 * dimension, LARGEST_SHAPE)
     once = 2.0 * math.log1p(1.0 / others)
     twice = 2.0 * math.log1p(2.0 / (others - 1.0)) if others > 1 else once
-    for power in _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0)))):
-        short = float(gamma_lower_quantile_at(shape, math.log(power)))
-        one_round = math.exp((others + 1.0) * math.log(rate) + float(log_gamma_lower_at(shape, short)))
-        # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
-        log_alpha = np.logaddexp(
-            others * math.log(rate) + float(log_gamma_lower_at(shape, short - once)),
-            float(log_gamma_lower_at(shape, short - twice)),
-        )
-        if one_round > 0.0:
-            log_power = math.log(-math.expm1(rounds * math.log1p(-one_round))) if one_round < 1.0 else 0.0
-            yield _test(log_power, log_alpha + math.log(rounds), False)
+    levels = _levels(min(1.0, smallest / min(1.0, rounds * rate ** (others + 1.0))))
+    short = gamma_lower_quantile_at(shape, np.log(levels))
+    one_round = np.exp((others + 1.0) * math.log(rate) + log_gamma_lower_at(shape, short))
+    # A batch of D holds all N records with probability q^N, or at most N - 1 of them.
+    log_alpha = np.logaddexp(
+        others * math.log(rate) + log_gamma_lower_at(shape, short - once), log_gamma_lower_at(shape, short - twice)
+    )
+    likely = (one_round > 0.0) & (one_round < 1.0)
+    log_power = np.log(-np.expm1(rounds * np.log1p(-one_round[likely])))
+    yield from _tests(log_power, log_alpha[likely] + math.log(rounds), False)
 
 
 def _levels(smallest: float) -> list[float]:
@@ -105,10 +104,10 @@ def _levels(smallest: float) -> list[float]:
     return sorted({float(power) for power in (*ladder, *_POWERS) if 0.0 < power < 0.9995})
 
 
-def _test(log_power: object, log_alpha: object, way: bool) -> LengthTest:
-    power, alpha = float(log_power), float(log_alpha)  # type: ignore[arg-type]  # scalars of numpy
+def _tests(log_power: FloatArray, log_alpha: FloatArray, way: bool) -> Iterator[LengthTest]:
     # Errors of the gamma tails are 2e-14 of their logarithms; those of the offset are a few units of roundoff more.
-    return LengthTest(power - _SLACK * (1.0 + abs(power)), alpha + _SLACK * (1.0 + abs(alpha)), way)
+    power, alpha = log_power - _SLACK * (1.0 + np.abs(log_power)), log_alpha + _SLACK * (1.0 + np.abs(log_alpha))
+    return (LengthTest(high, low, way) for high, low in zip(power.tolist(), alpha.tolist(), strict=True))
 
 
 def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from calipers.measure.beside import Beside, count_noise, joint_noise
+from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.measurement import Claim, Gdp, Measurement
 from calipers.measure.routes import measure
+from calipers.measure.selection import Selection
 from calipers.measure.worst_size import WorstSize, worst_dataset_size
 
-__all__ = ["Claim", "Gdp", "Measurement", "WorstSize", "measure", "worst_dataset_size"]
+__all__ = [
+    "Beside",
+    "Claim",
+    "CorrelatedNoise",
+    "Gdp",
+    "Measurement",
+    "Selection",
+    "WorstSize",
+    "count_noise",
+    "joint_noise",
+    "measure",
+    "worst_dataset_size",
+]

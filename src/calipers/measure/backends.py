@@ -17,7 +17,7 @@ from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
-from calipers.laws.product import Product
+from calipers.laws.product import SMALLEST_DELTA, Product
 from calipers.laws.renyi import renyi
 from calipers.laws.sweep import directed_sweep
 from calipers.numerics.normal import (
@@ -95,7 +95,9 @@ class GaussianBackend:
         """Exact up to rounding, which is charged."""
         del tolerance
         jaws = _widened(*(float(gaussian_delta(shift, epsilon)) for shift in self._shifts))
-        return Jaws(jaws.lower, min(1.0, jaws.upper), jaws.threshold, jaws.reversed)
+        # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
+        lower = jaws.lower if jaws.lower >= SMALLEST_DELTA else 0.0
+        return Jaws(lower, min(1.0, max(jaws.upper, SMALLEST_DELTA)), jaws.threshold, jaws.reversed)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """G_mu from below and above."""

@@ -29,6 +29,7 @@ from calipers.measure.proven import best_guarantee
 
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
+_ROUGHLY = 0.03
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
@@ -37,6 +38,7 @@ _PROVES = {
     "calipers:moving-rate": "The batch of all other records, drawn at another rate on either side, is revealed.",
     "calipers:one-moment": "Batch and membership are revealed: one moment of isotropic Gaussians, in closed form.",
 }
+_SILENT = (0.0, 0.0)
 _LENGTH = "everybody's gradient zero"
 
 
@@ -62,7 +64,7 @@ class DividedBackend:
         return self._measured(
             lambda pair: epsilon_shown(pair.length_tests(delta), delta),
             lambda product, within: epsilon_below(product, delta, within),
-            lambda product: epsilon_above(product, delta, tolerance),
+            lambda product, within: epsilon_above(product, delta, within),
             tolerance,
         )
 
@@ -75,7 +77,7 @@ class DividedBackend:
         return self._measured(
             lambda pair: delta_shown(pair.length_tests(1e-9), epsilon),
             lambda product, within: delta_below(product, epsilon, within),
-            lambda product: delta_above(product, epsilon, tolerance),
+            lambda product, within: delta_above(product, epsilon, within),
             tolerance,
         )
 
@@ -92,25 +94,64 @@ class DividedBackend:
         self,
         by_length: Callable[[NeighborPair], tuple[float, bool]],
         below: Callable[[Product, float | None], Shown],
-        above: Callable[[Product], float],
+        above: Callable[[Product, float], float],
         tolerance: float,
     ) -> Jaws:
+        shown, where = self._shown(by_length, below, tolerance)
+        upper, proof = self._least(above, tolerance)
+        return Jaws(shown.value, upper, shown.threshold, shown.reversed, proof, where)
+
+    def _least(self, above: Callable[[Product, float], float], tolerance: float) -> tuple[float, str]:
+        """The largest over the pairs of the least that any proof gives, and its name.
+
+        All that is computed roughly holds too, so only what decides is computed finely.
+        """
+        found: dict[NeighborPair, tuple[float, str]] = {}
+        for pair in self.pairs:
+            tried = {name: above(pair.product(name, pair.attacks[0]), _ROUGHLY) for name in pair.proofs}
+            name = min(tried, key=lambda name: tried[name])
+            found[pair] = tried[name], name
+        fine: set[NeighborPair] = set()
+        while True:
+            worst = max(found, key=lambda pair: found[pair][0])
+            if worst in fine or tolerance >= _ROUGHLY:
+                return found[worst]
+            fine.add(worst)
+            value, name = found[worst]
+            found[worst] = min(value, above(worst.product(name, worst.attacks[0]), tolerance)), name
+
+    def _shown(
+        self,
+        by_length: Callable[[NeighborPair], tuple[float, bool]],
+        below: Callable[[Product, float | None], Shown],
+        tolerance: float | None,
+    ) -> tuple[Shown, str]:
+        """The best of the attacks, with its words; without a tolerance after one rough look at the cheap ones."""
         pair = self._attacked_pair
-        tried = {attack: below(pair.product(pair.proofs[0], attack), None) for attack in pair.attacks}
+        attacks = [attack for attack in pair.attacks if tolerance is not None or attack in (pair.attacks[0], _SILENT)]
+        tried = {attack: below(pair.product(pair.proofs[0], attack), None) for attack in attacks}
         attack = max(tried, key=lambda attack: tried[attack].value)
-        shown = max(below(pair.product(pair.proofs[0], attack), tolerance), tried[attack], key=lambda item: item.value)
+        shown = tried[attack]
+        if tolerance is not None:
+            shown = max(below(pair.product(pair.proofs[0], attack), tolerance), shown, key=lambda item: item.value)
         where = _attacked(pair, attack)
         for other in self.pairs:
             value, way = by_length(other)
             if value > shown.value:
                 shown, where = Shown(value, math.inf, way), _attacked(other, None)
-        upper, proof = 0.0, ""
-        for other in self.pairs:
-            proven = {name: above(other.product(name, other.attacks[0])) for name in other.proofs}
-            name = min(proven, key=lambda name: proven[name])
-            if proven[name] >= upper:
-                upper, proof = proven[name], name
-        return Jaws(shown.value, upper, shown.threshold, shown.reversed, proof, where)
+        return shown, where
+
+    def roughly_shown(self, delta: float) -> float:
+        """At most epsilon(delta), quickly: what an attack gets on a coarse grid."""
+        apart = self.told_apart
+        if apart is not None:
+            return epsilon_shown(apart.length_tests(delta), delta)[0]
+        shown, _ = self._shown(
+            lambda pair: epsilon_shown(pair.length_tests(delta), delta),
+            lambda product, within: epsilon_below(product, delta, within),
+            None,
+        )
+        return shown.value
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """The guarantee that holds for all pairs, and the hull of the tests of the best attack."""
@@ -136,15 +177,19 @@ class DividedBackend:
             for attack in first.attacks
         }
         attack = max(tried, key=lambda attack: tried[attack])
-        proven: list[TradeoffCurve] = []
-        shown: TradeoffCurve | None = None
-        for pair in self.pairs:
-            used = attack if attack in pair.attacks else pair.attacks[0]
-            swept = [directed_sweep(pair.product(proof, used), smallest_delta, tolerance) for proof in pair.proofs]
-            proven.append(best_guarantee([curves[Side.UPPER] for curves in swept]))
-            if pair is first:
-                shown = swept[0][Side.LOWER]
-        assert shown is not None
+        product = first.product(first.proofs[0], attack)
+        shown = directed_sweep(product, smallest_delta, tolerance, (Side.LOWER,))[Side.LOWER]
+        proven = [
+            best_guarantee(
+                [
+                    directed_sweep(pair.product(proof, pair.attacks[0]), smallest_delta, tolerance, (Side.UPPER,))[
+                        Side.UPPER
+                    ]
+                    for proof in pair.proofs
+                ]
+            )
+            for pair in self.pairs
+        ]
         return {Side.UPPER: Envelope.of(proven), Side.LOWER: Envelope((shown,))}
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:

@@ -9,8 +9,8 @@ mu such that the run is dominated by G_mu tensor f_(0, delta0).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
@@ -24,10 +24,11 @@ from calipers.measure.backends import Backend
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.shown import as_html, as_text
+from calipers.stated import Stated
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
 DEFAULT_DELTA0 = 1e-10
-_DEEPEST = 1e-12
+_DEEPEST, _TINY = 1e-12, 1e-290
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Claim:
 class Measurement:
     """Certified brackets of one run (or of several phases on the same data).
 
-    With `dataset_sizes` they are about the worst dataset size of that range.
+    With `dataset_sizes` they are about the worst dataset size of that range. Where something else than a run was
+    measured, `runs` is empty and `stated` says what.
     """
 
     runs: tuple[Run, ...]
@@ -69,6 +71,7 @@ class Measurement:
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
+    stated: Stated | None = None
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -118,13 +121,51 @@ class Measurement:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = OPEN_UNIT.check("delta", delta)
         jaws = self._once(("epsilon", delta), lambda: self.backend.epsilon(delta, self.tolerance))
+        jaws = self._sharpened(jaws, self._known_epsilons(delta))
         return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"epsilon at delta = {setting(delta)}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         jaws = self._once(("delta", epsilon), lambda: self.backend.delta(epsilon, self.tolerance))
+        jaws = self._sharpened(jaws, self._known_deltas(epsilon))
         return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"delta at epsilon = {setting(epsilon)}")
+
+    def _sharpened(self, jaws: Jaws, known: Iterator[tuple[float, float]]) -> Jaws:
+        """Where the tolerance was missed, the best of what was computed and of all (lower, upper) that are `known`."""
+        narrow = jaws.upper - jaws.lower <= self.tolerance * jaws.upper or jaws.upper <= _TINY
+        if narrow or not self._one_pair:
+            return jaws
+        for lower, upper in known:
+            if lower > jaws.lower:
+                jaws = replace(jaws, lower=lower, threshold=math.inf, attack="")
+            jaws = replace(jaws, upper=min(jaws.upper, upper))
+        return jaws
+
+    def _known_epsilons(self, delta: float) -> Iterator[tuple[float, float]]:
+        """What other answers and the curves say about epsilon(delta): it falls as delta grows."""
+        for kind, at, found in self._answered():
+            if kind == "epsilon":
+                yield (found.lower if at >= delta else 0.0), (found.upper if at <= delta else math.inf)
+            else:
+                yield (at if found.lower > delta else 0.0), (at if found.upper <= delta else math.inf)
+        curves = self.backend.curves(max(1e-280, min(_DEEPEST, 1e-2 * delta)), self.tolerance)
+        yield curves[Side.LOWER].epsilon(delta), curves[Side.UPPER].epsilon(delta)
+
+    def _known_deltas(self, epsilon: float) -> Iterator[tuple[float, float]]:
+        """What other answers and the curves say about delta(epsilon): it falls as epsilon grows."""
+        for kind, at, found in self._answered():
+            if kind == "delta":
+                yield (found.lower if at >= epsilon else 0.0), (found.upper if at <= epsilon else 1.0)
+            else:
+                yield (at if found.lower >= epsilon else 0.0), (at if found.upper <= epsilon else 1.0)
+        curves = self.backend.curves(1e-280, self.tolerance)
+        yield float(curves[Side.LOWER].delta(epsilon)), float(curves[Side.UPPER].delta(epsilon))
+
+    def _answered(self) -> Iterator[tuple[str, float, Jaws]]:
+        for key, found in self._cache.items():
+            if isinstance(found, Jaws) and isinstance(key, tuple) and key[0] in ("epsilon", "delta"):
+                yield key[0], key[1], found
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.

@@ -10,36 +10,72 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
+from calipers.errors import InputError
 from calipers.measure.backends import Backend
+from calipers.measure.beside import Beside
+from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.evaluation import evaluated
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
+from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
+from calipers.measure.selection import Selection, SelectionBackend
 from calipers.run import Run, as_phases
 from calipers.schemes import ASSUMED, scheme_of
+from calipers.stated import Stated
 
 
 def measure(
-    run: Run | Sequence[Run], *, tolerance: float = 1e-3, dataset_sizes: tuple[int, int] | None = None
+    run: Run | Sequence[Run] | Mechanism | Selection | CorrelatedNoise | Beside | Sequence[Mechanism],
+    *,
+    tolerance: float = 1e-3,
+    dataset_sizes: tuple[int, int] | None = None,
 ) -> Measurement:
     """The certified bracket of what was executed.
 
-    `run` is one run or a sequence of phases on the same data. `tolerance` is the relative width
+    `run` is one run or a sequence of phases on the same data; or a mechanism, a `Guarantee`, or a sequence of
+    mechanisms that are composed. `tolerance` is the relative width
     aimed for: upper - lower <= tolerance * upper for epsilon. Nothing is computed before a quantity
     is asked for.
 
     `dataset_sizes` = (low, high): where the divisor moves with the dataset size, which is known only to lie in this
     range, every number is about the worst of these sizes.
     """
-    phases = as_phases(run)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
+    if isinstance(run, Selection):
+        return _selected(run, tolerance)
+    if isinstance(run, Beside):
+        return run.noted(measure(run.runs, tolerance=tolerance, dataset_sizes=dataset_sizes))
+    if isinstance(run, CorrelatedNoise):
+        return run.measured(tolerance)
+    if is_mechanism(run) or (isinstance(run, list | tuple) and any(_released(part) for part in run)):
+        if dataset_sizes is not None:
+            raise InputError("dataset_sizes is about runs whose divisor moves with the data; leave it out.")
+        return measure_mechanism(run, tolerance)
+    phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     for phase in phases:
         _refuse_unproven(phase)
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
     claim = Claim(_claimed_backend(phases), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+
+
+def _selected(selection: Selection, tolerance: float) -> Measurement:
+    """The best of several runs: its runs are those of one trial, and its claim is that of one trial."""
+    one = measure(selection.of, tolerance=tolerance)
+    words = f"{selection.law.words[0].upper()}{selection.law.words[1:]}, each of them: {described(one)}"
+    keys: tuple[tuple[str, object], ...] = (("trials", selection.trials), ("mean", selection.mean))
+    keys += () if selection.shape is None else (("shape", selection.shape),)
+    adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
+    backend = SelectionBackend(one.backend, selection.law)
+    return stated_measurement(Stated(words, keys, adjacency, "selection"), backend, tolerance, one.conditions)
+
+
+def _released(part: object) -> bool:
+    """A mechanism, or one with its count."""
+    return is_mechanism(part) or (isinstance(part, tuple) and bool(part) and is_mechanism(part[0]))
 
 
 def _refuse_unproven(run: Run) -> None:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 from calipers.bracket import Bracket
 from calipers.errors import InputError
-from calipers.measure.dataset_sizes import SIZE
+from calipers.measure.dataset_sizes import SIZE, divided_backend
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
 
-_MEASURED = 4
+_MEASURED, _MOST_NARROW = 4, 2
 _ROUGHLY = 0.05
 
 
@@ -70,16 +70,16 @@ def worst_dataset_size(
     if not sizes:
         return None
 
-    def epsilon(size: int, within: float) -> Bracket:
-        return measure(_resized(run, size), tolerance=within).epsilon(delta)
-
-    # Roughly first; as narrowly as was asked for where that leaves open which is the worst.
-    rough = {size: epsilon(size, max(tolerance, _ROUGHLY)) for size in sizes}
-    least = max(bracket.lower for bracket in rough.values()) * (1.0 - 2.0 * _ROUGHLY)
-    narrow = {size: epsilon(size, tolerance) for size, bracket in rough.items() if bracket.lower >= least}
-    worst = max(narrow, key=lambda size: narrow[size].lower)
+    # A rough attack on every size; both jaws where that leaves open which is the worst.
+    rough = {size: divided_backend((_resized(run, size),)).roughly_shown(delta) for size in sizes}
+    worst = sorted(sizes, key=lambda size: -rough[size])[:_MOST_NARROW]
+    least = rough[worst[0]] * (1.0 - _ROUGHLY)
+    narrow = {
+        size: measure(_resized(run, size), tolerance=tolerance).epsilon(delta) for size in worst if rough[size] >= least
+    }
+    chosen = max(narrow, key=lambda size: narrow[size].lower)
     what = "jumps of floor(N q)" if floor else "sizes"
-    return WorstSize(worst, narrow[worst], delta, low, high, tuple(sizes), what)
+    return WorstSize(chosen, narrow[chosen], delta, low, high, tuple(sizes), what)
 
 
 def _spread(low: int, high: int) -> list[int]:

@@ -9,6 +9,7 @@ dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh, Viswanath 2015).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,19 +21,27 @@ EPSILON = Domain(0.0, 500.0, low_open=True)
 SCALE = Domain(1.0 / 500.0, 1e6)
 
 
+@dataclass(frozen=True)
+class ApproximateDp(Pair):
+    """The pair of an (epsilon, delta) guarantee, which it remembers."""
+
+    epsilon: float = 0.0
+    delta: float = 0.0
+
+
 def randomized_response(epsilon: float) -> Pair:
     """The binary randomized response with ratio e^epsilon: dominates every epsilon-DP mechanism."""
     return approximate_dp(epsilon, 0.0)
 
 
-def approximate_dp(epsilon: float, delta: float) -> Pair:
+def approximate_dp(epsilon: float, delta: float) -> ApproximateDp:
     """The pair that dominates every (epsilon, delta)-DP mechanism and attains it."""
     epsilon = EPSILON.check("epsilon", epsilon)
     delta = PROBABILITY.check("delta", delta)
     likely = -math.log1p(math.exp(-epsilon)) + math.log1p(-delta) if delta < 1 else -math.inf
     unlikely = likely - epsilon
     name = f"randomized response, epsilon = {epsilon:g}" + (f", delta = {delta:g}" if delta else "")
-    return Pair(
+    return ApproximateDp(
         name,
         atom_log_p=(unlikely, likely),
         atom_log_q=(likely, unlikely),
@@ -40,6 +49,8 @@ def approximate_dp(epsilon: float, delta: float) -> Pair:
         q_zero=delta,
         symmetric=True,
         span=epsilon,
+        epsilon=epsilon,
+        delta=delta,
     )
 
 

@@ -171,6 +171,18 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     return result.reshape(shape)
 
 
+def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
+    """1 - delta_mu(epsilon) for 0 <= epsilon <= mu^2/2, where delta has run out of digits.
+
+    It is phi(x) (M(x) + M(y)) with x = mu/2 - epsilon/mu and y = mu/2 + epsilon/mu.
+    Post-condition: as `gaussian_delta`.
+    """
+    ratio = np.asarray(epsilon, dtype=np.float64) / mu
+    x, y = np.maximum(0.5 * mu - ratio, 0.0), 0.5 * mu + ratio
+    density = np.exp(-0.5 * np.square(x)) / _SQRT_TWO_PI
+    return np.asarray(density * (mills_ratio(x) + mills_ratio(y)), dtype=np.float64)
+
+
 def gaussian_log_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """log delta_mu(epsilon) for mu > 0 and epsilon >= 0; finite far below the smallest float."""
     mus, epsilons, shape = _broadcast(mu, epsilon)

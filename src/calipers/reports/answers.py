@@ -15,6 +15,7 @@ from calipers.reports.format import ceil_digits, floor_digits, nearest_digits, s
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.run import Run
 from calipers.schemes import scheme_of
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -56,6 +57,10 @@ class Answers:
     delta0: float
     regret: float
     notes: tuple[str, ...] = ()
+    closes: bool = False
+    """Whether one pair is both proven and attained, and every bracket is as narrow as asked."""
+    stated: Stated | None = None
+    """What was measured, where it was no run."""
 
     @property
     def epsilon(self) -> tuple[Claimed, ...]:
@@ -119,14 +124,14 @@ def answer(measurement: Measurement, questions: Questions) -> Answers:
         Reading("separation", None, measurement.separation()),
         Reading("mu", gdp.delta0, gdp.mu),
     )
-    answers = Answers(runs, readings, gdp.delta0, gdp.regret)
+    answers = Answers(runs, readings, gdp.delta0, gdp.regret, closes=measurement.closes, stated=measurement.stated)
     sizes = _worst_size(measurement, questions)
     return _with_notes(answers, [*_refuted(answers), *meaningless(answers), *measurement.notes, *sizes])
 
 
 def meaningless(answers: Answers) -> Iterator[str]:
     """Where a number is true and says little: a delta that lets records out, an epsilon too large, nothing hidden."""
-    size = answers.runs[0].dataset_size
+    size = answers.runs[0].dataset_size if answers.runs else None
     for row in answers.epsilon:
         if size is not None and row.at * size >= 1:
             yield (
@@ -149,6 +154,8 @@ def meaningless(answers: Answers) -> Iterator[str]:
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
+    if not measurement.runs:
+        return
     run = measurement.runs[0]
     floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
     if not floored or measurement.dataset_sizes is not None:  # a range that was named is measured as a whole

@@ -33,8 +33,8 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, run_file
-from calipers.reports.words import describe_phases
+from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, subject_file
+from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -88,7 +88,7 @@ def brief_comparison(comparison: Comparison) -> Document:
     named = list(zip(comparison.names, comparison.answers, strict=True))
     sources = comparison.files or comparison.names
     described = tuple(
-        f"{_with_file(name, file)}: {describe_phases(answers.runs)}"
+        f"{_with_file(name, file)}: {describe_subject(answers)}"
         for (name, answers), file in zip(named, sources, strict=True)
     )
     return Document(
@@ -196,8 +196,8 @@ def _run(number: int, one: Told) -> Section:
     return Section(
         f"Run {one.name}",
         (
-            Prose(describe_phases(one.answers.runs)),
-            Code(run_file(one.answers.runs)),
+            Prose(describe_subject(one.answers)),
+            Code(subject_file(one.answers)),
             *(_renamed(figure, f"run-{number}") for figure in figures),
             Items(one.answers.notes),
             *evidence.blocks,

@@ -158,9 +158,9 @@ def order_of(first: Measurement, second: Measurement) -> Order:
 
     Guarantees about different neighbors or different adversaries answer different questions.
     """
-    if _terms(first.runs) != _terms(second.runs):
+    if _terms(first) != _terms(second):
         return Order.INCOMPARABLE
-    if first.runs == second.runs:
+    if (first.runs, first.stated) == (second.runs, second.stated):
         return Order.SAME
     if shuffles(first.runs, second.runs):
         return Order.FIRST
@@ -242,8 +242,9 @@ def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[
     ]
 
 
-def _terms(runs: Sequence[Run]) -> set[tuple[str, str]]:
-    return {(run.adjacency, run.view) for run in runs}
+def _terms(measurement: Measurement) -> set[tuple[str, str]]:
+    described = measurement.runs if measurement.stated is None else (measurement.stated,)
+    return {(one.adjacency, one.view) for one in described}
 
 
 def _sentence(first: str, second: str, order: Order) -> str:

@@ -4,7 +4,7 @@ A report is built once, from numbers that were computed below, and rendered as H
 terminal. What is decided here is decided for all of them: which way a number was rounded, which end of which bracket it
 is, and what stands beside it.
 
-    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code
+    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
 
 A `Number` keeps the direction in which it is a bound and the double it was rounded from:
 
@@ -13,6 +13,7 @@ A `Number` keeps the direction in which it is a bound and the double it was roun
 
 from __future__ import annotations
 
+import hashlib
 import math
 import unicodedata
 from dataclasses import dataclass
@@ -118,7 +119,20 @@ class Code:
     text: str
 
 
-Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code
+@dataclass(frozen=True)
+class Attachment:
+    """A text file that belongs to the report, by its place relative to it."""
+
+    place: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        """Of the file, byte by byte."""
+        return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
+
+
+Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
 
 
 @dataclass(frozen=True)
@@ -142,6 +156,8 @@ class Document:
     badges: tuple[Badge, ...]
     opening: tuple[Block, ...]
     sections: tuple[Section, ...]
+    origin: str = ""
+    """Version, date, command and hash, set when the report is written."""
 
 
 def at_least(value: float, digits: int = DIGITS) -> Number:

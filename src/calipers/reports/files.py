@@ -7,6 +7,7 @@ whole or not at all: it is written beside its place under a temporary name and t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calipers.errors import InputError
+from calipers.provenance import origin
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -96,14 +98,23 @@ def rendered(report: Report, ending: str) -> str:
     """The report as .html, .md or .json."""
     from calipers.reports.html import to_html
     from calipers.reports.markdown import to_markdown
-    from calipers.reports.records import to_json
+    from calipers.reports.records import run_of_record, to_document
 
+    run = run_of_record(report.record)
+    document = dataclasses.replace(report.document, origin=_origin(run))
     forms: dict[str, Callable[[], str]] = {
-        ".html": lambda: to_html(report.document),
-        ".md": lambda: to_markdown(report.document),
-        ".json": lambda: to_json(report.record) + "\n",
+        ".html": lambda: to_html(document),
+        ".md": lambda: to_markdown(document),
+        ".json": lambda: to_document(report.record, run) + "\n",
     }
     return forms[ending]()
+
+
+def _origin(run: dict[str, object] | None) -> str:
+    """Version, date, command and the hash of the run, in one sentence."""
+    about = origin(run)
+    hashed = f" The run, in its exact form, has the SHA-256 {about['run_sha256']}." if run is not None else ""
+    return f"Written on {about['date']} by: {about['command']}.{hashed}"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -7,14 +7,17 @@ a run file named `<b>` is shown as it is called. Numbers carry their exact value
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
+from pathlib import PurePosixPath
 from string import Template
 
 from calipers._version import __version__
 from calipers.reports.chart import Chart
 from calipers.reports.document import (
+    Attachment,
     Badge,
     Block,
     Cell,
@@ -54,6 +57,7 @@ def to_html(document: Document) -> str:
         contents=links,
         sections=body,
         version=_text(__version__),
+        origin=_text(document.origin),
     )
 
 
@@ -114,8 +118,18 @@ def _block(block: Block) -> str:
     if isinstance(block, Quote):
         label = f"<b>{_text(block.label)}:</b> " if block.label else ""
         return f'<blockquote class="paste"><p>{label}{_text(block.text)}</p></blockquote>'
+    if isinstance(block, Attachment):
+        return _attachment(block)
     assert isinstance(block, Code)
     return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
+
+
+def _attachment(file: Attachment) -> str:
+    """A link that saves the file, which is inside the page: nothing has to be fetched."""
+    name = _text(PurePosixPath(file.place).name)
+    inside = b64encode(file.text.encode("utf-8")).decode("ascii")
+    link = f'<a download="{name}" href="data:application/json;base64,{inside}">{name}</a>'
+    return f"<p>{link} (inside this page), SHA-256 <code>{file.sha256}</code></p>"
 
 
 def _figure(figure: Figure) -> str:

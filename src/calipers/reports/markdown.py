@@ -7,9 +7,11 @@ and notes are shown as they are written; the result reads the same in CommonMark
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 from calipers._version import __version__
 from calipers.reports.document import (
+    Attachment,
     Badge,
     Block,
     Cell,
@@ -40,6 +42,7 @@ def to_markdown(document: Document) -> str:
     head += [_block(block) for block in document.opening]
     head += [plain(line) for line in document.subject.split("\n")]
     foot = f"Measured with Calipers {plain(__version__)}. Lower bounds are rounded down, upper bounds up."
+    foot = f"{foot} {plain(document.origin)}".rstrip()
     return "\n\n".join([*head, *(_section(section) for section in document.sections), "---", foot]) + "\n"
 
 
@@ -67,6 +70,8 @@ def _block(block: Block) -> str:
         return f"**{plain(block.picture.title)}.** {plain(block.picture.description)}\n\n{_table(block.table)}"
     if isinstance(block, Quote):
         return f"> **{plain(block.label)}:** {plain(block.text)}" if block.label else f"> {plain(block.text)}"
+    if isinstance(block, Attachment):
+        return f"[{plain(block.place)}](<{quote(block.place)}>), SHA-256 `{block.sha256}`"
     assert isinstance(block, Code)
     return _fenced(block.text)
 

@@ -24,6 +24,7 @@ from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import describe
 from calipers.run import Run
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
@@ -44,8 +45,7 @@ def paragraph(answers: Answers, tolerance: float) -> str:
     """Run, unit, mu with regret, (epsilon, delta), attack, accountant: ready to paste."""
     return " ".join(
         [
-            _trained(answers.runs),
-            _terms(answers.runs),
+            *((_trained(answers.runs), _terms(answers.runs)) if answers.stated is None else _said(answers.stated)),
             _gaussian(answers),
             *_epsilons(answers, tolerance),
             _accountant(),
@@ -58,6 +58,10 @@ def _trained(runs: Sequence[Run]) -> str:
         return f"The model was trained with DP-SGD: {describe(runs[0])}"
     phases = " ".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
     return f"The model was trained with DP-SGD in {len(runs)} phases. {phases}"
+
+
+def _said(stated: Stated) -> tuple[str]:
+    return (f"What is stated: {stated.sentence} The lower bounds are those of some mechanism for which it holds.",)
 
 
 def judgements(result: AuditResult) -> list[tuple[str, bool]]:
@@ -80,7 +84,7 @@ def _gaussian(answers: Answers) -> str:
     """mu with its regret, and whether mu stands for the whole curve."""
     where = f"up to delta0 = {setting(answers.delta0)}"
     if math.isinf(answers.mu.upper):
-        return f"No finite mu-GDP guarantee is proven for this run {where}, so its privacy profile is reported instead."
+        return f"No finite mu-GDP guarantee is proven {where}, so the privacy profile is reported instead."
     mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
     guarantee = (
         f"The run is proven to be mu-GDP with mu = {mu} {where} (regret at most {ceil_digits(regret)}; "
@@ -117,12 +121,13 @@ _NEIGHBORS = {
     "add-remove": "adding or removing one record",
     "zero-out": "zeroing out one record",
     "substitute": "substituting one record",
+    "its own": "the neighbors that its pairs are about",
 }
 
 
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
-    row, run = answers.leading, answers.runs[0]
+    row, run = answers.leading, answers.runs[0] if answers.stated is None else answers.stated
     lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
     if math.isinf(row.bracket.upper):
         return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
@@ -134,6 +139,11 @@ def report_this(answers: Answers) -> str:
     isolated = (
         " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
     )
+    if answers.stated is not None:
+        return (
+            f"{said}, for {_NEIGHBORS[run.adjacency]}. As stated, read with Calipers {__version__}; some mechanism "
+            f"with this guarantee shows at least {lower}."
+        )
     return (
         f"{said}, for {_NEIGHBORS[run.adjacency]}{isolated}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CertificationError
+from calipers.provenance import sealed
 from calipers.reports.answers import Answers
 from calipers.reports.readings import Claimed
 from calipers.run import Run
@@ -22,11 +23,25 @@ if TYPE_CHECKING:
     from calipers.reports.comparison import Comparison
 
 Record = dict[str, object]
+MEASURE_SCHEMA = "calipers-measure/1"
 
 
 def to_json(record: object) -> str:
     """The record as one strict JSON document."""
-    return json.dumps(_strict(record), indent=2, allow_nan=False)
+    return json.dumps(strict(record), indent=2, allow_nan=False)
+
+
+def to_document(record: Record, run: Record | None = None) -> str:
+    """The record as strict JSON with its origin: version, date, command, and the hashes of the run and of itself."""
+    content = strict(record)
+    assert isinstance(content, dict)
+    return to_json(sealed(content, run))
+
+
+def measurement_document(answers: Answers) -> str:
+    """What `calipers measure --json` prints; `assets/measure.schema.json` says which keys there are."""
+    record = measurement_record(answers)
+    return to_document({"schema": MEASURE_SCHEMA, **record}, subject_record(answers))
 
 
 def run_record(runs: Sequence[Run]) -> Record:
@@ -34,10 +49,22 @@ def run_record(runs: Sequence[Run]) -> Record:
     return runs[0].to_dict() if len(runs) == 1 else {"phase": [run.to_dict() for run in runs]}
 
 
+def run_of_record(record: Record) -> Record | None:
+    """The run that a record is about, wherever it stands in it; None for a comparison of several."""
+    inner = record.get("measurement")
+    run = record.get("run", inner.get("run") if isinstance(inner, dict) else None)
+    return run if isinstance(run, dict) else None
+
+
+def subject_record(answers: Answers) -> Record:
+    """What was measured: the run's keys, or what is stated under the name of its table."""
+    return run_record(answers.runs) if answers.stated is None else answers.stated.to_dict()
+
+
 def measurement_record(answers: Answers) -> Record:
     """The object `calipers measure --json` prints."""
     return {
-        "run": run_record(answers.runs),
+        "run": subject_record(answers),
         "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
         "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
         "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],
@@ -49,8 +76,18 @@ def measurement_record(answers: Answers) -> Record:
         },
         "advantage": _ends(answers.advantage),
         "separation": _ends(answers.separation),
+        "refuted": any(row.refuted for row in answers.epsilon),
+        "closes": answers.closes,
         "notes": list(answers.notes),
     }
+
+
+def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:
+    """The record of an audit with the run that it is said to be, and that run."""
+    if run is None:
+        return record, None
+    described = run.to_dict()
+    return {"run": described, **record}, described
 
 
 def calibration_record(calibration: Calibration) -> Record:
@@ -94,13 +131,14 @@ def _evidence(bracket: Bracket) -> Record:
     }
 
 
-def _strict(value: object) -> object:
+def strict(value: object) -> object:
+    """The value with every bound that is not finite as None; NaN raises."""
     if isinstance(value, float):
         if math.isnan(value):
             raise CertificationError("NaN is no bound and cannot be reported as one.")
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
+        return {key: strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     return value

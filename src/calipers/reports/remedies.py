@@ -110,6 +110,8 @@ def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
                 "noise multiplier at which the usual claim would be proven."
             )
         )
+    elif answers.stated is not None:
+        found.append(Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that."))
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
         found.append(
             Remedy(

@@ -1,8 +1,8 @@
 """A report of a measurement, a calibration, a comparison, an audit or a training run.
 
 `Report` holds the document that people read and the record that programs read; both come from the same answers. Two
-calls with the same numbers give the same bytes: nothing in a report depends on the clock, the machine or the file it
-is written to.
+calls with the same numbers give the same bytes. Only when it is written to a file does a report say on which date and
+by which command (`calipers.provenance`).
 
     write_report(measure(run), "out.html")        # or .md, or .json
 """
@@ -28,7 +28,7 @@ from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import brief_sections, measurement_sections, notes_section, opening, run_file
 from calipers.reports.standing import badges, is_closed, verdict
-from calipers.reports.words import describe_phases
+from calipers.reports.words import describe_phases, describe_subject
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -47,7 +47,11 @@ def report_measurement(measurement: Measurement, questions: Questions) -> Report
     """One run from both sides."""
     answers, found = asked(measurement, questions)
     record = {**heading("measure", verdict(answers, measurement.tolerance)), **measured(measurement, answers, found)}
-    return Report(_document("measure", "Privacy of a DP-SGD run", measurement, answers, found), record)
+    return Report(_document("measure", _title(answers), measurement, answers, found), record)
+
+
+def _title(answers: Answers) -> str:
+    return "Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}"
 
 
 def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
@@ -179,8 +183,8 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
     return Document(
         kind="measure",
-        title="Privacy of a DP-SGD run",
-        subject=describe_phases(answers.runs),
+        title=_title(answers),
+        subject=describe_subject(answers),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=opening(answers),
@@ -199,7 +203,7 @@ def _document(
     return Document(
         kind=kind,
         title=title,
-        subject=describe_phases(answers.runs),
+        subject=describe_subject(answers),
         verdict=verdict(answers, measurement.tolerance),
         badges=badges(answers, measurement.tolerance),
         opening=opening(answers),

@@ -2,6 +2,7 @@
 
 `SCHEMA` names the version and is the first key of every report. Within one version keys may be added, never renamed,
 removed or given another meaning; `assets/report.schema.json` says which there are, as JSON Schema (draft 2020-12).
+`assets/measure.schema.json` does the same for `measure --json`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ SCHEMA = "calipers-report/1"
 def asset(name: str) -> str:
     """A text file that is shipped with the reports."""
     return files("calipers.reports").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def measure_schema() -> dict[str, object]:
+    """The JSON Schema of what `calipers measure --json` prints."""
+    schema: dict[str, object] = json.loads(asset("measure.schema.json"))
+    return schema
 
 
 def report_schema() -> dict[str, object]:

@@ -34,6 +34,7 @@ from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.run import KEYS, Run
+from calipers.stated import Stated
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -48,7 +49,7 @@ def measurement_sections(
     """Everything about one measured run; `facts` are rows that a training loop adds about itself."""
     return (
         numbers_section(answers, measurement.tolerance),
-        run_section(answers.runs, facts),
+        run_section(answers.runs, facts) if answers.stated is None else stated_section(answers.stated),
         curves_section(measurement, answers),
         attacker_section(answers),
         claim_section(answers),
@@ -106,6 +107,19 @@ def run_file(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return runs[0].to_toml()
     return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
+
+
+def stated_section(stated: Stated) -> Section:
+    """What is stated, as a table and as a file."""
+    ((_, keys),) = stated.to_dict().items()
+    assert isinstance(keys, dict)
+    rows = tuple((name, setting(value) if isinstance(value, float) else str(value)) for name, value in keys.items())
+    return Section(f"The {stated.table}", (Table("As stated", ("setting", "value"), rows), Code(stated.to_toml())))
+
+
+def subject_file(answers: Answers) -> str:
+    """What was measured, as the text of a file."""
+    return run_file(answers.runs) if answers.stated is None else answers.stated.to_toml()
 
 
 def numbers_section(answers: Answers, tolerance: float) -> Section:
@@ -198,7 +212,9 @@ def claim_section(answers: Answers) -> Section:
         "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
         "adjacency, whatever was executed."
     )
-    if is_claimed_run(answers.runs):
+    if answers.stated is not None:
+        intro += " Here no run is described: the claim is the upper jaw of what is stated."
+    elif is_claimed_run(answers.runs):
         intro += " That is what was executed here, so the claim and the proof are about the same mechanism."
     elif not comparable(answers.runs):
         intro += " This run is measured for a substituted record: the two numbers answer different questions."

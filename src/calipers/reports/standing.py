@@ -22,6 +22,7 @@ _BADGES = {
 }
 _ISOLATED = Badge("covered by the proof in the isolated view only", "open")
 _OWN = Badge("about this very run", "plain")
+_STATED = Badge("its own upper jaw", "plain")
 
 
 def is_closed(bracket: Bracket, tolerance: float) -> bool:
@@ -85,6 +86,8 @@ def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
 
 def claim_cell(answers: Answers, row: Claimed) -> Badge:
     """What became of the claim of one row. A proof about a weaker adversary covers it for that one only."""
+    if answers.stated is not None:
+        return _STATED
     if is_claimed_run(answers.runs):
         return _OWN
     isolated = any(run.view == "isolated" for run in answers.runs)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from calipers.reports.chart import Intervals
 from calipers.reports.document import (
+    Attachment,
     Badge,
     Block,
     Cell,
@@ -122,6 +123,8 @@ class _Page:
             return self.wrapped(f"{block.label}: {block.text}" if block.label else block.text)
         if isinstance(block, Code):
             return [f"  {line}" for line in visible(block.text).rstrip().split("\n")]
+        if isinstance(block, Attachment):
+            return self.wrapped(f"{block.place}, SHA-256 {block.sha256}")
         if isinstance(block, Figure):
             if isinstance(block.picture, Intervals):
                 return ruler(block.picture, min(self.width, 92))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from calipers.reports.format import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
+
+if TYPE_CHECKING:
+    from calipers.reports.answers import Answers
 
 _DIVISORS = {
     "none": "the noisy sum is not divided",
@@ -47,3 +51,8 @@ def describe_phases(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return describe(runs[0])
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+
+
+def describe_subject(answers: Answers) -> str:
+    """What was measured: the phases of a run, or what is stated."""
+    return describe_phases(answers.runs) if answers.stated is None else answers.stated.sentence

@@ -13,7 +13,8 @@ changes sides (`calipers.laws.switching`), which shows that it is not.
 **One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
 one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
 
-**A short last batch** is not looked at by the attack: a record that sits in it counts as left out.
+**A short last batch** is not looked at by the attack: a record that sits in it counts as left out. In the isolated view
+an epoch that keeps one hides a record less well than as many equal batches do, and at least as well as its full ones.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.shuffle import Shuffle
 from calipers.schemes.cut import CutScheme
-from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, hidden_noise, refuse_many
+from calipers.schemes.dealt import at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
 from calipers.schemes.scheme import Configurations, Sums
 from calipers.schemes.shuffle_words import attack_scene, leaving_some_over, shuffled_notes
@@ -67,10 +68,16 @@ class ShuffleScheme(CutScheme):
         epochs = epochs_of(run)
         if run.steps_per_epoch == 1 and run.kept_share == 1:
             return known_times(run, epochs)
-        if run.view == "isolated" and run.reshuffle == "every-epoch":
+        hidden_well = run.view == "isolated" and run.reshuffle == "every-epoch"
+        full = _full_batches(run)
+        if hidden_well and full.steps_per_epoch == run.steps_per_epoch:
             return hidden_alone(run, run.kept_share)
         epoch = _epoch(run)
         proofs: tuple[Proof, ...] = (known_release(run, epochs, FIXED, NEVER_MORE),)
+        if hidden_well and full.steps_per_epoch > 1:
+            # Places of weights B/N and, in the short batch, less: majorized by the full batches with equal weights.
+            replaced = run.adjacency == "substitute"
+            proofs += hidden(run.noise_multiplier, full.steps_per_epoch, 1.0, epochs, replaced).proofs
         if epoch is not None:
             kept = isinstance(epoch, DisplacedEpoch)
             statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if kept else (SHUFFLED, _LEFT_OVER)
@@ -128,9 +135,14 @@ def _epoch(run: RunFields) -> ShuffledEpoch | None:
     return DisplacedEpoch(run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, batch, size)
 
 
+def _full_batches(run: RunFields) -> RunFields:
+    """The run without the short last batch, if it keeps one."""
+    return run if run.last_batch == "drop" else dataclasses.replace(run, last_batch="drop")
+
+
 def _attack(run: RunFields, epochs: int) -> Attack:
     """What an attack sees of one order, and how often an order is drawn."""
-    full = run if run.last_batch == "drop" else dataclasses.replace(run, last_batch="drop")
+    full = _full_batches(run)
     noise, rounds, share = run.noise_multiplier, full.steps_per_epoch, full.kept_share
     once, replaced = run.reshuffle == "once", run.adjacency == "substitute"
     if once:

@@ -3,8 +3,9 @@
     G = sum over i in the batch of g_i * min(1, C / ||g_i||),     g_i = gradient of the loss of record i.
 
 **Per-record gradients** come from `torch.func.vmap(grad(loss))`: the model is differentiated as a
-function of its parameters, for one record, and that function is mapped over the batch. There is no
-rule for any kind of layer here, so whatever `vmap` can trace can be trained, and a rule cannot be wrong.
+function of its parameters, for one record, and that function is mapped over the batch. Whatever `vmap` can trace can be
+trained. Linear layers, convolutions and embeddings need no gradient per record: what they read and what comes back is
+enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it is a product of the two.
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -40,6 +41,8 @@ from typing import Any
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
+from calipers.training.bookkeeping import BookKeeping
+from calipers.training.layer_rules import Accuracy
 from calipers.training.replay import Replay
 from calipers.training.torch_library import tensor_cores, torch_module
 
@@ -50,6 +53,7 @@ add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times 
 _ROUNDINGS = 4
 _FILL = 16
 _BLOCK = 64
+_SMALL = 8192
 
 
 def cross_entropy(outputs: Any, labels: Any) -> Any:
@@ -107,6 +111,7 @@ class GradientSum:
         self._frozen |= dict(model.named_buffers())
         self.dimension = sum(p.numel() for p in self._named.values())
         self._device = self.parameters[0].device
+        self._suits = micro_batch is None
         chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
         self.micro_batch = COUNT.check_int("micro_batch", chosen)
         func = torch_module("torch.func")
@@ -116,6 +121,7 @@ class GradientSum:
         self._each = func.vmap(func.grad(self._record_loss), **mapped)
         losses = func.vmap(self._record_loss, **mapped)
         self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
+        self._books = BookKeeping(model, self._named, self._record_loss)
         piece = self._plain if max_grad_norm is None else self._clipped
         self._piece = Replay(piece, self._state) if self._device.type == "cuda" else piece
 
@@ -155,6 +161,11 @@ class GradientSum:
         total, sound = self._zeros(), torch.ones(count, dtype=torch.bool, device=self._device)
         if not count:
             return total, sound
+        if self.max_grad_norm is not None:
+            with tensor_cores(False):
+                held = self._books.prepare(records, labels, self._each, self._current())
+            if held and self._suits:
+                self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
         size = self._piece_size(count)
         missing = -count % size if self._device.type == "cuda" else 0
         if missing:
@@ -177,17 +188,60 @@ class GradientSum:
         """(the sum over the records that count, NaN if one of them has no finite norm; which records have one)."""
         torch = self._torch
         assert self.max_grad_norm is not None
-        flat = [gradient.flatten(1) for gradient in self.per_record(records, labels)]
-        norms, error = _norms(torch, flat, blocks=self._device.type == "cuda")
-        dtype = flat[0].dtype
-        margin = 1.0 - _ROUNDINGS * torch.finfo(dtype).eps - error
-        factors = (self.max_grad_norm * margin / norms).clamp(max=1.0)
-        finite = torch.isfinite(norms)
+        cores = self._tf32 and self._device.type == "cuda" and self.parameters[0].dtype == torch.float32
+        accuracy = Accuracy.of(self.parameters[0].dtype, cores)
+        with tensor_cores(self._tf32):
+            loose, books = self._layers(records, labels, accuracy)
+            flat = _gathered(torch, loose)
+            squares = lost = torch.zeros(len(labels), dtype=torch.float64, device=self._device)
+            if flat:
+                norms, error = _norms(torch, list(flat.values()), blocks=self._device.type == "cuda")
+                squares = squares + (norms * (1.0 + 2.0 * error)) ** 2
+            for rule, rows, back in books.values():
+                norm, small = rule.norms(rows, back, accuracy)
+                squares, lost = squares + norm**2, lost + small
+        factors = self._factors(squares.sqrt(), lost)
+        finite = torch.isfinite(squares)
         # Below its smallest normal number the format rounds coarsely, and upwards too: such a record adds nothing.
-        kept = finite & counted & (factors >= torch.finfo(dtype).tiny)
-        factors = torch.where(kept, factors, 0.0).to(dtype)
+        dtype = self.parameters[0].dtype
+        factors = torch.where(finite & counted & (factors >= torch.finfo(dtype).tiny), factors, 0.0).to(dtype)
         with tensor_cores(False):
-            return torch.cat([factors @ g for g in flat]), finite
+            parts: dict[str, Any] = {}
+            for names, gradient in flat.items():
+                sizes = [self._named[name].numel() for name in names]
+                parts |= dict(zip(names, (factors @ gradient).split(sizes), strict=True))
+        with tensor_cores(self._tf32):
+            for name, (rule, rows, back) in books.items():
+                weighted = back * factors[:, None, None]
+                weighted = weighted if rule.kind == "embedding" else accuracy.cut(weighted)
+                parts[name] = rule.total(rows, weighted).reshape(-1)
+        return torch.cat([parts[name] for name in self._named]), finite
+
+    def _factors(self, norms: Any, lost: Any) -> Any:
+        """min(1, C / norm), made smaller by everything that rounding may add to the summand of a record."""
+        assert self.max_grad_norm is not None
+        margin = 1.0 - _ROUNDINGS * self._torch.finfo(self.parameters[0].dtype).eps
+        return ((self.max_grad_norm * margin - lost) / norms).clamp(max=1.0)
+
+    def _layers(self, records: Any, labels: Any, accuracy: Accuracy) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(gradients per record where they are written out; rule, rows and what came back where they are not)."""
+        if not self._books:
+            return dict(self._each(self._current(), records, labels)), {}
+        loose, kept = self._books.gradients(records, labels, self._current())
+        books = {}
+        for name, calls in kept.items():
+            rule, (rows, back) = self._books.rule(name), self._books.joined(name, calls)
+            weight = f"{name}.weight" if name else "weight"
+            if not rule.pays(rows, back):
+                loose[weight] = rule.each(rows, back)
+            elif rule.kind == "embedding":
+                books[weight] = (rule, rows, back)
+            else:
+                books[weight] = (rule, accuracy.cut(rows), accuracy.cut(back))
+            bias = self._books.bias_of(name)
+            if bias is not None:
+                loose[bias] = back.sum(dim=1)
+        return loose, books
 
     def _plain(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
         """(the sum over the records that count, unclipped; all of them are in it)."""
@@ -224,3 +278,14 @@ def _norms(torch: Any, flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
     limits = torch.finfo(flat[0].dtype)
     norms = torch.linalg.vector_norm(torch.cat([root.double() for root in roots], dim=1), dim=1)
     return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps
+
+
+def _gathered(torch: Any, loose: dict[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Gradients per record as matrices (records, entries): all small ones as one, since every kernel takes time."""
+    small = tuple(name for name, gradient in loose.items() if gradient[0].numel() <= _SMALL)
+    found: dict[tuple[str, ...], Any] = {
+        (name,): gradient.flatten(1) for name, gradient in loose.items() if name not in small
+    }
+    if small:
+        found[small] = torch.cat([loose[name].flatten(1) for name in small], dim=1)
+    return found

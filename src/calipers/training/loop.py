@@ -67,7 +67,8 @@ class Trainer:
     """A plan applied to a model and records, step by step.
 
     `records` and `labels` are arrays with one row per record; `prepare` turns rows on the device into the
-    model's inputs (conversion, scaling). `identity` is written into checkpoints beside the plan.
+    model's inputs (conversion, scaling). `tf32`: whether CUDA may round factors of products to 11 bits, which the
+    clipping accounts for. `identity` is written into checkpoints beside the plan.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Trainer:
         prepare: Callable[[Any], Any] | None = None,
         loss: Callable[[Any, Any], Any] = cross_entropy,
         device: str = "auto",
+        tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
     ) -> None:
         torch = torch_module()
@@ -96,7 +98,9 @@ class Trainer:
         self._records = torch.as_tensor(records).to(self.device)
         self._labels = torch.as_tensor(labels).to(self.device)
         self._prepare = prepare or (lambda rows: rows)
-        self._sum = GradientSum(self.model, max_grad_norm=plan.max_grad_norm, loss=loss, micro_batch=plan.micro_batch)
+        self._sum = GradientSum(
+            self.model, max_grad_norm=plan.max_grad_norm, loss=loss, micro_batch=plan.micro_batch, tf32=tf32
+        )
         self.dimension = self._sum.dimension
         self._optimizer = _optimizer(plan, self._sum.parameters)
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)

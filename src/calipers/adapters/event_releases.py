@@ -1,0 +1,142 @@
+"""Releases that dp_accounting has events for beside Gaussian and Laplace noise, read by the name of their class.
+
+Some of them exist in newer versions of the library only; a name is all that is needed, so what is installed decides.
+
+| event                                | read as                                                                   |
+|--------------------------------------|---------------------------------------------------------------------------|
+| MixtureOfGaussiansDpEvent            | the mixture against N(0, 1), both orders: proven and attained             |
+| EpsilonDeltaDpEvent                  | randomized response with a mass delta in the clear                        |
+| ZCDpEvent                            | what the Renyi bounds imply, and what some zCDP mechanism attains         |
+| DiscreteGaussianDpEvent, dimension 1 | the discrete Gaussian, proven and attained                                |
+| the same in more dimensions          | above zCDP, below one coordinate                                          |
+| ExponentialMechanismDpEvent          | bounded range above, two candidates below                                 |
+| PermuteAndFlipDpEvent                | Laplace above, two candidates below                                       |
+| SingleEpochTreeAggregationDpEvent    | above a Gaussian for every level of the tree, below the complete nodes    |
+
+An epsilon, a rho or a sensitivity is taken as the event states it, whatever the neighbors are; a mixture of Gaussians
+is about adding or removing a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, Domain
+from calipers.errors import InputError, UnsupportedError
+from calipers.laws.direction import LawSource
+from calipers.laws.gaussian_part import gaussian_mixture_part
+from calipers.laws.pair import Pair
+from calipers.mechanisms.classic import approximate_dp
+from calipers.mechanisms.concentrated import Concentrated
+from calipers.mechanisms.discrete_gaussian import DiscreteGaussian
+from calipers.mechanisms.gaussian import gaussian
+from calipers.mechanisms.sided import Sided, exponential_mechanism, permute_and_flip
+
+Parameters = tuple[float, ...]
+STEPS = Domain(1, 2**40, integer=True)
+_NO_NOISE = "Without noise there is no privacy to measure."
+
+
+def _read_mixture(event: Any) -> Parameters:
+    """(deviation, shifts..., weights...), shifts that never happen left out."""
+    deviation = POSITIVE.check("standard_deviation", event.standard_deviation, _NO_NOISE)
+    shifts = [NON_NEGATIVE.check("sensitivity", float(shift)) for shift in event.sensitivities]
+    weights = [NON_NEGATIVE.check("sampling_prob", float(weight)) for weight in event.sampling_probs]
+    if len(shifts) != len(weights) or not shifts or abs(math.fsum(weights) - 1.0) > 1e-12:
+        raise InputError("MixtureOfGaussiansDpEvent needs one probability per sensitivity, with sum 1.")
+    kept: dict[float, float] = {}
+    for shift, weight in zip(shifts, weights, strict=True):
+        if weight > 0.0:
+            kept[shift] = kept.get(shift, 0.0) + weight
+    ordered = sorted(kept.items())
+    return (deviation, *(shift for shift, _ in ordered), *(weight for _, weight in ordered))
+
+
+def _mixture(parameters: Parameters) -> LawSource:
+    deviation, rest = parameters[0], parameters[1:]
+    shifts, weights = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+    if len(shifts) == 1:
+        return gaussian(shifts[0] / deviation)
+    # Weights with sum 1 up to 1e-12: what is missing is charged to the first one.
+    whole = (1.0 - math.fsum(weights[1:]), *weights[1:])
+    part = gaussian_mixture_part(whole, tuple(shift / deviation for shift in shifts), (1.0,), (0.0,))
+    words = ", ".join(f"{weight:.6g} at {shift:g}" for shift, weight in list(zip(shifts, weights, strict=True))[:4])
+    return Pair(f"mixture of Gaussians, sigma = {deviation:g} ({words}{', ...' if len(shifts) > 4 else ''})", (part,))
+
+
+def _read_approximate(event: Any) -> Parameters:
+    delta = NON_NEGATIVE.check("delta", event.delta)
+    if delta > 0.0:
+        OPEN_UNIT.check("delta", delta)
+    return (NON_NEGATIVE.check("epsilon", event.epsilon), delta)
+
+
+def _read_concentrated(event: Any) -> Parameters:
+    return (POSITIVE.check("rho", event.rho), NON_NEGATIVE.check("xi", event.xi))
+
+
+def _read_discrete_gaussian(event: Any) -> Parameters:
+    sigma = POSITIVE.check("sigma", event.sigma, _NO_NOISE)
+    dimension = 0 if event.dimension is None else STEPS.check_int("dimension", event.dimension)
+    return (sigma, POSITIVE.check("sensitivity", event.sensitivity), float(dimension))
+
+
+def _discrete_gaussian(parameters: Parameters) -> LawSource:
+    sigma, sensitivity, dimension = parameters
+    if sensitivity < 1.0:
+        raise UnsupportedError(f"A sensitivity of {sensitivity:g} moves no integer: such a release shows nothing.")
+    one = DiscreteGaussian(sigma, math.floor(sensitivity))  # integers move by whole steps
+    if dimension == 1.0:
+        return one
+    rho = 0.5 * (sensitivity / sigma) ** 2 * (1.0 + 1e-15)
+    return Sided(f"{one.name}, in several dimensions", Concentrated(rho), one)
+
+
+def _read_epsilon(event: Any) -> Parameters:
+    return (POSITIVE.check("epsilon", event.epsilon),)
+
+
+def _read_tree(event: Any) -> Parameters:
+    counts = event.step_counts if isinstance(event.step_counts, list | tuple | np.ndarray) else [event.step_counts]
+    steps = max(STEPS.check_int("step_counts", int(count)) for count in counts)
+    return (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE), float(steps))
+
+
+def _tree(parameters: Parameters) -> LawSource:
+    """The record is in one leaf and in every node above it; only complete nodes are sure to be released."""
+    noise, steps = parameters[0], int(parameters[1])
+    levels, complete = (steps - 1).bit_length() + 1, steps.bit_length()
+    above, below = gaussian(math.sqrt(levels) / noise), gaussian(math.sqrt(complete) / noise)
+    name = f"tree aggregation of {steps} steps, sigma = {noise:g}"
+    return above if levels == complete else Sided(name, above, below)
+
+
+READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
+    "DiscreteGaussianDpEvent": ("discrete Gaussian", _read_discrete_gaussian),
+    "EpsilonDeltaDpEvent": ("epsilon-delta", _read_approximate),
+    "ExponentialMechanismDpEvent": ("exponential", _read_epsilon),
+    "MixtureOfGaussiansDpEvent": ("mixture", _read_mixture),
+    "PermuteAndFlipDpEvent": ("permute-and-flip", _read_epsilon),
+    "SingleEpochTreeAggregationDpEvent": ("tree", _read_tree),
+    "ZCDpEvent": ("zCDP", _read_concentrated),
+}
+PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
+    "discrete Gaussian": _discrete_gaussian,
+    "epsilon-delta": lambda stated: approximate_dp(*stated),
+    "exponential": lambda stated: exponential_mechanism(*stated),
+    "mixture": _mixture,
+    "permute-and-flip": lambda stated: permute_and_flip(*stated),
+    "tree": _tree,
+    "zCDP": lambda stated: Concentrated(*stated),
+}
+
+
+def is_silent(kind: str, parameters: Parameters) -> bool:
+    """Whether such a release shows nothing: a mixture that is N(0, 1) itself, (0, 0)-DP."""
+    if kind == "mixture":
+        return len(parameters) == 3 and parameters[1] == 0.0
+    return kind == "epsilon-delta" and parameters == (0.0, 0.0)

@@ -1,0 +1,76 @@
+"""A callback for Lightning: `Trainer(callbacks=[PrivacyBudget(...)])`.
+
+Both jaws go to every logger of the trainer (TensorBoard, Weights & Biases, MLflow, CSV), through Lightning's own
+interface. After each batch the callback asks whether another is within the budget, and sets `trainer.should_stop`
+if not. Lightning goes on in spite of that while `min_steps` or `min_epochs` are not met; then the callback raises
+`BudgetSpent` before the step.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from calipers.callbacks.guard import BudgetGuard
+from calipers.errors import MissingExtraError
+
+
+class _Stopping:
+    """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
+
+    def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
+        super().__init__()
+        self.guard = BudgetGuard(training, epsilon=epsilon, delta=delta, every=every, log=self._send)
+        self._trainer: Any = None
+
+    def _send(self, values: Mapping[str, float], steps: int) -> None:
+        for logger in self._trainer.loggers:
+            logger.log_metrics(dict(values), step=steps)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Compare the loader with the declared run, and refuse to begin what no budget covers."""
+        self._trainer = trainer
+        self.guard.refuse_contradiction(trainer.train_dataloader)
+        self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
+        self.guard.demand()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """The last moment before the step."""
+        self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
+        self.guard.demand()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Ask for the next batch of this epoch; after its last one the epoch's end asks."""
+        self.guard.counted(trainer.global_step, trainer.current_epoch + 1)
+        if not trainer.is_last_batch and not self.guard.allows():
+            trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Ask for another epoch, and log."""
+        if not self.guard.stopped and not self.guard.allows(new_pass=True):
+            trainer.should_stop = True
+        self.guard.log()
+
+
+def _base() -> Any:
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return importlib.import_module(name).Callback
+        except ImportError:
+            continue
+    raise MissingExtraError("This callback needs Lightning: install calipers[lightning].")
+
+
+@functools.lru_cache(maxsize=1)
+def callback_class() -> type[Any]:
+    """`PrivacyBudget`, as a class that derives from the library's own base."""
+    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """`from calipers.callbacks.lightning import PrivacyBudget` meets the library; importing this file does not."""
+    if name == "PrivacyBudget":
+        return callback_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

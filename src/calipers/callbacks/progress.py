@@ -1,0 +1,149 @@
+"""How far a training has come, and what it becomes if it goes on.
+
+A guard needs two things from a training: a **position** (steps under Poisson sampling, passes where batches are dealt),
+and the runs that bound everything up to a position from above. There are two ways to know them:
+
+- `Watched`: a record of `calipers.adapters.opacus.attach`, which saw every draw and every step.
+- `Declared`: a `Run` that somebody described, and a counter. Nobody checks that the loop does as it says; what a
+  framework knows about its loader is compared with the description where that is possible (`contradiction`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from calipers.errors import InputError
+from calipers.run import Run
+from calipers.schemes import scheme_of
+
+__all__ = ["Declared", "Progress", "Watched", "contradiction", "progress_of"]
+
+
+class Progress(Protocol):
+    """What a guard asks."""
+
+    @property
+    def terms(self) -> object:
+        """An answer about positions ahead is void as soon as this changes."""
+
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """Where the last of `further` steps of one pass falls; `new_pass`: the loop is about to begin another."""
+
+    def runs(self, position: int) -> tuple[Run, ...]:
+        """Runs that bound everything up to there from above; an upper jaw of them holds for what was executed."""
+
+    def finished(self) -> tuple[Run, ...]:
+        """The part on which attacks count."""
+
+    def counted(self, steps: int, passes: int) -> None:
+        """So many steps were taken in so many passes that were begun; a record that watches knows already."""
+
+
+class Watched:
+    """A record of a run that is being watched."""
+
+    def __init__(self, record: Any) -> None:
+        self._record = record
+
+    @property
+    def terms(self) -> object:
+        """Reasons, noises and orders seen."""
+        return self._record.ahead().terms
+
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """By what was seen."""
+        return int(self._record.ahead().position(new_pass=new_pass, further=further))
+
+    def runs(self, position: int) -> tuple[Run, ...]:
+        """By what was seen, and the noise now in force."""
+        found: tuple[Run, ...] = self._record.ahead().runs(position)
+        return found
+
+    def finished(self) -> tuple[Run, ...]:
+        """The steps so far, or the whole passes."""
+        found: tuple[Run, ...] = self._record.ahead().finished()
+        return found
+
+    def counted(self, steps: int, passes: int) -> None:
+        """Nothing: the record counts for itself."""
+
+
+class Declared:
+    """A run that is described; its own length is the plan, and the counter says how far it has come."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._steps, self._passes = run, 0, 0
+
+    @property
+    def terms(self) -> object:
+        """A description does not change."""
+        return self._run
+
+    @property
+    def _by_steps(self) -> bool:
+        return not scheme_of(self._run).whole_epochs
+
+    def counted(self, steps: int, passes: int) -> None:
+        """The framework's own counters, which a checkpoint restores."""
+        if not self._by_steps and steps > passes * self._run.steps_per_epoch:
+            raise InputError(
+                f"The run is described with {self._run.steps_per_epoch} steps per epoch, and {steps} were taken in "
+                f"{passes} epochs; the description is not what is being executed."
+            )
+        self._steps, self._passes = steps, passes
+
+    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
+        """The step, or the pass it falls in; a pass that is complete is followed by another."""
+        if self._by_steps:
+            return self._steps + further
+        whole = self._steps >= self._passes * self._run.steps_per_epoch
+        return self._passes + 1 if new_pass or whole else max(self._passes, 1)
+
+    def runs(self, position: int) -> tuple[Run, ...]:
+        """The run cut or prolonged to the position; a pass that was begun counts whole."""
+        if self._by_steps:
+            return (self._run.replace(steps=position),)
+        return (self._run.replace(steps=position * self._run.steps_per_epoch),)
+
+    def finished(self) -> tuple[Run, ...]:
+        """All steps, or all passes but one that is under way; nothing where a pass before it was broken off."""
+        if self._by_steps:
+            return (self._run.replace(steps=self._steps),) if self._steps else ()
+        whole, rest = divmod(self._steps, self._run.steps_per_epoch)
+        regular = whole and self._passes == whole + bool(rest)
+        return (self._run.replace(steps=whole * self._run.steps_per_epoch),) if regular else ()
+
+
+def progress_of(training: Any) -> Progress:
+    """A `Run` is declared, a record of `attach` is watched; anything else is refused."""
+    if isinstance(training, Run):
+        return Declared(training)
+    if callable(getattr(training, "ahead", None)):
+        return Watched(training)
+    raise InputError(
+        "Expected a Run that describes the training, or the record that calipers.adapters.opacus.attach returned, got "
+        f"{type(training).__name__}."
+    )
+
+
+def contradiction(training: Any, data_loader: Any) -> str | None:
+    """How a PyTorch loader contradicts the run that was declared, in a sentence; None where it does not visibly.
+
+    Only what is certain is said: a shuffled or fixed order is no Poisson sampling, and the other way around.
+    """
+    if not isinstance(training, Run):
+        return None
+    batches: Any = getattr(data_loader, "batch_sampler", None)
+    names = {kind.__name__ for thing in (batches, getattr(batches, "sampler", None)) for kind in type(thing).__mro__}
+    orders = {"RandomSampler": "shuffle", "SubsetRandomSampler": "shuffle", "SequentialSampler": "deterministic"}
+    drawn = next((orders[name] for name in orders if name in names), None)
+    if "UniformWithReplacementSampler" in names or "DistributedUniformWithReplacementSampler" in names:
+        drawn = "poisson"
+    if "TorchBatches" in names:
+        drawn = str(batches.sampler.law().sampler)
+    if drawn is None or drawn == training.sampler:
+        return None
+    return (
+        f"The run is described with sampler={training.sampler!r}, and the loader draws by "
+        f"{type(getattr(batches, 'sampler', batches)).__name__} ({drawn!r}); describe what is executed."
+    )

@@ -1,0 +1,115 @@
+"""`calipers check`: a gate for build servers, hooks and people in a hurry."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from calipers.cli.options import check_folder, json_option, write
+from calipers.cli.patience import patience
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from calipers.gate import Checked
+
+
+@click.command("check", short_help="Fail when a run is not proven to be within a budget.")
+@click.argument("files", metavar="[RUN]...", nargs=-1)
+@click.option("--epsilon", type=float, help="The budget: epsilon at --delta.")
+@click.option("--delta", type=float, help="The budget's delta; there is no default.")
+@json_option
+@click.option("--github", is_flag=True, help="Print GitHub workflow commands, shown as annotations in a pull request.")
+@click.option("--junit", "junit_path", metavar="FILE", help="Also write the outcomes as JUnit XML.")
+def check_command(
+    files: tuple[str, ...],
+    epsilon: float | None,
+    delta: float | None,
+    as_json: bool,
+    github: bool,
+    junit_path: str | None,
+) -> None:
+    """Measure runs and hold them against a privacy budget.
+
+    RUN is a run file, a receipt, or what `calipers measure --json` printed; the run in it is measured
+    again, numbers in it are not believed. The budget is given by options, by [calipers] in a run
+    file, or by [tool.calipers] in the nearest pyproject.toml; what is said nearest wins, key by key.
+    Without RUN, the files that `runs` in pyproject.toml names are checked.
+
+    \b
+      [tool.calipers]
+      epsilon = 3
+      delta = 1e-5
+      runs = ["run.toml"]
+
+    Exit status, the gravest of all runs:
+
+    \b
+      0  the upper jaw, a proof, is within the budget
+      3  it is not, or nothing finite is proven
+      4  an explicit attack already exceeds the budget
+      1  the bracket could not be certified
+      2  bad input; nothing was measured
+
+    \b
+    Examples:
+      calipers check run.toml --epsilon 3 --delta 1e-5
+      calipers check poisson.toml shuffle.toml --epsilon 3 --delta 1e-5 --junit privacy.xml
+      calipers check --github
+    """
+    if as_json and github:
+        raise InputError("--json and --github both choose what is printed; give one of them.")
+    check_folder(junit_path)
+    from calipers.gate.machine import github_commands, junit
+    from calipers.provenance import date
+
+    with patience("checking"):
+        found = _checked(files, {"epsilon": epsilon, "delta": delta})
+    status = max(one.outcome.exit_status for one in found)
+    if junit_path is not None:
+        write(junit(found, date()), junit_path)
+    if as_json:
+        from calipers.reports.records import to_document
+
+        click.echo(to_document({"exit_status": status, "runs": [one.to_dict() for one in found]}))
+    elif github:
+        click.echo(github_commands(found), nl=False)
+    else:
+        for one in found:
+            click.echo(f"{one.name}: {one.outcome.value}: {one.sentence}")
+    sys.exit(status)
+
+
+def _checked(files: tuple[str, ...], options: dict[str, object]) -> list[Checked]:
+    """Every run against its budget. All files are read before anything is measured."""
+    from calipers.gate import check, configured, find_settings, read_described, uncertified
+
+    place, settings = find_settings()
+    described = [read_described(name) for name in files or _listed(place, settings)]
+    asked = [(one, configured(options, one.budget or {}, settings)) for one in described]
+    for one, budget in asked:
+        budget.about(one.runs)
+    return [
+        check(one.runs, budget, name=one.name, attained=one.attained)
+        if one.runs
+        else uncertified(one.name, (), budget, " ".join(one.reasons) or "the file says so.")
+        for one, budget in asked
+    ]
+
+
+def _listed(place: Path | None, settings: dict[str, object]) -> list[str]:
+    """The run files that pyproject.toml names, as seen from the current folder."""
+    names = settings.get("runs")
+    if place is None or names is None:
+        raise InputError(
+            "Nothing to check: name a run file, or list them as runs = [...] under [tool.calipers] in pyproject.toml."
+        )
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{place}: expected runs to be a list of file names, got {names!r}.")
+    try:
+        folder = place.parent.relative_to(Path.cwd())
+    except ValueError:
+        folder = place.parent
+    return [str(folder / name) for name in names]

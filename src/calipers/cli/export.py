@@ -1,0 +1,70 @@
+"""`calipers export`: the guarantee in the forms that others ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from calipers.cli.options import check_folder, tolerance_option, write
+from calipers.cli.patience import patience
+from calipers.errors import InputError
+
+FORMS = ("short", "model-card", "checklist", "registry")
+
+
+@click.command("export", short_help="Write the guarantee for a registry, a checklist or a model card.")
+@click.argument("run_path", metavar="RUN")
+@click.option("--form", type=click.Choice(FORMS), default="short", show_default=True, help="What to write; see below.")
+@click.option("--delta", type=float, default=1e-5, show_default=True, help="The delta of the guarantee.")
+@click.option("--about", "about_path", metavar="FILE", help="A TOML file that says what Calipers cannot measure.")
+@tolerance_option(1e-3)
+@click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
+def export_command(
+    run_path: str, form: str, delta: float, about_path: str | None, tolerance: float, output: str | None
+) -> None:
+    """Write what a run guarantees in a form that others ask for.
+
+    RUN is a run file, a receipt, or what `calipers measure --json` printed; the run is measured again.
+
+    \b
+      short       ten lines of Markdown
+      model-card  a model card of Hugging Face: metadata and a section
+      checklist   what NIST SP 800-226 asks, answered where a measurement answers it
+      registry    an entry of the differential-privacy deployments registry (OpenDP, NIST), YAML
+
+    The registry needs --about with name, data_curators, intended_use, data_product_region,
+    description, publication_date and registry_authors; the checklist takes from it what it can use.
+
+    \b
+    Examples:
+      calipers export run.toml
+      calipers export run.receipt.json --form model-card -o README.md
+      calipers export run.toml --form registry --about product.toml -o my_model.yaml
+    """
+    check_folder(output)
+    from calipers.disclosure import disclose, render
+    from calipers.errors import UnsupportedError
+    from calipers.gate import read_described
+    from calipers.measure import measure
+    from calipers.run_keys import read_toml
+
+    described = read_described(run_path)
+    if not described.runs:
+        raise UnsupportedError(f"{run_path}: nothing is proven about this training, so there is nothing to disclose.")
+    about: dict[str, Any] = {} if about_path is None else read_toml(about_path)
+    if form in ("short", "model-card") and about:
+        raise InputError(f"--form {form} has no place for --about; leave it out.")
+    with patience("measuring"):
+        found = disclose(
+            measure(described.runs, tolerance=tolerance),
+            deltas=[delta],
+            how=described.how,
+            attained=described.attained,
+            conditions=(*described.reasons, *described.conditions),
+            about=about,
+        )
+        text = render(found, form)
+    write(text, output)
+    if output is not None:
+        click.echo(f"wrote {output}")

@@ -1,0 +1,70 @@
+"""`--fail-on`: a command that has said what it found ends with a status that a script can act on.
+
+    refuted     an explicit attack exceeds the usual claim (measure, compare): exit status 4
+    falsified   an audit found the claim false, with its confidence (audit): exit status 4
+    open        the jaws do not meet, or an audit cannot tell (measure, compare, audit): exit status 3
+
+A condition that a command can never find is refused: a gate that cannot close protects nobody.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from calipers.auditing.verdict import Outcome
+    from calipers.reports.answers import Answers
+
+CONDITIONS = ("refuted", "falsified", "open")
+STATUS = {"refuted": 4, "falsified": 4, "open": 3}
+
+
+def fail_on_option(*meant: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --fail-on (repeatable); the command gets `fail_on`, all of it among the conditions `meant` here."""
+
+    def check(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+        for condition in value:
+            if condition not in meant:
+                raise InputError(
+                    f"--fail-on {condition} can never happen here; this command finds {' and '.join(meant)}."
+                )
+        return value
+
+    return click.option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(CONDITIONS),
+        callback=check,
+        help="After printing, end with status 4 (refuted: an attack exceeds the usual claim; falsified: an audit found "
+        "the claim false) or 3 (open: undecided). Repeatable; here: " + ", ".join(meant) + ".",
+    )
+
+
+def end_measured(fail_on: Sequence[str], measured: Sequence[Answers]) -> None:
+    """End with the gravest condition that was asked for and holds for any of the runs; else return."""
+    if not fail_on:
+        return
+
+    _end(
+        fail_on,
+        refuted=any(row.refuted for answers in measured for row in answers.epsilon),
+        open=not all(answers.closes for answers in measured),
+    )
+
+
+def end_audited(fail_on: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+    """The same for the verdicts of an audit on the claim and on the upper jaw; without a verdict it is open."""
+    found = [outcome.value for outcome in outcomes]
+    _end(fail_on, falsified="falsified" in found, open=not found or "cannot tell" in found)
+
+
+def _end(fail_on: Sequence[str], **holds: bool) -> None:
+    status = max((STATUS[condition] for condition in fail_on if holds.get(condition)), default=0)
+    if status:
+        sys.exit(status)

@@ -1,0 +1,223 @@
+"""What a command may measure instead of a run: a guarantee that is stated somewhere, or a dp_accounting event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.errors import InputError
+from calipers.run import Run, load_runs
+from calipers.stated import Guarantee, load_guarantee
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
+
+_NAMES = ("guarantee", "mu", "zcdp", "event")
+_MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
+_BESIDE = ("beside", "clip_count_noise")
+_SELECT = ("selected_mean", "trials", "trials_shape")
+
+
+@dataclass(frozen=True)
+class StatedGuarantee:
+    """A guarantee as options or a file give it."""
+
+    guarantee: Guarantee
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import measure
+
+        return measure(self.guarantee, tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class EventFile:
+    """A dp_accounting event written as JSON, and the neighbors it is about."""
+
+    path: str
+    adjacency: str = "add-remove"
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.adapters.dp_accounting import measurement_of
+        from calipers.adapters.event_json import load_event
+
+        return measurement_of(load_event(self.path), adjacency=self.adjacency, tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class CorrelatedSubject:
+    """A run with correlated noise: the file of its matrix, and the keys of a run that mean something beside it."""
+
+    keys: tuple[tuple[str, object], ...]
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import measure
+        from calipers.measure.correlated_files import correlated_of
+
+        return measure(correlated_of(dict(self.keys)), tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class SelectedSubject:
+    """The best of a random number of runs."""
+
+    runs: tuple[Run, ...] | StatedGuarantee
+    mean: float
+    trials: str = "geometric"
+    shape: float | None = None
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import measure
+        from calipers.measure.selection import Selection
+
+        of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
+        return measure(Selection(of, self.mean, self.trials, self.shape), tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class BesideSubject:
+    """A run that releases more from every batch than the gradient."""
+
+    runs: tuple[Run, ...]
+    noises: tuple[float, ...]
+
+    def measured(self, tolerance: float) -> Measurement:
+        """Its measurement."""
+        from calipers.measure import Beside, measure
+
+        return measure(Beside(self.runs, self.noises), tolerance=tolerance)
+
+
+Subject = tuple[Run, ...] | BesideSubject | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
+
+
+def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --guarantee, --mu, --zcdp and --event; correlated noise; selection."""
+    options = (
+        click.option(
+            "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
+        ),
+        click.option("--mu", type=float, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
+        click.option("--zcdp", type=float, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
+        click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
+        click.option(
+            "--noise-matrix",
+            metavar="FILE",
+            help="The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
+            "lower triangular matrix or the first column of a Toeplitz one, or 'tree' (DP-FTRL).",
+        ),
+        click.option(
+            "--min-separation",
+            type=int,
+            metavar="B",
+            help="Steps between two participations (or groups that take turns).",
+        ),
+        click.option("--max-participations", type=int, metavar="K", help="How often a record takes part at most."),
+        click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
+        click.option(
+            "--beside",
+            type=float,
+            multiple=True,
+            metavar="S",
+            help="Noise multiplier of something else released from every batch; repeatable.",
+        ),
+        click.option(
+            "--clip-count-noise",
+            type=float,
+            metavar="SD",
+            help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
+        ),
+        click.option(
+            "--selected-mean",
+            type=float,
+            metavar="M",
+            help="Released is the best of a random number of runs, M in mean.",
+        ),
+        click.option(
+            "--trials",
+            type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
+            help="The law of the number of runs. [default: geometric]",
+        ),
+        click.option("--trials-shape", type=float, metavar="ETA", help="The shape of a negative-binomial law."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def stated_subject(
+    values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[[], tuple[Run, ...]]
+) -> Subject | None:
+    """What is to be measured, where it is more or something else than the run that `runs` reads; else None."""
+    stated, matrix, chosen, beside = (
+        {name: value for name in names if (value := values.pop(name)) not in (None, ())}
+        for names in (_NAMES, _MATRIX, _SELECT, _BESIDE)
+    )
+    if beside:
+        if stated or matrix or chosen:
+            raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
+        from calipers.measure import count_noise
+
+        counted = (count_noise(beside["clip_count_noise"]),) if "clip_count_noise" in beside else ()
+        return BesideSubject(runs(), (*beside.get("beside", ()), *counted))
+    if matrix:
+        return _correlated(matrix, {**stated, **chosen}, given, run_file)
+    found = _stated(stated, given, run_file)
+    if not chosen:
+        return found
+    if "selected_mean" not in chosen or isinstance(found, EventFile):
+        raise InputError("--trials is about --selected-mean, the mean number of runs; an event selects by itself.")
+    mean, kind = chosen["selected_mean"], chosen.get("trials", "geometric")
+    base = found if isinstance(found, StatedGuarantee) else runs()
+    return SelectedSubject(base, mean, kind, chosen.get("trials_shape"))
+
+
+def _correlated(
+    matrix: dict[str, Any], others: dict[str, Any], given: dict[str, object], run_file: str | None
+) -> CorrelatedSubject:
+    names = [f"--{name.replace('_', '-')}" for name in others] + (["--run"] if run_file is not None else [])
+    if names or "noise_matrix" not in matrix:
+        raise InputError(
+            f"--noise-matrix describes a run together with --noise-multiplier and --steps; got {', '.join(names)}."
+            if names
+            else "--min-separation, --max-participations and --fixed-order are about --noise-matrix; name the file."
+        )
+    return CorrelatedSubject(tuple({**matrix, **given}.items()))
+
+
+def _stated(
+    stated: dict[str, Any], given: dict[str, object], run_file: str | None
+) -> StatedGuarantee | EventFile | None:
+    if not stated:
+        return None if run_file is None or given else _unless_run(run_file)
+    others = [f"--{name.replace('_', '-')}" for name in given if name != "adjacency"]
+    others += ["--run"] if run_file is not None else []
+    if len(stated) > 1 or others:
+        names = ", ".join([*(f"--{name}" for name in stated), *others])
+        raise InputError(f"{names} contradict each other: state one guarantee, or describe a run.")
+    adjacency = str(given.get("adjacency", "add-remove"))
+    if "event" in stated:
+        return EventFile(stated["event"], adjacency)
+    if "guarantee" in stated:
+        return StatedGuarantee(Guarantee.parse(stated["guarantee"], adjacency))
+    kind, value = next(iter(stated.items()))
+    return StatedGuarantee(Guarantee(**{"mu" if kind == "mu" else "rho": value, "adjacency": adjacency}))
+
+
+def load_subject(name: str) -> Subject:
+    """What a file describes: a run, a guarantee, or (FILE.json) an event."""
+    if name.lower().endswith(".json"):
+        return EventFile(name)
+    return _unless_run(name) or load_runs(name)
+
+
+def _unless_run(name: str) -> StatedGuarantee | None:
+    found = load_guarantee(name)
+    return None if found is None else StatedGuarantee(found)

@@ -1,0 +1,101 @@
+"""What every form is filled from: one measurement, asked once, and what somebody says about the data product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from calipers.errors import UnsupportedError
+from calipers.measure import Measurement
+from calipers.provenance import origin
+from calipers.reports.answers import Answers, Questions, answer
+from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.readings import Claimed
+from calipers.reports.records import run_record
+from calipers.reports.words import describe_phases
+
+_NEIGHBORS = {
+    "add-remove": "Neighboring datasets differ by the presence of one record (unbounded differential privacy).",
+    "zero-out": "In the neighboring dataset one record contributes nothing; the number of records is the same.",
+    "substitute": "Neighboring datasets differ in the content of one record (bounded differential privacy).",
+}
+_VIEWS = {
+    "worst-case": "The adversary sees every update of the training and may choose all other records.",
+    "isolated": "The adversary sees only the differing record's own noisy contribution: a weaker adversary than usual.",
+}
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """The answers of a measurement, how the run is known, and `about`, what somebody says about the data product."""
+
+    answers: Answers
+    how: str = "declared"
+    attained: bool = True
+    conditions: tuple[str, ...] = ()
+    about: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def row(self) -> Claimed:
+        """The guarantee at the first delta."""
+        return self.answers.epsilon[0]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """(epsilon, delta) as printed, epsilon rounded up."""
+        return ceil_digits(self.row.bracket.upper), setting(self.row.at)
+
+    @property
+    def shown(self) -> str:
+        """The epsilon that an attack shows, rounded down."""
+        return floor_digits(self.row.bracket.lower) if self.attained else "0"
+
+    @property
+    def neighbors(self) -> str:
+        """What neighboring datasets are, in a sentence."""
+        return " ".join(dict.fromkeys(_NEIGHBORS[run.adjacency] for run in self.answers.runs))
+
+    @property
+    def adversary(self) -> str:
+        """Whom the guarantee holds against, in a sentence."""
+        return " ".join(dict.fromkeys(_VIEWS[run.view] for run in self.answers.runs))
+
+    @property
+    def training(self) -> str:
+        """What was executed, in a sentence or one for each phase."""
+        return " ".join(describe_phases(self.answers.runs).split("\n"))
+
+    @property
+    def known(self) -> str:
+        """How it is known that the training was this run."""
+        words = {
+            "declared": "as declared by whoever trained",
+            "attached": "as seen by a record that watched the training",
+            "probed": "as found by running the implementation as a black box",
+        }
+        return words.get(self.how, self.how)
+
+    @property
+    def origin(self) -> dict[str, object]:
+        """Version, date, command and the hash of the run."""
+        return origin(run_record(self.answers.runs))
+
+
+def disclose(
+    measurement: Measurement,
+    *,
+    deltas: Sequence[float] = (1e-5,),
+    how: str = "declared",
+    attained: bool = True,
+    conditions: Sequence[str] = (),
+    about: Mapping[str, object] | None = None,
+) -> Disclosure:
+    """Ask a measurement what the forms need; `UnsupportedError` where no finite epsilon is proven."""
+    answers = answer(measurement, Questions(deltas=tuple(deltas), fprs=(0.01,)))
+    found = Disclosure(answers, how, attained, tuple(conditions), dict(about or {}))
+    if not math.isfinite(found.row.bracket.upper):
+        raise UnsupportedError(
+            f"No finite epsilon is proven at delta = {setting(found.row.at)}, so there is no guarantee to disclose."
+        )
+    return found

@@ -1,0 +1,133 @@
+"""A short Markdown form, a block for a model card, and a checklist."""
+
+from __future__ import annotations
+
+import math
+
+from calipers.disclosure.facts import Disclosure
+from calipers.disclosure.yaml_text import to_yaml
+from calipers.reports.format import ceil_digits, setting
+from calipers.reports.markdown import plain
+from calipers.reports.paragraph import GOOD_REGRET, printed_regret
+from calipers.reports.readings import Standing, is_claimed_run
+
+_BEYOND = (
+    "The upper value is a proof about the run described here; the lower value is what an explicit attack reaches. They "
+    "say nothing about steps before this training: pretraining, preprocessing, choosing settings."
+)
+YOURS = "**To be answered by the deployer.**"
+
+
+def short_lines(found: Disclosure) -> list[str]:
+    """Ten sentences, the guarantee first; each is true by itself."""
+    epsilon, delta = found.pair
+    answers, about = found.answers, found.origin
+    return [
+        f"Guarantee: ({epsilon}, {delta})-differentially private, by proof.",
+        f"Attack: {_attack(found)}",
+        f"Whole curve: {_mu(found)}",
+        f"Attackers: with a false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
+        f"Training: {found.training}",
+        f"Privacy unit: one record. {found.neighbors}",
+        f"Adversary: {found.adversary}",
+        f"Usual accounting: {_claim(found)}",
+        f"Known: {found.known}; run SHA-256 {about['run_sha256']}."
+        + ("" if not found.conditions else f" {' '.join(found.conditions)}"),
+        f"Measured with Calipers {about['calipers']} on {about['date']}: {about['command']}.",
+    ]
+
+
+def short(found: Disclosure) -> str:
+    """The ten sentences as a list in Markdown: ten lines."""
+    return "".join(f"- {plain(line)}\n" for line in short_lines(found))
+
+
+def model_card(found: Disclosure) -> str:
+    """A model card of Hugging Face: metadata that the hub searches, and the section to keep in a card of your own."""
+    metadata = to_yaml({"tags": ["differential-privacy", "dp-sgd"]})
+    lines = "\n".join(f"- {plain(line)}" for line in short_lines(found))
+    return (
+        f"---\n{metadata}---\n\n## Differential privacy\n\n"
+        f"This model was trained with differentially private SGD.\n\n{lines}\n\n{_BEYOND}\n"
+    )
+
+
+def checklist(found: Disclosure) -> str:
+    """What NIST SP 800-226 asks an evaluator to look at, answered where the measurement answers it."""
+    rows = "\n".join(f"| {plain(topic)} | {_cell(reply)} |" for topic, reply in _topics(found))
+    return (
+        "## Evaluation after NIST SP 800-226 (March 2025)\n\n"
+        "Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. From the top of its "
+        "pyramid down; each layer rests on those below it.\n\n"
+        f"| topic | answer |\n| :--- | :--- |\n{rows}\n"
+    )
+
+
+def _cell(reply: str) -> str:
+    if not reply.startswith(YOURS):
+        return plain(reply)
+    return f"{YOURS} {plain(reply.removeprefix(YOURS).strip())}".rstrip()
+
+
+def _topics(found: Disclosure) -> list[tuple[str, str]]:
+    """(topic, answer); what a measurement of a run cannot know is asked back."""
+    epsilon, delta = found.pair
+    said = {key: str(value) for key, value in found.about.items() if isinstance(value, str)}
+
+    def asked(key: str, question: str) -> str:
+        return said.get(key) or f"{YOURS} {question}"
+
+    return [
+        ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}"),
+        ("Variant of differential privacy", f"Approximate, (epsilon, delta); {_mu(found)}"),
+        ("Unit of privacy", f"One record. {found.neighbors} If a person has several records, the guarantee for the "
+         "person is weaker."),
+        ("Neighboring datasets", found.neighbors),
+        ("Composition", asked("other_releases", "Is the same data used in any other release? Epsilons of several "
+                              "releases add up; the measurement is about this training alone.")),
+        ("Algorithm", f"DP-SGD. {found.training}"),
+        ("Correctness of the implementation", f"The run is {found.known}. {_claim(found)}"
+         f"{' ' + ' '.join(found.conditions) if found.conditions else ''}"),
+        ("Choice of settings", asked("preprocessing_and_hyperparameter_tuning", "Were settings chosen with the help of "
+                                     "the private data? That is not in epsilon.")),
+        ("Utility and bias", asked("utility", "How does accuracy differ between groups, with and without privacy?")),
+        ("Random numbers and floating point", asked("noise_source", "Does the noise come from a cryptographic "
+                                                    "generator? The measurement is about real-valued Gaussian noise.")),
+        ("Threat and trust model", asked("actors", f"{found.adversary} Who is trusted with the data itself?")),
+        ("Side channels", asked("side_channels", "Can running time, memory or failures of the training be seen?")),
+        ("Security and access control", asked("access_control", "Who can read the data, the checkpoints, the logs?")),
+        ("Data collection exposure", asked("data_collection", "What is exposed before noise is added?")),
+    ]  # fmt: skip
+
+
+def _attack(found: Disclosure) -> str:
+    if not found.attained or found.row.bracket.lower == 0:
+        return "no attack is claimed: the run bounds what was executed from above."
+    return f"an explicit attack reaches an epsilon of at least {found.shown} at the same delta."
+
+
+def _mu(found: Disclosure) -> str:
+    answers = found.answers
+    if math.isinf(answers.mu.upper):
+        return f"no finite mu is proven up to delta0 = {setting(answers.delta0)}."
+    mu, regret = ceil_digits(answers.mu.upper), printed_regret(answers)
+    fits = "stands for the whole curve" if regret < GOOD_REGRET else "does not stand for the whole curve"
+    where = f"up to delta0 = {setting(answers.delta0)}, regret at most {ceil_digits(regret)}"
+    return f"mu-GDP with mu = {mu} {where}: mu {fits}."
+
+
+def _claim(found: Disclosure) -> str:
+    answers, row = found.answers, found.row
+    claim = f"Poisson accounting of the undivided sum would claim epsilon = {ceil_digits(row.claim)}"
+    if is_claimed_run(answers.runs):
+        return f"{claim}, which is about this very run."
+    state = row.standing
+    if state is Standing.ELSEWHERE:
+        return f"{claim}, which is about other neighbors."
+    if state is Standing.REFUTED and found.attained:
+        return f"{claim}, which an explicit attack refutes."
+    return f"{claim}, which the proof {'covers' if state is Standing.COVERED else 'does not carry'}."
+
+
+def _percent(rate: float) -> str:
+    return f"{ceil_digits(100 * rate, 3)} %"

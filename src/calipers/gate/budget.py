@@ -1,0 +1,124 @@
+"""A privacy budget, and the places where a project may write it down.
+
+    [tool.calipers]              # pyproject.toml; plain [calipers] works too, there and in a run file
+    epsilon = 3
+    delta = 1e-5
+    runs = ["run.toml"]          # pyproject.toml only: what `calipers check` looks at when it is given nothing
+
+What is said nearest wins, key by key: options of the command, then the run file, then pyproject.toml. There is no
+default delta: a budget without one is no budget.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, choice
+from calipers.errors import InputError
+from calipers.run import ADJACENCIES, VIEWS, Run
+from calipers.run_keys import known, read_toml
+
+BUDGET_KEYS = ("epsilon", "delta", "adjacency", "view")
+TABLE = "calipers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """(epsilon, delta), and which guarantee it is about.
+
+    adjacency: where it is given, runs of another adjacency are refused. view: "worst-case" unless somebody says that
+    the weaker adversary of the "isolated" view is what the budget is about; a run in the other view is refused.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str | None = None
+    view: str = "worst-case"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", NON_NEGATIVE.check("epsilon", self.epsilon, "It is the budget."))
+        object.__setattr__(self, "delta", OPEN_UNIT.check("delta", self.delta, "It is part of the budget."))
+        if self.adjacency is not None:
+            choice("adjacency", self.adjacency, ADJACENCIES)
+        choice("view", self.view, VIEWS)
+
+    def about(self, runs: tuple[Run, ...]) -> None:
+        """Refuse runs that answer another question than the budget asks."""
+        for run in runs:
+            if run.view != self.view:
+                raise InputError(
+                    f"The budget is about view={self.view!r}, the run is described with view={run.view!r}; change the "
+                    'run, or say view = "isolated" in the budget if that weaker adversary is meant.'
+                )
+            if self.adjacency is not None and run.adjacency != self.adjacency:
+                raise InputError(
+                    f"The budget is about adjacency={self.adjacency!r}, the run is described with "
+                    f"adjacency={run.adjacency!r}; change one of them."
+                )
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys that were given."""
+        named = {name: getattr(self, name) for name in BUDGET_KEYS}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def configured(*places: Mapping[str, object]) -> Budget:
+    """The budget that these places say together; an earlier one wins, key by key."""
+    merged: dict[str, object] = {}
+    for place in reversed(places):
+        merged |= {key: value for key, value in place.items() if key in BUDGET_KEYS and value is not None}
+    missing = [name for name in ("epsilon", "delta") if name not in merged]
+    if missing:
+        raise InputError(
+            f"A budget needs {' and '.join(missing)}: give {' and '.join(f'--{name}' for name in missing)}, or write "
+            "[tool.calipers] with epsilon and delta into pyproject.toml, or [calipers] into the run file."
+        )
+    for name in ("epsilon", "delta"):
+        if isinstance(merged[name], bool) or not isinstance(merged[name], int | float):
+            raise InputError(f"Expected the budget's {name} to be a number, got {merged[name]!r}.")
+    return Budget(**merged)  # type: ignore[arg-type]  # every value is checked by __post_init__
+
+
+def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, object]:
+    """The budget table of one TOML file, empty where there is none."""
+    name = str(path)
+    record = read_toml(name)
+    tool = record.get("tool")
+    tables = [record.get(TABLE), tool.get(TABLE) if isinstance(tool, Mapping) else None]
+    given = [table for table in tables if table is not None]
+    if len(given) > 1:
+        raise InputError(f"{name}: [calipers] and [tool.calipers] contradict each other; keep one of them.")
+    if not given:
+        return {}
+    (table,) = given
+    if not isinstance(table, dict):
+        raise InputError(f"{name}: expected calipers to be a table with epsilon and delta, got {table!r}.")
+    try:
+        for key in table:
+            known(key, (*BUDGET_KEYS, "runs") if runs_allowed else BUDGET_KEYS)
+    except InputError as error:
+        raise InputError(f"{name}: [calipers]: {error}") from error
+    return table
+
+
+def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, object]]:
+    """The nearest pyproject.toml with a budget table, from `folder` (the current one) upwards, and the table."""
+    start = (Path.cwd() if folder is None else folder).absolute()
+    for place in (start, *start.parents):
+        candidate = place / "pyproject.toml"
+        if candidate.is_file() and _mentions_us(candidate):
+            return candidate, settings_of(candidate, runs_allowed=True)
+    return None, {}
+
+
+def _mentions_us(path: Path) -> bool:
+    """Whether the file has one of our tables; one that cannot be read is somebody else's until it names us."""
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    tool = record.get("tool")
+    return TABLE in record or (isinstance(tool, dict) and TABLE in tool)

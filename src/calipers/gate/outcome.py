@@ -1,0 +1,140 @@
+"""One run against one budget.
+
+    within        the upper jaw, a proof, does not exceed the budget
+    unproven      it does, or there is none; no attack exceeds the budget
+    exceeded      the lower jaw, an explicit attack, already exceeds the budget
+    uncertified   the bracket could not be computed, or no proven statement covers the run
+
+A comparison is exact: upper <= epsilon, or lower > epsilon, on the doubles. Where the budget is so near to a jaw that
+the numerical width decides, the run is measured again, more narrowly, before anything is said; so noise that
+`calibrate` found for a budget passes the gate of that budget.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calipers.bracket import Bracket
+from calipers.errors import CertificationError, UnsupportedError
+from calipers.gate.budget import Budget
+from calipers.measure import Measurement, measure
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.run import Run, as_phases
+
+TOLERANCES = (1e-3, 1e-4, 1e-5)
+"""Tried in turn while a jaw is nearer to the budget than the numerical width."""
+
+
+class Outcome(enum.Enum):
+    """What became of a run at the gate."""
+
+    WITHIN = "within"
+    UNPROVEN = "unproven"
+    EXCEEDED = "exceeded"
+    UNCERTIFIED = "uncertified"
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of `calipers check` for this outcome."""
+        return _EXIT[self]
+
+
+_EXIT = {Outcome.WITHIN: 0, Outcome.UNCERTIFIED: 1, Outcome.UNPROVEN: 3, Outcome.EXCEEDED: 4}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A run, the budget it was held against, the bracket at the budget's delta, and the outcome in one sentence."""
+
+    name: str
+    runs: tuple[Run, ...]
+    budget: Budget
+    outcome: Outcome
+    sentence: str
+    bracket: Bracket | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """For programs; an end that is not finite is left to whoever writes JSON."""
+        record: dict[str, object] = {
+            "name": self.name,
+            "outcome": self.outcome.value,
+            "exit_status": self.outcome.exit_status,
+            "sentence": self.sentence,
+            "budget": self.budget.to_dict(),
+            "run": self.runs[0].to_dict() if len(self.runs) == 1 else {"phase": [run.to_dict() for run in self.runs]},
+            "epsilon": None,
+        }
+        if self.bracket is not None:
+            record["epsilon"] = {
+                "delta": self.budget.delta,
+                "lower": self.bracket.lower,
+                "upper": self.bracket.upper,
+                "lower_evidence": self.bracket.lower_evidence.as_dict(),
+                "upper_evidence": self.bracket.upper_evidence.as_dict(),
+            }
+        return record
+
+
+def check(
+    run: Run | Sequence[Run] | Measurement, budget: Budget, *, name: str = "the run", attained: bool = True
+) -> Checked:
+    """Hold a run, its phases or a measurement against the budget.
+
+    With `attained` false the run only bounds what was executed from above, and no attack on it counts. What cannot be
+    certified is an outcome; what cannot be read raises `InputError`.
+    """
+    runs = run.runs if isinstance(run, Measurement) else as_phases(run)
+    budget.about(runs)
+    try:
+        bracket = _narrow_enough(run, budget)
+    except (CertificationError, UnsupportedError) as error:
+        return uncertified(name, runs, budget, str(error))
+    if not attained:
+        bracket = Bracket(0.0, bracket.upper, bracket.lower_evidence, bracket.upper_evidence)
+    outcome = _outcome(bracket, budget)
+    return Checked(name, runs, budget, outcome, _sentence(bracket, budget, outcome), bracket)
+
+
+def uncertified(name: str, runs: tuple[Run, ...], budget: Budget, reason: str) -> Checked:
+    """A run about which nothing is proven, and why."""
+    return Checked(name, runs, budget, Outcome.UNCERTIFIED, f"Nothing is proven: {' '.join(reason.split())}")
+
+
+def _narrow_enough(run: Run | Sequence[Run] | Measurement, budget: Budget) -> Bracket:
+    if isinstance(run, Measurement):
+        return run.epsilon(budget.delta)
+    for tolerance in TOLERANCES:
+        measurement = measure(run, tolerance=tolerance)
+        bracket = measurement.epsilon(budget.delta)
+        if not _near(bracket, budget.epsilon, tolerance):
+            break
+    return bracket
+
+
+def _near(bracket: Bracket, epsilon: float, tolerance: float) -> bool:
+    """Whether one of the jaws, computed more narrowly, might still move over to the other side of the budget."""
+    reach = 2.0 * tolerance * epsilon
+    return (epsilon < bracket.upper <= epsilon + reach) or (epsilon - reach <= bracket.lower <= epsilon < bracket.upper)
+
+
+def _outcome(bracket: Bracket, budget: Budget) -> Outcome:
+    if bracket.upper <= budget.epsilon:
+        return Outcome.WITHIN
+    return Outcome.EXCEEDED if bracket.lower > budget.epsilon else Outcome.UNPROVEN
+
+
+def _sentence(bracket: Bracket, budget: Budget, outcome: Outcome) -> str:
+    wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
+    proven = f"at most {ceil_digits(bracket.upper)} is proven"
+    if math.isinf(bracket.upper):
+        proven = "no finite epsilon is proven"
+    shown = f"an explicit attack shows at least {floor_digits(bracket.lower)}"
+    if outcome is Outcome.WITHIN:
+        return f"Within the budget of {wanted}: {proven}."
+    if outcome is Outcome.EXCEEDED:
+        return f"The budget of {wanted} is exceeded: {shown}, {proven}."
+    attacked = f", and {shown}" if bracket.lower > 0 else ""
+    return f"Not proven to be within the budget of {wanted}: {proven}{attacked}."

@@ -1,0 +1,87 @@
+"""What a gate is shown: run files, and JSON that holds a run.
+
+A file is read for the *run* alone. Numbers that stand in it are never believed: the run is measured again.
+
+Receipts of a training that was watched may say that their run only bounds what was executed (`attained` false: the loop
+broke off, or drew in a way no run describes). Then the upper jaw holds and the lower one is about something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from calipers.errors import InputError
+from calipers.gate.budget import settings_of
+from calipers.provenance import is_intact
+from calipers.run import Run, as_phases, load_runs
+
+MOST_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Described:
+    """A run as somebody wrote it down; no runs: nothing is proven about it, and `reasons` say why."""
+
+    name: str
+    runs: tuple[Run, ...]
+    attained: bool = True
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    how: str = "declared"
+    budget: Mapping[str, object] | None = None
+
+
+def read_described(path: str) -> Described:
+    """The run of a run file (TOML), of `calipers measure --json`, of a report as JSON, or of a receipt."""
+    if Path(path).suffix.lower() != ".json":
+        runs = load_runs(path)
+        return Described(path, runs, budget=settings_of(path))
+    record = read_json(path)
+    if "provenance" in record and not is_intact(record):
+        raise InputError(f"{path} was changed after it was written: its hash does not fit; write it anew.")
+    inner = record.get("measurement")
+    holder = record if "run" in record or not isinstance(inner, dict) else inner
+    if not isinstance(holder.get("run"), dict):
+        raise InputError(
+            f"{path} holds no run; expected a run file, a receipt, or what `calipers measure --json` prints."
+        )
+    try:
+        runs = runs_of(holder["run"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    found = record.get("executed")
+    if not isinstance(found, dict):
+        return Described(path, runs)
+    reasons, conditions = (tuple(map(str, found.get(key) or ())) for key in ("reasons", "conditions"))
+    return Described(path, runs, found.get("attained") is True, reasons, conditions, str(found.get("how")))
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The JSON object in a file, or `InputError` naming it."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror or error}.") from error
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path} has {len(data)} bytes, more than {MOST_BYTES}; it is nothing that Calipers wrote.")
+    try:
+        record = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8.") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path} holds no JSON object.")
+    return record
+
+
+def runs_of(record: Mapping[str, object]) -> tuple[Run, ...]:
+    """The phases that the key "run" of a document describes; none where nothing could be described."""
+    phases = record.get("phase")
+    if phases is None:
+        return (Run.from_dict(record),)
+    if not isinstance(phases, list) or set(record) != {"phase"}:
+        raise InputError("Expected a run as one object, or as {'phase': [...]}.")
+    return as_phases([Run.from_dict(phase) for phase in phases]) if phases else ()

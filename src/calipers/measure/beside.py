@@ -1,0 +1,95 @@
+"""What is released beside the gradient, from the same batch: one joint Gaussian.
+
+A step releases the noisy sum of clipped gradients and, from the same batch, further noisy sums: adaptive clipping
+counts how many gradients were not clipped (Andrew et al. 2021), per-layer clipping treats each layer as a release.
+In units of each release's own noise a record moves the joint release by a vector of length at most
+
+    1 / sigma_joint = sqrt(1 / sigma_0^2 + 1 / sigma_1^2 + ...),     sigma_i = deviation / sensitivity of release i,
+
+and the noise is a standard Gaussian vector, so the step is one Gaussian of noise multiplier sigma_joint: whatever is
+proven about batches drawn by some sampler with that multiplier holds, and it is attained by a record that moves every
+release by its full sensitivity.
+
+**Adaptive clipping's count.** Each record adds 1/2 or -1/2 (unclipped or clipped) to a sum with noise of deviation s:
+sensitivity 1/2, sigma_1 = 2 s. A gradient whose norm is exactly the clipping norm is unclipped and has full norm, so
+the pair is attained; and an attack that plays u against -u plays 1/2 against -1/2 as well, with norms at and above the
+clipping norm.
+
+**Opacus divides the count by the batch size that came out** (`AdaClipDPOptimizer`), and its ghost clipping with
+adaptive norms draws count noise of deviation n/20 and derives the gradient's noise from it, n being that batch size.
+Neither is a joint Gaussian: under Poisson sampling the scale of what is released depends on whether the record was
+drawn. No pair is proven, so such runs are refused; give the count a fixed deviation and a public divisor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from calipers.citations import add_source, add_statement, implements
+from calipers.domains import POSITIVE
+from calipers.errors import InputError, UnsupportedError
+from calipers.measure.measurement import Measurement
+from calipers.run import DATA_DEPENDENT, Run, as_phases
+
+add_source(
+    "andrew2021",
+    "Andrew, Thakkar, McMahan, Ramaswamy",
+    "Differentially Private Learning with Adaptive Clipping",
+    2021,
+    "NeurIPS 2021, arXiv:1905.03871",
+)
+add_statement(
+    "andrew2021:thm1", "Theorem 1", "A noisy gradient sum and a noisy count are jointly one Gaussian release."
+)
+
+
+@implements("andrew2021:thm1")
+def joint_noise(*noise_multipliers: float) -> float:
+    """The noise multiplier of releases from one batch together: (sum of sigma_i^-2)^(-1/2), rounded down.
+
+    Post-condition: at most the true joint multiplier, by a relative 1e-15: less noise never leaks less.
+    """
+    checked = [POSITIVE.check("noise_multiplier", noise) for noise in noise_multipliers]
+    if not checked:
+        raise InputError("Expected at least one noise multiplier, got none.")
+    return 1.0 / math.sqrt(math.fsum((1.0 / noise) ** 2 for noise in checked)) * (1.0 - 1e-15)
+
+
+def count_noise(deviation: float) -> float:
+    """The noise multiplier of adaptive clipping's count: each record adds 1/2 or -1/2, the noise has this deviation."""
+    return 2.0 * POSITIVE.check("deviation", deviation)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A run that releases more from every batch than the gradient; `measure` takes it as it takes a run.
+
+    `noises` are the noise multipliers (deviation / sensitivity) of the other releases.
+    """
+
+    of: Run | tuple[Run, ...]
+    noises: tuple[float, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The phases, each as one joint Gaussian release per batch."""
+        phases = as_phases(self.of)
+        for run in phases:
+            if run.normalization in DATA_DEPENDENT:
+                raise UnsupportedError(
+                    f"normalization={run.normalization!r} with something released beside the gradient: what both are "
+                    "divided by depends on the data, and no pair is proven. Divide by public constants."
+                )
+        return tuple(run.replace(noise_multiplier=joint_noise(run.noise_multiplier, *self.noises)) for run in phases)
+
+    def noted(self, measurement: Measurement) -> Measurement:
+        """The measurement of the joint release, which says so."""
+        listed = ", ".join(f"{noise:g}" for noise in self.noises)
+        note = (
+            f"Beside the gradient every batch shows {len(self.noises)} more noisy sum{'s' * (len(self.noises) > 1)} "
+            f"(noise multiplier {listed}): together one Gaussian, whose noise multiplier is the one of the run shown "
+            "(Andrew et al. 2021, Theorem 1). A count that is divided by the realized batch size is not covered."
+        )
+        return dataclasses.replace(measurement, conditions=(note, *measurement.conditions))

@@ -1,0 +1,198 @@
+"""Runs with correlated noise: one Gaussian where participation times are known, Poisson rounds where it is cyclic.
+
+**Known times.** See `calipers.mechanisms.noise_matrix`: mu = s / sigma, with s from both sides.
+
+**Cyclic Poisson.** Records are split into b groups beforehand; step t draws each record of group t mod b with
+probability q. If columns b or more steps apart share no row, a record of group g is seen in separate blocks of rows,
+one for each step t = g, g + b, ..., and in each of them with probability q, moved by c_t u: the blocks are a product of
+Poisson-sampled Gaussians with noise sigma / |c_t| (Choquette-Choo et al. 2023, Theorem 4), and if the others contribute
+nothing it is exactly that. The group is taken as known. Of several groups the one with the longest columns counts:
+above, the k-th longest column of any group for each k; below, one group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.bracket import Evidence, Kind
+from calipers.citations import add_statement, implements
+from calipers.domains import POSITIVE_PROBABILITY, choice
+from calipers.errors import InputError, UnsupportedError
+from calipers.laws.direction import Jaws
+from calipers.laws.product import Product
+from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
+from calipers.measure.measurement import Measurement
+from calipers.measure.released import stated_measurement
+from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
+from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity
+from calipers.numerics.types import FloatArray
+from calipers.stated import ADJACENCIES, Stated
+
+add_statement(
+    "choquette2023:thm4",
+    "Theorem 4",
+    "A banded matrix with cyclic Poisson sampling is a composition of Poisson-sampled Gaussians.",
+)
+_MOST_KINDS = 24
+"""More different column lengths than this are rounded up (above) and down (below) to so many."""
+_ATTACK = (
+    "The record's clipped gradient is the same unit vector (with the signs that add up) in every step of its pattern, "
+    "and all other gradients are zero."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelatedNoise:
+    """A run whose noise is correlated between steps by an encoder matrix: `measure` takes it as it takes a run.
+
+    noise_multiplier: deviation of the independent noise Z in C X + Z, in clipping norms. patterns: when a record may
+    take part. sample_rate: with cyclic Poisson sampling, the probability of a record of the group whose turn it is;
+    `patterns.min_separation` is then the number of groups.
+    """
+
+    matrix: NoiseMatrix
+    noise_multiplier: float
+    patterns: Patterns = field(default_factory=Patterns)
+    sample_rate: float | None = None
+    adjacency: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        NOISE.check("noise_multiplier", self.noise_multiplier)
+        choice("adjacency", self.adjacency, ADJACENCIES)
+        if self.sample_rate is not None:
+            POSITIVE_PROBABILITY.check("sample_rate", self.sample_rate)
+            if self.patterns.fixed or self.patterns.max_participations is not None:
+                raise InputError("Cyclic Poisson sampling says itself when a record may take part; leave the rest out.")
+
+    @property
+    def reach(self) -> float:
+        """How far a record's gradient moves: 1, or 2 where it is replaced by another."""
+        return 2.0 if self.adjacency == "substitute" else 1.0
+
+    @property
+    def stated(self) -> Stated:
+        """What reports say about it."""
+        drawn = (
+            self.patterns.words
+            if self.sample_rate is None
+            else f"{self.patterns.min_separation} groups take turns, a record of the group is drawn with probability "
+            f"{self.sample_rate:.12g}"
+        )
+        words = (
+            f"{self.matrix.steps:,} steps with correlated noise ({self.matrix.name}, noise multiplier "
+            f"{self.noise_multiplier:.12g}); {drawn}"
+        )
+        keys: dict[str, object] = {
+            "noise_matrix": self.matrix.name,
+            "steps": self.matrix.steps,
+            "noise_multiplier": self.noise_multiplier,
+            "min_separation": self.patterns.min_separation,
+        }
+        if self.patterns.max_participations is not None:
+            keys["max_participations"] = self.patterns.max_participations
+        if self.sample_rate is not None:
+            keys["sample_rate"] = self.sample_rate
+        return Stated(words, tuple(keys.items()), self.adjacency, "correlated")
+
+    def replace(self, **changes: object) -> CorrelatedNoise:
+        """The same with something changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def measured(self, tolerance: float) -> Measurement:
+        """The bracket of this run."""
+        backend = _known_times(self) if self.sample_rate is None else _cyclic(self)
+        notes = (
+            "The matrix is taken as it is given: noise that was really added with a rounded or truncated inverse of it "
+            "is another mechanism.",
+            "Participation is taken as stated: a loader that lets a record take part more often, or sooner again, leaks"
+            " more.",
+        )
+        return stated_measurement(self.stated, backend, tolerance, notes)
+
+
+@dataclass(frozen=True)
+class _OneGaussian(GaussianBackend):
+    """mu = s / sigma, with the sensitivity's own words."""
+
+    attack: str = ""
+
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The theorem about adaptive streams."""
+        del jaws
+        return Evidence.of(Kind.THEOREM, "denisov2022:thm2.1", f"{self.reason} It is {self.shift:.12g}-GDP.")
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The likelihood ratio test along the pattern."""
+        del jaws
+        return Evidence.of(Kind.TEST, "denisov2022:thm2.1", self.attack)
+
+
+@implements("denisov2022:thm2.1")
+def _known_times(run: CorrelatedNoise) -> Backend:
+    found = run.matrix.sensitivity(run.patterns)
+    scale = run.reach / run.noise_multiplier
+    reason = (
+        f"All releases together are one Gaussian whose sensitivity is at most {found.upper:.10g} ({found.reason}; "
+        f"{run.patterns.words})."
+    )
+    attack = f"{_ATTACK} The record takes part {_places(found)}, which moves the release by {found.lower:.10g}."
+    above, below = (_OneGaussian(end * scale, reason, attack) for end in (found.upper, found.lower))
+    return _ClosedSplit(above, below) if found.exact else SplitBackend(above, below)
+
+
+@dataclass(frozen=True)
+class _ClosedSplit(SplitBackend):
+    """The same statement on both sides, rounded up and down."""
+
+    closes: ClassVar[bool] = True
+
+
+def _places(found: Sensitivity) -> str:
+    shown = ", ".join(str(place) for place in found.pattern[:5])
+    return f"in steps {shown}{', ...' if len(found.pattern) > 5 else ''} ({len(found.pattern)} in all)"
+
+
+@implements("choquette2023:thm4")
+def _cyclic(run: CorrelatedNoise) -> Backend:
+    groups, bands = run.patterns.min_separation, run.matrix.bands()
+    if bands > groups:
+        raise UnsupportedError(
+            f"{run.matrix.name} has {bands} bands and there are {groups} groups: what a record adds at one of its "
+            "steps still shows at the next, so no product of Poisson rounds is proven. Use at least as many groups as "
+            "bands, measure it without the sampling (known times), or estimate it by simulation "
+            "(calipers.measure.correlated_estimate)."
+        )
+    norms = run.matrix.column_norms()
+    turns = [np.sort(norms[group::groups])[::-1] for group in range(min(groups, len(norms)))]
+    longest = max(len(turn) for turn in turns)
+    padded = np.array([np.pad(turn, (0, longest - len(turn))) for turn in turns])
+    every, one = padded.max(axis=0), turns[int(np.argmax((padded**2).sum(axis=1)))]
+    reason = f"A record is seen in {longest} separate blocks of rows, in each with probability {run.sample_rate:.12g}."
+    above = _rounds(run, every, True, reason)
+    same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
+    below = _rounds(run, one, False, reason)
+    return _ClosedSplit(above, below) if same else SplitBackend(above, below)
+
+
+def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool, reason: str) -> ProductBackend:
+    assert run.sample_rate is not None
+    counts = Counter(_noises(run.noise_multiplier / norms, up))
+    pairs = [(poisson_gaussian(run.sample_rate, noise, run.adjacency), count) for noise, count in counts.items()]
+    attack = f"{_ATTACK} Each block of rows shows exactly its pair."
+    return ProductBackend(Product(pairs), reason, "choquette2023:thm4", attack)
+
+
+def _noises(noises: FloatArray, up: bool) -> Iterable[float]:
+    """The noise multipliers of the rounds, at most a few different ones; more noise leaks less."""
+    slack = 1.0 - 1e-12 if up else 1.0 + 1e-12
+    if len(set(noises)) <= _MOST_KINDS:
+        return (float(noise * slack) for noise in noises)
+    low, high = float(noises.min()), float(noises.max())
+    ends = np.geomspace(low, high, _MOST_KINDS) if high > low * (1.0 + 1e-12) else np.array([low, high])
+    place = np.searchsorted(ends, noises, side="right" if up else "left") - (1 if up else 0)
+    return (float(noise * slack) for noise in ends[np.clip(place, 0, len(ends) - 1)])

@@ -1,0 +1,154 @@
+"""Mechanisms and stated guarantees as measurements: any guarantee in, the same page out.
+
+A mechanism is anything that can state its law from both sides (`calipers.mechanisms`), a composition of such, or a
+`Guarantee`. It takes the shortest route: closed forms for (epsilon, delta), mu and rho and for Gaussians, a product of
+laws for everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from calipers.errors import InputError
+from calipers.laws.direction import LawSource
+from calipers.laws.product import Product
+from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
+from calipers.measure.guarantees import SOME, ApproximateBackend, ConcentratedBackend, guarantee_backend
+from calipers.measure.measurement import Claim, Measurement
+from calipers.mechanisms.classic import ApproximateDp
+from calipers.mechanisms.composition import compose
+from calipers.mechanisms.concentrated import Concentrated
+from calipers.mechanisms.gaussian import GaussianPair
+from calipers.mechanisms.sided import Sided
+from calipers.stated import Guarantee, Stated
+
+Mechanism = LawSource | Product | Guarantee
+_WRITTEN = 4
+_ITS_OWN_CLAIM = (
+    "This is a statement about a mechanism, not a run: the claim beside the bracket is its own upper jaw, and nothing "
+    "is said about how batches were drawn or what was divided."
+)
+_ATTACK = "The record contributes what each pair assumes and all others contribute nothing, so each release shows it."
+
+
+def is_mechanism(value: object) -> bool:
+    """Whether `measure` can take this as a mechanism."""
+    return isinstance(value, Product | Guarantee) or (hasattr(value, "law") and hasattr(value, "symmetric"))
+
+
+def measure_mechanism(value: object, tolerance: float) -> Measurement:
+    """The measurement of a mechanism, of a composition, or of a sequence of mechanisms that are composed."""
+    if isinstance(value, Guarantee):
+        return stated_measurement(value.stated, guarantee_backend(value), tolerance, _notes_of(value))
+    product = _composed(value)
+    words = written(product)
+    stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
+    return stated_measurement(stated, backend_of(product), tolerance, about(product))
+
+
+def written(product: Product) -> str:
+    """The factors with their counts, the first few of many."""
+    words = [f"{count} x {named(source)}" if count > 1 else named(source) for source, count in product.factors]
+    more = len(words) - _WRITTEN
+    return "; ".join(words) if more <= 0 else "; ".join([*words[:_WRITTEN], f"and {more} more"])
+
+
+def stated_measurement(stated: Stated, backend: Backend, tolerance: float, notes: tuple[str, ...]) -> Measurement:
+    """A measurement of what is stated, whose claim is its own upper jaw."""
+    claim = Claim(backend, tolerance)
+    return Measurement((), backend, claim, tolerance, (_ITS_OWN_CLAIM, *notes), stated=stated)
+
+
+def named(source: object) -> str:
+    """The mechanism in words."""
+    return str(getattr(source, "name", type(source).__name__))
+
+
+def _composed(value: object) -> Product:
+    if isinstance(value, Product):
+        return value
+    if is_mechanism(value):
+        return compose(value)  # type: ignore[arg-type]  # it has a law
+    if not isinstance(value, Sequence):
+        raise InputError(f"Expected a Run, a mechanism, or several in a list, got {type(value).__name__}.")
+    for position, part in enumerate(value, start=1):
+        if isinstance(part, Guarantee) or not (is_mechanism(part) or isinstance(part, tuple)):
+            raise InputError(
+                f"Expected mechanism {position} to be one of calipers.mechanisms or (mechanism, count), got "
+                f"{type(part).__name__}; runs and mechanisms are measured one by one, and a guarantee composes as "
+                "approximate_dp, gaussian or Concentrated."
+            )
+    return compose(value)
+
+
+def backend_of(product: Product) -> Backend:
+    """The shortest route; zCDP guarantees are added up first, which is sharper than composing their curves."""
+    factors = product.factors
+    if all(isinstance(source, GaussianPair) for source, _ in factors):
+        shifts = [(source.mu, count) for source, count in factors if isinstance(source, GaussianPair)]
+        mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
+        return GaussianBackend(mu, "Gaussian mechanisms compose to one.")
+    rho = [(source.rho * count, source.xi * count) for source, count in factors if isinstance(source, Concentrated)]
+    added = [math.fsum(column) * (1.0 + 1e-15) for column in zip(*rho, strict=True)]
+    if len(rho) == len(factors):
+        return ConcentratedBackend(*added)
+    if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], ApproximateDp):
+        return ApproximateBackend(factors[0][0].epsilon, factors[0][0].delta)
+    if len(rho) > 1:
+        others = [(source, count) for source, count in factors if not isinstance(source, Concentrated)]
+        product = Product([(Concentrated(*added), 1), *others])
+    steps = sum(count for _, count in product.factors)
+    reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
+    lone = factors[0][0] if len(factors) == 1 and factors[0][1] == 1 else None
+    if isinstance(lone, Sided) and lone.pointwise:
+        points = "Every point is attained, each by its own scores."
+        return ProductBackend(Product([(lone.above, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
+    if rho or any(isinstance(source, Sided) for source, _ in product.factors):
+        return _OpenProduct(product, reason, "zhu2022:thm10", f"{_ATTACK} {SOME}")
+    return ProductBackend(product, reason, "zhu2022:thm10", _ATTACK)
+
+
+@dataclass(frozen=True)
+class _OpenProduct(ProductBackend):
+    """A product with a factor whose two sides are different statements."""
+
+    closes: ClassVar[bool] = False
+
+
+def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
+    if guarantee.mu is not None:
+        return (SOME,)
+    if guarantee.rho is not None:
+        return (
+            SOME,
+            "Different mechanisms attain different points below: no single one need attain all of them.",
+        )
+    if guarantee.delta:
+        return (
+            SOME,
+            f"Up to a probability of {guarantee.delta:g} such a guarantee allows anything, the record itself included; "
+            "so no epsilon holds at a smaller delta, and no finite mu up to a smaller delta0.",
+        )
+    return (SOME,)
+
+
+def about(product: Product) -> tuple[str, ...]:
+    """What a reader must know about the sides of such a product."""
+    if any(isinstance(source, Concentrated) for source, _ in product.factors):
+        return (SOME,)
+    if any(isinstance(source, ApproximateDp) for source, _ in product.factors):
+        return (SOME,)
+    return ()
+
+
+def described(measurement: Measurement) -> str:
+    """What was measured, in a few words."""
+    if measurement.stated is not None:
+        return measurement.stated.words
+    phases = (
+        f"{run.total_steps} steps, noise multiplier {run.noise_multiplier:g}, {run.sampler}" for run in measurement.runs
+    )
+    return " then ".join(phases)

@@ -1,0 +1,156 @@
+"""How many runs are tried before the best is released, and what that does to a profile and to a test.
+
+Private selection (Papernot and Steinke 2022, after Liu and Talwar 2019): draw a number K of trials, run the mechanism K
+times, release the output with the best score. K follows a truncated negative binomial law of shape eta > -1 (geometric
+for 1, logarithmic for 0) with parameter gamma, or a Poisson law (nothing is released if K = 0). Let f be its generating
+function, m = f'(1) its mean.
+
+**Above.** *Lemma.* If one trial has profile D(eps), in both orders, selection has at most m D(eps - r) at eps >= r,
+
+    negative binomial: r = (eta + 1) log max(e^a, 1 + (1/gamma - 1) D(a)) for any a >= 0,     Poisson: r = m D(0).
+
+*Proof.* Break ties at random, let F, G be the distribution functions of the score under P and Q. The selected output
+has densities p f'(F) and q f'(G). For the negative binomial law f'(x) is proportional to (1 - (1 - gamma) x)^-(eta+1),
+so f'(F)/f'(G) is the power eta + 1 of (gamma + (1 - gamma)(1 - G)) / (gamma + (1 - gamma)(1 - F)); as
+1 - G <= e^a (1 - F) + D(a), this mediant is at most the maximum above. For the Poisson law f'(F)/f'(G) =
+e^(m (F - G)) <= e^(m D(0)). So f'(F) <= e^r f'(G), and for any set S
+
+    integral over S of p f'(F) - e^eps q f'(G)  <=  integral over S of f'(F) (p - e^(eps - r) q)  <=  m D(eps - r).
+
+The bound of Papernot and Steinke on Renyi divergences (their Theorems 2 and 6) is used beside it.
+
+**Below.** The score may be anything, so let it be the likelihood ratio of one trial: a test that claims the record when
+the score exceeds a threshold, with error rate alpha and power b on one trial, has 1 - f(1 - alpha) and 1 - f(1 - b) on
+the best of K. If the score is the reciprocal, f(alpha) and f(b).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.citations import add_source, add_statement
+from calipers.domains import Domain, choice
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+
+add_source(
+    "papernot2022",
+    "Papernot, Steinke",
+    "Hyperparameter Tuning with Renyi Differential Privacy",
+    2022,
+    "ICLR 2022, arXiv:2110.03620",
+)
+add_statement(
+    "papernot2022:thm2",
+    "Theorems 2 and 6",
+    "Renyi bounds for releasing the best of a random number of trials (negative binomial and Poisson).",
+)
+add_statement(
+    "calipers:selection",
+    "docs/selection: the lemma and its proof",
+    "The best of K trials has at most m times the profile of one trial, shifted by r.",
+)
+MEAN = Domain(1.0, 1e6)
+SHAPE = Domain(-1.0, 1000.0, low_open=True)
+KINDS = ("geometric", "logarithmic", "poisson", "negative-binomial")
+_SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
+_ROUNDING = 1e-11
+"""Relative error of gamma (found by bisection) and of what is computed from it, charged to the right side."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The law of the number of trials: its mean, and its shape (infinite for Poisson)."""
+
+    mean: float
+    shape: float = 1.0
+
+    def __post_init__(self) -> None:
+        MEAN.check("mean", self.mean, "It is the mean number of runs that are tried.")
+        if self.shape != math.inf:
+            SHAPE.check("shape", self.shape, "1 is geometric, 0 logarithmic, infinity Poisson.")
+
+    @classmethod
+    def of(cls, kind: str, mean: float, shape: float | None = None) -> Trials:
+        """The law with the given name; a shape belongs to negative-binomial only."""
+        choice("trials", kind, KINDS)
+        if (kind == "negative-binomial") != (shape is not None):
+            raise InputError("trials='negative-binomial' needs a shape, and only that one has it.")
+        return cls(mean, _SHAPES[kind] if shape is None else shape)
+
+    @property
+    def words(self) -> str:
+        """The law in words."""
+        names = {value: name for name, value in _SHAPES.items()}
+        kind = names.get(self.shape, f"negative binomial (shape {self.shape:g})")
+        return f"the best of a {kind} number of trials with mean {self.mean:.12g}"
+
+    @property
+    def single(self) -> bool:
+        """Whether exactly one trial is run."""
+        return self.mean == 1.0 and self.shape != math.inf
+
+    @property
+    def gamma(self) -> float:
+        """The parameter of the negative binomial law that gives the mean."""
+        low, high = 1e-18, 1.0  # the mean falls from infinity to 1
+        if self._mean(low) < self.mean:
+            raise InputError(f"No negative binomial law of shape {self.shape:g} has mean {self.mean:g}.")
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self._mean(middle) > self.mean else (low, middle)
+        return low
+
+    def _mean(self, gamma: float) -> float:
+        if gamma == 1.0:
+            return 1.0
+        if self.shape == 0.0:
+            return math.expm1(-math.log(gamma)) / -math.log(gamma)
+        return self.shape * (1.0 - gamma) / (gamma * -math.expm1(self.shape * math.log(gamma)))
+
+    def generating(self, x: FloatArray) -> FloatArray:
+        """f(x) = E[x^K] for x in [0, 1]."""
+        if self.shape == math.inf:
+            return np.exp(self.mean * (x - 1.0))
+        if self.single:
+            return np.asarray(x, dtype=np.float64)
+        return 1.0 - self.missed(1.0 - x)
+
+    def missed(self, y: FloatArray) -> FloatArray:
+        """1 - f(1 - y), the chance that at least one of K trials does what one does with chance y; accurate near 0."""
+        if self.shape == math.inf:
+            return -np.expm1(-self.mean * y)
+        if self.single:
+            return np.asarray(y, dtype=np.float64)
+        gamma, shape = self.gamma, self.shape
+        # 1 - (1 - gamma)(1 - y) = gamma + (1 - gamma) y = gamma (1 + (1/gamma - 1) y).
+        grown = np.log1p((1.0 / gamma - 1.0) * y)
+        if shape == 0.0:
+            return grown / -math.log(gamma)
+        # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1), taken from its value 1 at x = 1.
+        return np.expm1(-shape * grown) / math.expm1(shape * math.log(gamma))
+
+    def log_shift(self, delta_at: float, at: float, total_variation: float) -> float:
+        """r of the lemma, for the choice a = `at` with D(a) <= delta_at and D(0) <= total_variation."""
+        if self.single:
+            return 0.0
+        if self.shape == math.inf:
+            return self.mean * total_variation * (1.0 + _ROUNDING)
+        grown = math.log1p((1.0 / (self.gamma * (1.0 - _ROUNDING)) - 1.0) * delta_at)
+        return (self.shape + 1.0) * max(at, grown) * (1.0 + _ROUNDING)
+
+    def renyi(self, order: float, base: FloatArray, orders: FloatArray, best: float) -> float:
+        """At least the divergence of order `order`, given those of one trial at `orders`.
+
+        `best` is, for Poisson, D(log(1 + 1/(order - 1))) of one trial from above.
+        """
+        own = float(np.interp(order, orders, base)) if order not in orders else float(base[orders == order][0])
+        added = math.log(self.mean) / (order - 1.0)
+        if self.shape == math.inf:
+            return (own + self.mean * best + added) * (1.0 + _ROUNDING)
+        gamma = self.gamma * (1.0 - _ROUNDING)
+        hidden = float(np.min((1.0 - 1.0 / orders) * base - math.log(gamma) / orders))
+        return (own + added + (1.0 + self.shape) * hidden) * (1.0 + _ROUNDING)

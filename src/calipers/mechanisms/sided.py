@@ -1,0 +1,168 @@
+"""Mechanisms whose proof and attack are different objects, as one source of laws.
+
+Where no single pair is both proven and attained, the UPPER law comes from what dominates and the LOWER law from what
+somebody can do. A product of such sources has an honest bracket that does not close.
+
+**Selection by score.** The exponential mechanism with parameter epsilon picks candidate i with probability
+proportional to exp(epsilon s_i / 2) for scores s_i that one record moves by at most 1. Its log odds between any event
+and the complement move by at most epsilon along the way (epsilon-bounded range: all ratios lie in an interval of length
+epsilon), so an event of probability a becomes at most one of probability a e^epsilon / (1 - a + a e^epsilon). With two
+candidates the probability of the first is a logistic function of the score gap, which moves the log odds by exactly
+epsilon: every point of that curve is attained, each by its own scores.
+
+**Permute-and-flip** is epsilon-DP, and t epsilon-DP where scores move by a share t of what one record may do; the walk
+of `calipers.adapters.event_pairs` then gives the Laplace curve of scale 1/epsilon. With two candidates and a score gap
+g the worse one wins with probability exp(-epsilon |g| / 2) / 2, the tail of that Laplace distribution, so every point
+of the curve is attained, each by its own gap.
+
+Composed, one gap has to serve all releases: the LOWER law is that of the symmetric gap, a coin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import add_source, add_statement, implements
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.laws.direction import LawSource
+from calipers.laws.law import Law
+from calipers.laws.pair import Pair, SmoothPart
+from calipers.laws.profile_law import law_of_curve
+from calipers.mechanisms.classic import EPSILON, laplace
+from calipers.numerics.types import FloatArray
+
+add_source(
+    "dong2020",
+    "Dong, Durfee, Rogers",
+    "Optimal Differential Privacy Composition for Exponential Mechanisms",
+    2020,
+    "ICML 2020, arXiv:1909.13830",
+)
+add_statement(
+    "dong2020:br",
+    "Section 3 (bounded range)",
+    "The ratios of an epsilon-bounded-range mechanism lie in an interval of length epsilon; two candidates attain it.",
+)
+add_statement(
+    "calipers:permute-and-flip",
+    "docs/guarantees: selection by score",
+    "Permute-and-flip is dominated by Laplace noise of scale 1/epsilon, and two candidates attain every point.",
+)
+
+
+@dataclass(frozen=True)
+class Sided:
+    """UPPER laws from `above`, LOWER laws from `below`, which `above` dominates.
+
+    `pointwise` says that every single point of `above` is attained by some instance of the mechanism, so that a lone
+    release has a bracket that closes; `attack` says by which.
+    """
+
+    name: str
+    above: LawSource
+    below: LawSource
+    pointwise: bool = False
+    attack: str = ""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both are."""
+        return self.above.symmetric and self.below.symmetric
+
+    @property
+    def p_inf(self) -> float:
+        """Mass at infinity that is attained."""
+        return float(getattr(self.below, "p_inf", 0.0))
+
+    @property
+    def q_zero(self) -> float:
+        """Mass at zero that is attained."""
+        return float(getattr(self.below, "q_zero", 0.0))
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of the side's own source."""
+        return (self.above if side is Side.UPPER else self.below).law(side, resolution, log_tail)
+
+
+@dataclass(frozen=True)
+class CurveSource:
+    """A trade-off curve as a source of laws, on the curve's own side only."""
+
+    curve: TradeoffCurve
+    symmetric: bool = True
+
+    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The segments of the curve, as atoms."""
+        del resolution, log_tail
+        side.same(self.curve.side)
+        return law_of_curve(self.curve)
+
+
+@implements("dong2020:br")
+def exponential_mechanism(epsilon: float) -> Sided:
+    """The exponential mechanism: P(i) proportional to exp(epsilon score / 2), scores moved by 1."""
+    epsilon = EPSILON.check("epsilon", epsilon)
+    coin = _symmetric_coin(-math.log1p(math.exp(0.5 * epsilon)), epsilon)
+    name = f"exponential mechanism, epsilon = {epsilon:g}"
+    return Sided(name, _bounded_range(epsilon, name), coin, True, _TWO.format("log odds epsilon/2 on either side"))
+
+
+@implements("calipers:permute-and-flip")
+def permute_and_flip(epsilon: float) -> Sided:
+    """Permute-and-flip of parameter epsilon: flips heads with probability exp(epsilon (score - best) / 2)."""
+    epsilon = EPSILON.check("epsilon", epsilon)
+    coin = _symmetric_coin(-0.5 * epsilon - math.log(2.0), epsilon)
+    name = f"permute-and-flip, epsilon = {epsilon:g}"
+    return Sided(name, laplace(1.0 / epsilon), coin, True, _TWO.format("score gaps of 1 on either side"))
+
+
+_TWO = "Two candidates whose scores the record moves by 1 each, one up and one down ({}); claim the record if one wins."
+
+
+def _symmetric_coin(log_wrong: float, epsilon: float) -> Pair:
+    """Heads with probability e^log_wrong on one dataset and tails with that probability on the other."""
+    log_right = math.log1p(-math.exp(log_wrong))
+    return Pair(
+        f"coin of a selection, epsilon = {epsilon:g}",
+        atom_log_p=(log_wrong, log_right),
+        atom_log_q=(log_right, log_wrong),
+        symmetric=True,
+        span=log_right - log_wrong,
+    )
+
+
+def _bounded_range(epsilon: float, name: str) -> Pair:
+    """The pair of the curve a -> a e^epsilon / (1 - a + a e^epsilon).
+
+    Its ratio at a is e^epsilon / (1 + a (e^epsilon - 1))^2, a uniform; in terms of z = log ratio the densities are
+    e^((epsilon - z)/2) and e^((epsilon + z)/2), over 2 (e^epsilon - 1), on [-epsilon, epsilon].
+    """
+    log_norm = -math.log(2.0) - epsilon - math.log(-math.expm1(-epsilon))
+    nowhere = lambda _: -math.inf  # noqa: E731  # the density ends at -epsilon and epsilon
+
+    def log_p(z: FloatArray) -> FloatArray:
+        return log_norm + 0.5 * (epsilon + z)
+
+    def log_q(z: FloatArray) -> FloatArray:
+        return log_norm + 0.5 * (epsilon - z)
+
+    part = SmoothPart(
+        log_p=log_p,
+        log_q=log_q,
+        log_ratio=lambda z: np.asarray(z, dtype=np.float64),
+        range_for=lambda _: (-epsilon, epsilon),
+        log_p_above=nowhere,
+        log_q_above=nowhere,
+        log_p_below=nowhere,
+        log_q_below=nowhere,
+        growth=lambda _low, _high, reach: 0.5 * reach,
+        slope=1.0,
+        log_growth_above=lambda _rate, _z: -math.inf,
+        log_growth_below=lambda _rate, _z: -math.inf,
+        scale=min(1.0, epsilon),
+    )
+    return Pair(name, smooth=(part,), symmetric=True)

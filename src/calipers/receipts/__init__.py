@@ -1,0 +1,13 @@
+"""Receipts: what was executed, how that was found out, and what was measured, so that a third party can measure again.
+
+from calipers.receipts import receipt, verify_receipt
+receipt(record, deltas=[1e-5])             # a record of `attach`, a Run, or a report of `probe`
+verify_receipt(loaded)
+"""
+
+from __future__ import annotations
+
+from calipers.receipts.verify import Standing, Verified, read_receipt, verify_receipt
+from calipers.receipts.write import SCHEMA, receipt, write_receipt
+
+__all__ = ["SCHEMA", "Standing", "Verified", "read_receipt", "receipt", "verify_receipt", "write_receipt"]

@@ -1,0 +1,165 @@
+"""What was executed, fact by fact, each with how it was found out.
+
+    declared   somebody said so: a run file, an option
+    attached   a record watched the training (`calipers.adapters.opacus.attach`)
+    probed     the implementation was run as a black box (`calipers probe`)
+
+A fact that nobody stated is listed as "not stated": a reader must see the gap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from calipers.errors import InputError
+from calipers.run import Run
+
+DECLARED, ATTACHED, PROBED, UNSTATED = "declared", "attached", "probed", "not stated"
+_MEASURING = ("numpy", "scipy")
+_TRAINING = (
+    "torch",
+    "opacus",
+    "jax",
+    "jax-privacy",
+    "dp-accounting",
+    "lightning",
+    "transformers",
+    "accelerate",
+    "keras",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Executed:
+    """The run, and what is known about it; `attained` false: the run only bounds what was executed from above."""
+
+    how: str
+    runs: tuple[Run, ...]
+    attained: bool = True
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    facts: tuple[tuple[str, object, str], ...] = ()
+    observations: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    libraries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """The key "executed" of a receipt."""
+        return {
+            "how": self.how,
+            "attained": self.attained,
+            "reasons": list(self.reasons),
+            "conditions": list(self.conditions),
+            "facts": [{"fact": fact, "value": value, "how": how} for fact, value, how in self.facts],
+            "observations": dict(self.observations),
+        }
+
+
+def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], ...]:
+    """What the run itself says; one value for each phase where there are several."""
+
+    def each(values: Sequence[object]) -> object:
+        return values[0] if len(values) == 1 else list(values)
+
+    named: list[tuple[str, object]] = [
+        ("sampler", each([run.sampler for run in runs])),
+        ("sample rate", each([run.rate for run in runs])),
+        ("steps", each([run.total_steps for run in runs])),
+        ("noise multiplier", each([run.noise_multiplier for run in runs])),
+        ("divisor", each([run.normalization for run in runs])),
+        ("adjacency", each([run.adjacency for run in runs])),
+        ("view", each([run.view for run in runs])),
+    ]
+    return tuple((name, value, how) for name, value in named) if runs else ()
+
+
+def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
+    """A run that somebody describes; `stated` may say clipping, noise_source and libraries."""
+    return Executed(DECLARED, runs, facts=(*run_facts(runs, DECLARED), *_stated(stated)), libraries=_named(stated))
+
+
+def attached(record: Any, **stated: object) -> Executed:
+    """A training that was watched: what the record saw comes before what somebody says."""
+    facts = dict(record.facts)
+    measured = record.measure()
+    runs, reasons = tuple(record.runs()), tuple(record.why_not())
+    norms = facts.get("clipping norms realized", [])
+    seen = (
+        *run_facts(runs, ATTACHED),
+        ("clipping norm", norms[0] if len(norms) == 1 else norms, ATTACHED),
+        ("noise source", facts.get("noise source", UNSTATED), ATTACHED),
+    )
+    return Executed(
+        ATTACHED, runs, record.attained(), reasons, tuple(measured.conditions), seen, facts,
+        {**_installed(only_imported=True), **_named(stated)},
+    )  # fmt: skip
+
+
+def probed(report: Mapping[str, Any], length: Mapping[str, object], **stated: object) -> Executed:
+    """What `calipers probe --json` found, for a training of this length."""
+    if not isinstance(report.get("findings"), list):
+        raise InputError("Expected what `calipers probe --json` prints.")
+    found = [finding for finding in report["findings"] if isinstance(finding, dict)]
+    facts = tuple((f"probe: {one.get('subject')}", one.get("verdict"), PROBED) for one in found)
+    observed = {key: report.get(key) for key in ("target", "error_probability", "caveats", "unseen")}
+    observed["findings"] = found
+    if report.get("run") is None:
+        why = str(report.get("reason") or "the probe found no run that describes the implementation.")
+        return Executed(PROBED, (), False, (why,), (), (*facts, *_stated(stated)), observed, _named(stated))
+    run = Run.from_dict(report["run"])
+    runs = (run.replace(**length) if length else run,)
+    alarms = tuple(f"{one.get('subject')}: {one.get('verdict')}" for one in found if one.get("alarm"))
+    said = (*run_facts(runs, PROBED), *facts, *_stated(stated))
+    return Executed(PROBED, runs, True, (), alarms, said, observed, _named(stated))
+
+
+def refuse_contradiction(runs: Sequence[Run], report: Mapping[str, Any]) -> None:
+    """A run file and a probe of the same implementation must agree in what both say."""
+    if not isinstance(report.get("run"), dict):
+        raise InputError("The probe found no run that describes the implementation, so the run file cannot be it.")
+    found = Run.from_dict(report["run"])
+    for run in runs:
+        for name in ("sampler", "normalization", "dataset_size"):
+            if getattr(run, name) != getattr(found, name):
+                raise InputError(
+                    f"The run says {name}={getattr(run, name)!r}, the probe found {getattr(found, name)!r}; write down "
+                    "what is executed."
+                )
+        if abs(run.rate - found.rate) > 1e-9 * found.rate or run.noise_multiplier != found.noise_multiplier:
+            raise InputError(
+                f"The run says sample rate {run.rate!r} and noise_multiplier {run.noise_multiplier!r}, the probe found "
+                f"{found.rate!r} and {found.noise_multiplier!r}; write down what is executed."
+            )
+
+
+def _stated(stated: Mapping[str, object]) -> tuple[tuple[str, object, str], ...]:
+    named = (("clipping norm", stated.get("max_grad_norm")), ("noise source", stated.get("noise_source")))
+    return tuple((name, value, UNSTATED if value is None else DECLARED) for name, value in named)
+
+
+def _named(stated: Mapping[str, object]) -> dict[str, str]:
+    libraries = stated.get("libraries") or {}
+    assert isinstance(libraries, Mapping)
+    return {str(name): str(version) for name, version in libraries.items()}
+
+
+def _installed(*, only_imported: bool) -> dict[str, str]:
+    """Versions of training libraries that this very process has imported."""
+    found = {}
+    for name in _TRAINING:
+        if only_imported and name.replace("-", "_") not in sys.modules:
+            continue
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def measuring_libraries() -> dict[str, str]:
+    """What the measurement itself was computed with."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, **{name: metadata.version(name) for name in _MEASURING}}

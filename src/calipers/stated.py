@@ -1,0 +1,140 @@
+"""What is measured when it is not a DP-SGD run: a guarantee that somebody states, a mechanism, an event.
+
+`Stated` carries what reports say about it: one sentence, its keys, and who counts as neighbors. `Guarantee` is one of
+the three forms in which guarantees are published,
+
+    Guarantee(epsilon=8, delta=1e-5)      (epsilon, delta)-DP
+    Guarantee(mu=1.2)                     Gaussian DP
+    Guarantee(rho=0.5)                    zero-concentrated DP (rho-zCDP)
+
+and a file with the same keys, `[guarantee]` above them, is read by `load_guarantee`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
+from calipers.errors import InputError
+from calipers.run_keys import checked, known, read_toml, toml_value
+
+ADJACENCIES = ("add-remove", "zero-out", "substitute")
+_EPSILON = Domain(0.0, 500.0)
+_RHO = Domain(1e-8, 200.0)
+_KEYS = ("epsilon", "delta", "mu", "rho", "adjacency")
+_NEIGHBORS = {
+    "add-remove": "neighbors differ by adding or removing one record",
+    "zero-out": "neighbors differ by zeroing out one record",
+    "substitute": "neighbors differ by substituting one record",
+    "its own": "neighbors are those that its pairs are about",
+}
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a measurement without a run is about."""
+
+    words: str
+    keys: tuple[tuple[str, object], ...]
+    adjacency: str = "add-remove"
+    table: str = "mechanism"
+    view: str = "worst-case"
+
+    @property
+    def sentence(self) -> str:
+        """The subject of a report, as one sentence."""
+        return f"{self.words}; {_NEIGHBORS[self.adjacency]}."
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys, under the name of their table."""
+        return {self.table: dict(self.keys) | {"adjacency": self.adjacency}}
+
+    def to_toml(self) -> str:
+        """The same as the text of a file."""
+        ((table, keys),) = self.to_dict().items()
+        assert isinstance(keys, dict)
+        return f"[{table}]\n" + "".join(f"{name} = {toml_value(value)}\n" for name, value in keys.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """A guarantee as it is published: epsilon with delta, or mu, or rho; neighbors as it means them."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    rho: float | None = None
+    adjacency: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("epsilon", "mu", "rho") if getattr(self, name) is not None]
+        if len(given) != 1 or (self.delta is not None and given != ["epsilon"]):
+            raise InputError(
+                "A guarantee is stated by epsilon with delta, by mu, or by rho; got "
+                f"{', '.join(n for n in _KEYS[:4] if getattr(self, n) is not None) or 'none of them'}."
+            )
+        choice("adjacency", self.adjacency, ADJACENCIES)
+        if self.epsilon is not None:
+            self._keep("epsilon", checked(_EPSILON, "epsilon", self.epsilon))
+            delta = 0.0 if self.delta is None else checked(PROBABILITY, "delta", self.delta)
+            if delta == 1.0 or (self.epsilon == 0.0 and delta == 0.0):
+                raise InputError(
+                    f"Expected a guarantee that says something, got epsilon={self.epsilon:g}, delta={delta:g}: "
+                    f"{'everything' if delta else 'nothing but a constant'} meets it."
+                )
+            self._keep("delta", delta)
+        elif self.mu is not None:
+            self._keep("mu", checked(POSITIVE, "mu", self.mu))
+        else:
+            self._keep("rho", checked(_RHO, "rho", self.rho))
+
+    def _keep(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def stated(self) -> Stated:
+        """What reports say about it."""
+        if self.mu is not None:
+            words = f"A guarantee of {self.mu:.12g}-GDP"
+        elif self.rho is not None:
+            words = f"A guarantee of {self.rho:.12g}-zCDP"
+        else:
+            words = f"A guarantee of ({self.epsilon:.12g}, {self.delta:.12g})-DP"
+        keys = tuple((name, getattr(self, name)) for name in _KEYS[:4] if getattr(self, name) is not None)
+        return Stated(words, keys, self.adjacency, "guarantee")
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> Guarantee:
+        """The guarantee a mapping states, or `InputError` naming the key."""
+        for key in record:
+            known(key, _KEYS)
+        return cls(**record)  # type: ignore[arg-type]  # every value is checked by __post_init__
+
+    @classmethod
+    def parse(cls, text: str, adjacency: str = "add-remove") -> Guarantee:
+        """The guarantee that EPS,DELTA (or EPS alone) writes."""
+        parts = text.split(",")
+        try:
+            numbers = [NON_NEGATIVE.check(name, float(part)) for name, part in zip(_KEYS, parts, strict=False)]
+        except ValueError as error:
+            raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.") from error
+        if len(parts) > 2:
+            raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.")
+        return cls(epsilon=numbers[0], delta=numbers[1] if len(numbers) == 2 else 0.0, adjacency=adjacency)
+
+
+def load_guarantee(path: str | os.PathLike[str]) -> Guarantee | None:
+    """The guarantee that a file states under [guarantee], or None where it describes something else."""
+    name = os.fspath(path)
+    record = read_toml(name)
+    if "guarantee" not in record:
+        return None
+    table = record["guarantee"]
+    try:
+        if not isinstance(table, dict) or len(record) > 1:
+            raise InputError("Expected a [guarantee] table and nothing beside it.")
+        return Guarantee.from_dict(table)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error

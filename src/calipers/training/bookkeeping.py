@@ -1,0 +1,179 @@
+"""Clipping without a gradient per record: what every layer read and what came back is enough.
+
+The model is run for one record with a *tap* added to the output of every layer that has a rule
+(`calipers.training.layer_rules`): a zero, of the shape of the output. The gradient in a tap is what comes back to the
+layer; what the layer read is kept beside it. This function of one record is mapped over the batch, like the plain
+gradient, so that no layer ever sees two records at once and nothing can mix them. Parameters without a rule (norms,
+positions, whatever a model holds) keep their mapped gradients.
+
+**A rule that does not hold of a model.** A weight that is also used elsewhere (tied weights) has gradients that its
+layer never sees. Before the first batch the gradients of one record are computed both ways; parameters where they
+differ, and layers that were not called, lose their rule. A rule that is wrong can spoil the training and not the
+privacy: what is summed is clipped, whatever it is, and depends on one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from calipers.training.layer_rules import LayerRule, rule_for
+from calipers.training.torch_library import random_layers, torch_module
+
+__all__ = ["BookKeeping"]
+
+_AGREE = 1e-2
+"""Relative difference between two ways to compute one gradient: far above any rounding, far below a lost part."""
+
+RecordLoss = Callable[[dict[str, Any], Any, Any], Any]
+
+
+class BookKeeping:
+    """The layers of a model that have a rule, and how to run it with taps; decided anew for every shape of record."""
+
+    def __init__(self, model: Any, named: dict[str, Any], record_loss: RecordLoss) -> None:
+        self._torch, self._func = torch_module(), torch_module("torch.func")
+        self._model, self._named, self._record_loss = model, named, record_loss
+        every = [id(p) for _, p in model.named_parameters(remove_duplicate=False)]
+        self._rules: dict[str, LayerRule] = {}
+        for name, layer in model.named_modules():
+            rule, weight = rule_for(layer), f"{name}.weight" if name else "weight"
+            if rule is not None and weight in named and every.count(id(named[weight])) == 1:
+                self._rules[name] = rule
+        self._checked: dict[object, dict[str, list[Any]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any layer has a rule."""
+        return bool(self._rules)
+
+    def prepare(self, records: Any, labels: Any, each: Callable[..., dict[str, Any]], current: dict[str, Any]) -> int:
+        """Look at one record of this shape: sizes of the taps, and whether the rules hold.
+
+        How many numbers are held per record is returned, once for every shape; 0 if nothing was to be done.
+        """
+        key = _shape(records)
+        if key in self._checked or not self._rules:
+            return 0
+        with random_layers(0, records.device):
+            self._checked[key] = self._outputs(records[:1], current)
+        with random_layers(0, records.device):
+            expected = each(current, records[:1], labels[:1])
+        with random_layers(0, records.device):
+            loose, kept = self.gradients(records[:1], labels[:1], current)
+        wrong = [name for name, calls in kept.items() if not self._agrees(name, calls, expected)]
+        wrong += [name for name in self._rules if name not in kept]
+        if wrong:
+            for name in wrong:
+                del self._rules[name]
+            self._checked.clear()
+            return self.prepare(records, labels, each, current)
+        held = [self._held(name, calls) for name, calls in kept.items()]
+        return sum(held) + sum(int(p[0].numel()) for p in loose.values())
+
+    def _held(self, name: str, calls: list[tuple[Any, Any]]) -> int:
+        """Numbers per record that a layer's rule works on."""
+        rule, (rows, back) = self._rules[name], self.joined(name, calls)
+        written = 0 if rule.pays(rows, back) else int(rule.layer.weight.numel())
+        return int(rows.numel() + back.numel()) + written
+
+    def _agrees(self, name: str, calls: list[tuple[Any, Any]], expected: dict[str, Any]) -> bool:
+        rule = self._rules[name]
+        rows, back = self.joined(name, calls)
+        found = [(rule.total(rows, back), expected[_weight(name)][0])]
+        if self.bias_of(name) is not None:
+            found.append((back.sum(dim=(0, 1)), expected[f"{_stem(name)}bias"][0]))
+        return all(bool((ours - theirs).norm() <= _AGREE * theirs.norm()) for ours, theirs in found)
+
+    def bias_of(self, name: str) -> str | None:
+        """The name of the trained bias of a layer, if there is one."""
+        bias = f"{_stem(name)}bias"
+        return bias if self._rules[name].has_bias and bias in self._named else None
+
+    def rule(self, name: str) -> LayerRule:
+        """The rule of a layer."""
+        return self._rules[name]
+
+    @property
+    def ruled(self) -> set[str]:
+        """The names of the parameters that need no mapped gradient."""
+        biases = {bias for name in self._rules if (bias := self.bias_of(name)) is not None}
+        return {_weight(name) for name in self._rules} | biases
+
+    def gradients(
+        self, records: Any, labels: Any, current: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, list[tuple[Any, Any]]]]:
+        """(mapped gradients of all other parameters, what every layer read and what came back, call by call)."""
+        taps = self._checked[_shape(records)]
+        ruled = self.ruled
+        loose = {name: p for name, p in current.items() if name not in ruled}
+        fixed = {name: p for name, p in current.items() if name in ruled}
+        mapped = self._func.vmap(
+            self._func.grad(self._tapped, argnums=(0, 1), has_aux=True),
+            in_dims=(None, None, None, 0, 0),
+            randomness="different",
+        )
+        (others, back), read = mapped(loose, taps, fixed, records, labels)
+        return others, {name: list(zip(read[name], back[name], strict=True)) for name in taps}
+
+    def joined(self, name: str, calls: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """All positions of all calls of a layer, as one sequence of rows and one of what came back."""
+        rule, cat = self._rules[name], self._torch.cat
+        rows = [rule.rows(read) for read, _ in calls]
+        back = [rule.returned(gradient, read) for read, gradient in calls]
+        return (rows[0], back[0]) if len(calls) == 1 else (cat(rows, dim=1), cat(back, dim=1))
+
+    def _tapped(
+        self, loose: dict[str, Any], taps: dict[str, list[Any]], fixed: dict[str, Any], record: Any, label: Any
+    ) -> tuple[Any, dict[str, list[Any]]]:
+        read: dict[str, list[Any]] = {name: [] for name in taps}
+
+        def tap(name: str, inputs: Any, output: Any) -> Any:
+            calls = read[name]
+            calls.append(inputs)
+            return output + taps[name][len(calls) - 1]
+
+        with self._hooked(tap, taps):
+            return self._record_loss({**loose, **fixed}, record, label), read
+
+    def _outputs(self, records: Any, current: dict[str, Any]) -> dict[str, list[Any]]:
+        """Zeros like every output of every layer with a rule that is called."""
+        found: dict[str, list[Any]] = {}
+
+        def note(name: str, inputs: Any, output: Any) -> Any:
+            found.setdefault(name, []).append(self._torch.zeros_like(output))
+            return output
+
+        with self._torch.no_grad(), self._hooked(note, self._rules):
+            self._func.functional_call(self._model, (current, self._rest()), (records,))
+        return found
+
+    def _rest(self) -> dict[str, Any]:
+        frozen = {name: p.detach() for name, p in self._model.named_parameters() if name not in self._named}
+        return frozen | dict(self._model.named_buffers())
+
+    @contextmanager
+    def _hooked(self, hook: Callable[[str, Any, Any], Any], names: Any) -> Iterator[None]:
+        handles = [
+            self._rules[name].layer.register_forward_hook(
+                lambda _, inputs, output, name=name: hook(name, inputs[0], output)
+            )
+            for name in names
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _stem(name: str) -> str:
+    return f"{name}." if name else ""
+
+
+def _weight(name: str) -> str:
+    return f"{_stem(name)}weight"
+
+
+def _shape(records: Any) -> object:
+    return (*records.shape[1:], records.dtype)

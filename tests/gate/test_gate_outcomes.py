@@ -1,0 +1,124 @@
+"""The gate says "within" only by a proof and "exceeded" only by an attack, and every exit status means one thing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from calipers.bracket import Bracket, Evidence, Kind
+from calipers.calibrate import calibrate
+from calipers.errors import CertificationError, InputError, UnsupportedError
+from calipers.gate import Budget, Outcome, check, configured
+from calipers.measure import measure
+from calipers.run import Run
+
+POISSON = Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
+GAUSSIAN = Run(sample_rate=1.0, steps=1, noise_multiplier=1.0)
+EVIDENCE = Evidence(Kind.THEOREM, "a statement", "a source")
+
+
+def against(lower: float, upper: float, epsilon: float, monkeypatch: pytest.MonkeyPatch, **named: object):
+    """The outcome of a made-up bracket."""
+    found = Bracket(lower, upper, EVIDENCE, EVIDENCE)
+    monkeypatch.setattr("calipers.gate.outcome._narrow_enough", lambda run, budget: found)
+    return check(GAUSSIAN, Budget(epsilon=epsilon, delta=1e-5), **named)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "epsilon", "outcome", "status"),
+    [
+        (1.0, 2.0, 2.0, Outcome.WITHIN, 0),
+        (1.0, math.nextafter(2.0, 3.0), 2.0, Outcome.UNPROVEN, 3),
+        (2.0, 2.5, 2.0, Outcome.UNPROVEN, 3),
+        (math.nextafter(2.0, 3.0), 2.5, 2.0, Outcome.EXCEEDED, 4),
+        (0.0, math.inf, 2.0, Outcome.UNPROVEN, 3),
+        (3.0, math.inf, 2.0, Outcome.EXCEEDED, 4),
+    ],
+)
+def test_one_double_decides(lower, upper, epsilon, outcome, status, monkeypatch) -> None:
+    """A proof at the budget passes and one double above does not; an attack exceeds it one double above, not at it."""
+    found = against(lower, upper, epsilon, monkeypatch)
+    assert found.outcome is outcome
+    assert found.outcome.exit_status == status
+
+
+def test_an_attack_on_a_run_that_only_bounds_the_execution_does_not_count(monkeypatch) -> None:
+    """Where the described run is not what was executed, its lower jaw says nothing about the execution."""
+    assert against(3.0, 4.0, 2.0, monkeypatch).outcome is Outcome.EXCEEDED
+    found = against(3.0, 4.0, 2.0, monkeypatch, attained=False)
+    assert found.outcome is Outcome.UNPROVEN
+    assert "attack" not in found.sentence
+
+
+@pytest.mark.parametrize("error", [CertificationError("too deep"), UnsupportedError("no theorem")])
+def test_what_cannot_be_certified_does_not_pass(error, monkeypatch) -> None:
+    """Neither a failed computation nor a missing theorem lets a run through."""
+
+    def refuse(run, *, tolerance):
+        raise error
+
+    monkeypatch.setattr("calipers.gate.outcome.measure", refuse)
+    found = check(POISSON, Budget(epsilon=10, delta=1e-5))
+    assert (found.outcome, found.outcome.exit_status) == (Outcome.UNCERTIFIED, 1)
+    assert str(error) in found.sentence
+
+
+def test_noise_calibrated_for_a_budget_passes_its_gate() -> None:
+    """calibrate and check agree, although the budget lies inside the width of a usual measurement."""
+    run = calibrate(POISSON, epsilon=3.0, delta=1e-5)
+    assert check(run, Budget(epsilon=3.0, delta=1e-5)).outcome is Outcome.WITHIN
+    assert check(run, Budget(epsilon=2.99, delta=1e-5)).outcome is Outcome.EXCEEDED
+
+
+def test_a_budget_inside_the_numerical_width_is_looked_at_more_narrowly() -> None:
+    """A budget just below the truth is exceeded although the first, wide bracket holds it."""
+    first = measure(POISSON, tolerance=1e-3).epsilon(1e-5)
+    narrow = measure(POISSON, tolerance=1e-5).epsilon(1e-5)
+    below = narrow.lower * (1 - 1e-7)
+    assert first.lower < below < first.upper
+    assert check(POISSON, Budget(epsilon=below, delta=1e-5)).outcome is Outcome.EXCEEDED
+    assert check(POISSON, Budget(epsilon=narrow.upper, delta=1e-5)).outcome is Outcome.WITHIN
+
+
+def test_the_weaker_adversary_passes_only_where_the_budget_says_so() -> None:
+    """A run in the isolated view has a smaller epsilon; a budget about every adversary refuses to be met by it."""
+    isolated = POISSON.replace(view="isolated")
+    with pytest.raises(InputError, match="isolated"):
+        check(isolated, Budget(epsilon=10, delta=1e-5))
+    assert check(isolated, Budget(epsilon=10, delta=1e-5, view="isolated")).outcome is Outcome.WITHIN
+
+
+def test_a_budget_about_substitution_refuses_other_neighbors() -> None:
+    """Epsilon under add-remove is about half of that under substitution: one budget must not be met by the other."""
+    budget = Budget(epsilon=10, delta=1e-5, adjacency="substitute")
+    with pytest.raises(InputError, match="adjacency"):
+        check(POISSON, budget)
+    assert check(POISSON.replace(adjacency="substitute"), budget).outcome is Outcome.WITHIN
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": -1, "delta": 1e-5},
+        {"epsilon": math.nan, "delta": 1e-5},
+        {"epsilon": math.inf, "delta": 1e-5},
+        {"epsilon": 1, "delta": 0},
+        {"epsilon": 1, "delta": 1},
+        {"epsilon": 1, "delta": 1e-5, "view": "mine"},
+        {"epsilon": "3", "delta": 1e-5},
+        {"epsilon": True, "delta": 1e-5},
+        {"epsilon": 3},
+        {"delta": 1e-5},
+    ],
+)
+def test_a_budget_that_means_nothing_is_refused(wrong) -> None:
+    """No default delta, no infinite budget, no text for a number."""
+    with pytest.raises(InputError):
+        configured(wrong)
+
+
+def test_what_is_said_nearest_wins_key_by_key() -> None:
+    """Options before the run file before pyproject.toml; a key that is left out comes from farther away."""
+    found = configured({"epsilon": 1.0, "delta": None}, {"delta": 1e-6}, {"epsilon": 9.0, "delta": 1e-2})
+    assert (found.epsilon, found.delta) == (1.0, 1e-6)

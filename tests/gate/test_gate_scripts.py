@@ -1,0 +1,183 @@
+"""What other programs start: the pytest plugin, the pre-commit hook and the GitHub action, run as they are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRIVATE = "sample_rate = 0.01\nsteps = 100\nnoise_multiplier = 2.0\n"
+LOUD = "sample_rate = 1.0\nsteps = 100\nnoise_multiplier = 1.0\n"
+BUDGET = "[tool.calipers]\nepsilon = 1\ndelta = 1e-5\n"
+
+SUITE = """
+import pytest
+from calipers.run import Run
+
+POISSON = Run(sample_rate=0.01, steps=3, noise_multiplier=2.0)
+
+@pytest.mark.calipers(epochs=1)
+def test_within(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(steps=1_000_000)
+def test_too_long(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(as_executed=True)
+def test_as_executed(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(epochs=1, epsilon=1e-9)
+def test_own_budget(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(epochs=1)
+def test_hands_nothing_over(calipers_gate):
+    pass
+
+@pytest.mark.calipers(epochs=1)
+def test_takes_no_fixture():
+    pass
+
+@pytest.mark.calipers
+def test_says_no_length(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(epochs=1, epsilom=3)
+def test_mistyped(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+def test_unmarked(calipers_gate):
+    calipers_gate.declare(POISSON)
+
+@pytest.mark.calipers(epochs=1)
+def test_fails_by_itself(calipers_gate):
+    calipers_gate.declare(POISSON)
+    raise ValueError("its own mistake")
+
+def test_of_something_else():
+    pass
+"""
+OUTCOMES = {
+    "test_within": "PASSED",
+    "test_too_long": "FAILED",
+    "test_as_executed": "PASSED",
+    "test_own_budget": "FAILED",
+    "test_hands_nothing_over": "FAILED",
+    "test_takes_no_fixture": "FAILED",
+    "test_says_no_length": "ERROR",
+    "test_mistyped": "ERROR",
+    "test_unmarked": "ERROR",
+    "test_fails_by_itself": "FAILED",
+    "test_of_something_else": "PASSED",
+}
+
+
+def environment(**more: str) -> dict[str, str]:
+    here = {"PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    return {**os.environ, **here, **more}
+
+
+def play(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, env=environment(**more), capture_output=True, text=True, check=False)
+
+
+def test_the_plugin_holds_a_test_suite_to_its_budget(tmp_path: Path) -> None:
+    """Budget from pyproject.toml; too long a training, an own budget, and a test that protects nobody all fail."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / "test_privacy.py").write_text(SUITE)
+    command = [sys.executable, "-m", "pytest", "-p", "calipers.pytest_plugin", "-rA", "--strict-markers"]
+    result = play([*command, "--junitxml=out.xml"], tmp_path)
+    assert result.returncode == 1
+    found = {name: word for word, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", result.stdout, flags=re.M)}
+    assert found == OUTCOMES, result.stdout
+    assert "The budget of epsilon = 1 at delta = 1e-5 is exceeded" in result.stdout
+    assert "steps = 1000000" in result.stdout
+    assert "its own mistake" in result.stdout
+    assert "calipers_epsilon_at_most" in (tmp_path / "out.xml").read_text()
+
+
+def test_the_plugin_is_registered_and_light() -> None:
+    """pytest finds it by the project's metadata, and loading it imports neither numpy nor the rest of Calipers."""
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert metadata["project"]["entry-points"]["pytest11"] == {"calipers": "calipers.pytest_plugin"}
+    program = "import sys, calipers.pytest_plugin; print('numpy' in sys.modules, 'calipers.measure' in sys.modules)"
+    assert play([sys.executable, "-c", program], ROOT).stdout.split() == ["False", "False"]
+
+
+def hook() -> dict[str, str]:
+    """The one hook, read without a YAML library: `key: value` lines."""
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")
+    return dict(re.findall(r"^[- ] (\w+): (.*)$", text, flags=re.M))
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("run.toml", True), ("runs/mnist-run.toml", True), ("pyproject.toml", False), ("run.json", False)],
+)
+def test_the_hook_is_shown_run_files(name: str, taken: bool) -> None:
+    """pre-commit searches its pattern in the path."""
+    assert bool(re.search(hook()["files"], name)) is taken
+
+
+def test_the_hook_stops_a_commit(tmp_path: Path) -> None:
+    """Its entry with file names after it, as pre-commit calls it: 0 lets the commit pass, anything else does not."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / "run.toml").write_text(PRIVATE)
+    (tmp_path / "loud_run.toml").write_text(LOUD)
+    program, *arguments = shlex.split(hook()["entry"])
+    assert program == "calipers"
+    command = [sys.executable, "-m", program, *arguments]
+    assert play([*command, "run.toml"], tmp_path).returncode == 0
+    assert play([*command, "run.toml", "loud_run.toml"], tmp_path).returncode == 4
+
+
+def action_environment() -> set[str]:
+    """The variables that action.yml hands to its script."""
+    return set(re.findall(r"^ +(CALIPERS_\w+): \$\{\{", (ROOT / "action.yml").read_text("utf-8"), flags=re.M))
+
+
+def test_the_action_and_its_script_use_the_same_names() -> None:
+    """Every variable that is set is read, and the other way around; no input stands inside a command line."""
+    script = (ROOT / ".ci" / "action-check").read_text("utf-8")
+    assert set(re.findall(r"CALIPERS_[A-Z]+", script)) == action_environment()
+    (command,) = re.findall(r"^ +run: (.*)$", (ROOT / "action.yml").read_text("utf-8"), flags=re.M)
+    assert "${{" not in command
+    assert ".ci/action-check" in command
+
+
+@pytest.mark.parametrize(
+    ("inputs", "status", "said"),
+    [
+        ({"CALIPERS_RUNS": "run.toml"}, 0, "::notice file=run.toml"),
+        ({"CALIPERS_RUNS": "run.toml loud.toml"}, 4, "::error file=loud.toml"),
+        ({"CALIPERS_RUNS": "run.toml", "CALIPERS_EPSILON": "0.001"}, 4, "::error file=run.toml"),
+        ({}, 2, ""),
+        ({"CALIPERS_RUNS": "$(touch,hacked)"}, 2, ""),
+    ],
+)
+def test_the_action_fails_the_workflow(inputs: dict[str, str], status: int, said: str, tmp_path: Path) -> None:
+    """Its script, with the inputs where GitHub puts them: annotations, a status, and no input is ever executed."""
+    (tmp_path / "pyproject.toml").write_text(BUDGET)
+    (tmp_path / "run.toml").write_text(PRIVATE)
+    (tmp_path / "loud.toml").write_text(LOUD)
+    output = tmp_path / "output"
+    more = {name: "" for name in action_environment()} | {
+        "CALIPERS_PYTHON": sys.executable,
+        "CALIPERS_INSTALL": "none",
+        "CALIPERS_HERE": str(ROOT),
+        "GITHUB_OUTPUT": str(output),
+    }
+    result = play(["bash", str(ROOT / ".ci" / "action-check")], tmp_path, **more | inputs)
+    assert result.returncode == status, result.stderr
+    assert said in result.stdout
+    assert output.read_text() == f"status={status}\n"
+    assert not (tmp_path / "hacked").exists()

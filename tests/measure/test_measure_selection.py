@@ -1,0 +1,102 @@
+"""The best of a random number of runs: the lemma, the test, simulations and the published bound."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import calipers as cp
+from calipers.errors import InputError
+from calipers.measure import Selection
+from calipers.mechanisms.selection import Trials
+
+LAWS = [("geometric", None), ("logarithmic", None), ("poisson", None), ("negative-binomial", -0.5)]
+
+
+@pytest.mark.parametrize(("kind", "shape"), LAWS)
+@pytest.mark.parametrize("mean", [1.5, 10.0])
+def test_generating_functions_are_those_of_the_laws(kind: str, shape: float | None, mean: float) -> None:
+    """Mean and f(x) from the probabilities of K, summed in mpmath."""
+    trials = Trials.of(kind, mean, shape)
+    with mpmath.workdps(40):
+        if kind == "poisson":
+            weights = [mpmath.exp(-mean) * mpmath.mpf(mean) ** k / mpmath.factorial(k) for k in range(400)]
+        else:
+            gamma, eta = mpmath.mpf(trials.gamma), mpmath.mpf(trials.shape)
+            weights = [mpmath.mpf(0)]
+            term = 1 - gamma
+            for k in range(1, 6000):
+                weights.append(term if eta == 0 else term * 1)
+                term = term * (1 - gamma) * (k + eta) / (k + 1)
+            total = mpmath.fsum(weights)
+            weights = [w / total for w in weights]
+        assert float(mpmath.fsum(k * w for k, w in enumerate(weights))) == pytest.approx(mean, rel=1e-8)
+        for x in (0.0, 0.3, 0.97):
+            exact = float(mpmath.fsum(w * mpmath.mpf(x) ** k for k, w in enumerate(weights)))
+            assert float(trials.generating(np.array([x]))[0]) == pytest.approx(exact, rel=1e-8, abs=1e-12)
+
+
+def exact_delta(mu: float, trials: Trials, epsilon: float) -> float:
+    """delta of selecting by the likelihood ratio among Gaussians: the integral of (p f'(F) - e^eps q f'(G))+."""
+    z = np.linspace(-9.0, 12.0, 40_001)
+    cdf = np.vectorize(lambda t: 0.5 * math.erfc(-t / math.sqrt(2.0)))
+    under_p, under_q = trials.generating(cdf(z - mu)), trials.generating(cdf(z))
+    gain = np.diff(under_p) - math.exp(epsilon) * np.diff(under_q)
+    return float(np.sum(np.maximum(gain, 0.0)))
+
+
+@pytest.mark.parametrize(("kind", "shape"), LAWS)
+@pytest.mark.parametrize("mean", [2.0, 20.0])
+def test_lower_jaw_is_the_likelihood_ordered_test_and_upper_jaw_is_above_it(
+    kind: str, shape: float | None, mean: float
+) -> None:
+    """Quadrature of the ordered test on a Gaussian lies in the bracket, and the lower jaw nearly attains it."""
+    measured = cp.measure(Selection(cp.Guarantee(mu=0.5), mean, kind, shape))
+    for epsilon in (0.2, 1.0):
+        truth = exact_delta(0.5, Trials.of(kind, mean, shape), epsilon)
+        bracket = measured.delta(epsilon)
+        assert 0.97 * truth <= bracket.lower
+        assert truth <= bracket.upper
+    assert measured.epsilon(1e-5).upper > cp.measure(cp.Guarantee(mu=0.5)).epsilon(1e-5).upper
+
+
+def test_pure_guarantees_pay_the_published_factor() -> None:
+    """epsilon-DP trials: geometric 3 epsilon, logarithmic 2 epsilon at delta = 0 (Papernot and Steinke, Corollary 3)."""
+    for kind, factor in (("geometric", 3.0), ("logarithmic", 2.0)):
+        measured = cp.measure(Selection(cp.Guarantee(epsilon=0.4), 1000.0, kind))
+        assert measured.delta(factor * 0.4 * (1.0 + 1e-9)).upper == 0.0
+        assert measured.epsilon(1e-9).upper <= factor * 0.4 * (1.0 + 1e-9)
+        assert measured.epsilon(1e-3).lower > 0.4
+
+
+def test_one_trial_is_one_run() -> None:
+    """Mean 1 of a law that never gives 0 changes nothing; a law nobody has is refused."""
+    run = cp.Run(sample_rate=0.02, steps=100, noise_multiplier=1.0)
+    one, alone = cp.measure(Selection(run, 1.0)), cp.measure(run)
+    assert one.epsilon(1e-5).upper >= alone.epsilon(1e-5).lower
+    assert one.epsilon(1e-5).upper == pytest.approx(alone.epsilon(1e-5).upper, rel=1e-3)
+    for wrong in (
+        (0.5, "geometric", None),
+        (5.0, "uniform", None),
+        (5.0, "negative-binomial", None),
+        (5.0, "poisson", 2.0),
+    ):
+        with pytest.raises(InputError):
+            Selection(run, *wrong)
+
+
+@pytest.mark.slow
+def test_random_selections_never_cross() -> None:
+    """500 selections: quadrature of the ordered test never exceeds the upper jaw, and jaws are in order."""
+    rng = np.random.default_rng(23)
+    for trial in range(500):
+        kind, shape = LAWS[trial % 4]
+        mu, mean = float(rng.uniform(0.05, 2.0)), float(np.exp(rng.uniform(0.05, 4.0)))
+        measured, epsilon = cp.measure(Selection(cp.Guarantee(mu=mu), mean, kind, shape)), float(rng.uniform(0.0, 4.0))
+        bracket = measured.delta(epsilon)
+        assert bracket.lower <= bracket.upper
+        assert exact_delta(mu, Trials.of(kind, mean, shape), epsilon) <= bracket.upper * (1.0 + 1e-9) + 1e-12
+        assert measured.epsilon(1e-6).lower <= measured.epsilon(1e-6).upper

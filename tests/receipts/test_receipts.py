@@ -1,0 +1,207 @@
+"""A receipt can be measured again by somebody else, and lies in one are found out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from calipers.cli import main
+from calipers.errors import InputError
+from calipers.gate import Budget, read_described
+from calipers.provenance import digest, is_intact
+from calipers.receipts import Standing, receipt, verify_receipt, write_receipt
+from calipers.run import Run
+
+RUN = Run(sample_rate=0.1, steps=20, noise_multiplier=2.0)
+
+
+def resealed(record: dict) -> dict:
+    """What a liar does after changing a receipt: compute all hashes anew."""
+    about = {key: value for key, value in record["provenance"].items() if key != "sha256"}
+    about["run_sha256"] = digest(record["run"])
+    content = {**record, "provenance": about}
+    return {**content, "provenance": {**about, "sha256": digest(content)}}
+
+
+@pytest.fixture(scope="module")
+def honest() -> dict:
+    return json.loads(json.dumps(receipt(RUN, max_grad_norm=1.0, libraries={"opacus": "1.6.0"})))
+
+
+def test_an_honest_receipt_is_confirmed(honest) -> None:
+    """Read back from JSON, its hash fits and its numbers come out again."""
+    assert is_intact(honest)
+    found = verify_receipt(honest)
+    assert found.standing is Standing.CONFIRMED
+    assert Run.from_dict(honest["run"]) == RUN
+
+
+def test_it_says_where_it_comes_from(honest) -> None:
+    """Version, date, command, both hashes; libraries; every fact with how it was found out, gaps included."""
+    assert set(honest["provenance"]) == {"calipers", "date", "command", "run_sha256", "sha256"}
+    assert honest["libraries"]["training"] == {"opacus": "1.6.0"}
+    assert {"python", "numpy", "scipy"} <= set(honest["libraries"]["measuring"])
+    facts = {one["fact"]: (one["value"], one["how"]) for one in honest["executed"]["facts"]}
+    assert facts["sampler"] == ("poisson", "declared")
+    assert facts["clipping norm"] == (1.0, "declared")
+    assert facts["noise source"] == (None, "not stated")
+
+
+def change_upper(record):
+    record["measurement"]["epsilon"][0]["upper"] *= 0.5
+
+
+def change_lower(record):
+    record["measurement"]["epsilon"][0]["lower"] *= 2.0
+
+
+def change_noise(record):
+    record["run"]["noise_multiplier"] = 4.0
+
+
+def change_fact(record):
+    record["executed"]["facts"][0]["value"] = "balls-and-bins"
+
+
+@pytest.mark.parametrize("change", [change_upper, change_lower, change_noise, change_fact])
+def test_a_lie_with_fresh_hashes_is_contradicted(change, honest) -> None:
+    """Half the epsilon, twice the attack, another noise, another sampler."""
+    record = copy.deepcopy(honest)
+    change(record)
+    with pytest.raises(InputError, match="hash"):
+        verify_receipt(record)
+    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+
+
+def test_what_a_narrower_proof_carries_is_confirmed_and_no_more(honest) -> None:
+    """An upper value inside the receipt's own bracket stands only where a narrower computation proves it."""
+    record = copy.deepcopy(honest)
+    record["measurement"]["epsilon"][0]["upper"] = record["measurement"]["epsilon"][0]["lower"]
+    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+
+
+def test_several_deltas_and_phases(tmp_path) -> None:
+    """Phases keep their order; every delta is verified."""
+    place = write_receipt([RUN, RUN.replace(noise_multiplier=3.0)], tmp_path / "r.json", deltas=[1e-5, 1e-7])
+    record = json.loads(place.read_text())
+    found = verify_receipt(record)
+    assert found.standing is Standing.CONFIRMED
+    assert [delta for delta, _ in found.epsilon] == [1e-5, 1e-7]
+    assert len(read_described(str(place)).runs) == 2
+
+
+class Record:
+    """A record of `attach` whose loop broke off: the run bounds it, no attack is claimed."""
+
+    def __init__(self, runs, attained=False, reasons=("The loop broke off.",)):
+        self.facts = {"clipping norms realized": [1.0], "noise source": "a generator", "steps": 3}
+        self._runs, self._attained, self._reasons = runs, attained, reasons
+
+    def measure(self):
+        return SimpleNamespace(conditions=("a condition",))
+
+    def runs(self):
+        return self._runs
+
+    def attained(self):
+        return self._attained
+
+    def why_not(self):
+        return self._reasons
+
+
+def test_a_run_that_only_bounds_the_training_claims_no_attack() -> None:
+    """Lower values are 0 and are not asked for again; the gate does not call the budget exceeded."""
+    record = receipt(Record((RUN,)))
+    assert record["measurement"]["epsilon"][0]["lower"] == 0.0
+    assert record["executed"]["reasons"] == ["The loop broke off."]
+    found = verify_receipt(record)
+    assert found.standing is Standing.CONFIRMED
+    attained = receipt(Record((RUN,), attained=True, reasons=()))
+    assert attained["measurement"]["epsilon"][0]["lower"] > 0.0
+
+
+def test_nothing_proven_is_written_as_nothing(tmp_path) -> None:
+    """No run, no number: the receipt is honest, and the gate does not let it pass."""
+    place = write_receipt(Record(()), tmp_path / "r.json")
+    record = json.loads(place.read_text())
+    assert record["measurement"]["epsilon"][0]["upper"] is None
+    assert verify_receipt(record).standing is Standing.CONFIRMED
+    result = CliRunner().invoke(main, ["check", str(place), "--epsilon", "9", "--delta", "1e-5"])
+    assert result.exit_code == 1
+    assert "broke off" in result.stdout
+    record["measurement"]["epsilon"][0]["upper"] = 1.0
+    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+
+
+PROBED = {
+    "target": "mine",
+    "findings": [{"subject": "sampler", "verdict": "poisson", "evidence": "counts", "alarm": False}],
+    "run": Run(dataset_size=1000, batch_size=100, steps=10, noise_multiplier=2.0).to_dict(),
+    "error_probability": 1e-3,
+}
+
+
+def test_a_probe_becomes_a_receipt_of_the_length_that_is_said(tmp_path, monkeypatch) -> None:
+    """The probe finds one epoch; the receipt is about the training, and the probe's findings are in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("probe.json").write_text(json.dumps(PROBED))
+    result = CliRunner().invoke(main, ["receipt", "--probe", "probe.json", "--epochs", "3", "-o", "r.json"])
+    assert result.exit_code == 0, result.output
+    record = json.loads(Path("r.json").read_text())
+    assert Run.from_dict(record["run"]).total_steps == 30
+    assert record["executed"]["how"] == "probed"
+    assert ("probe: sampler", "probed") in [(one["fact"], one["how"]) for one in record["executed"]["facts"]]
+    assert CliRunner().invoke(main, ["verify-receipt", "r.json"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give a run file"),
+        (("--probe", "probe.json"), "--epochs"),
+        (("run.toml", "--probe", "probe.json"), "sampler='shuffle'"),
+        (("run.toml", "--epochs", "3"), "leave --epochs"),
+        (("run.toml", "--library", "opacus"), "NAME=VERSION"),
+        (("run.toml", "-o", "nowhere/r.json"), "nowhere"),
+        (("--probe", "run.toml", "--epochs", "1"), "not JSON"),
+    ],
+)
+def test_receipts_refuse_what_contradicts_itself(arguments, said, tmp_path, monkeypatch) -> None:
+    """One sentence, status 2, nothing on standard output."""
+    monkeypatch.chdir(tmp_path)
+    Path("probe.json").write_text(json.dumps(PROBED))
+    Path("run.toml").write_text(
+        "dataset_size = 1000\nbatch_size = 100\nepochs = 3\nnoise_multiplier = 2.0\nsampler = 'shuffle'\n"
+    )
+    result = CliRunner().invoke(main, ["receipt", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_verify_receipt_speaks_to_programs(honest, tmp_path, monkeypatch) -> None:
+    """Exit statuses 0 and 4, JSON with every file, and no receipt is status 2."""
+    monkeypatch.chdir(tmp_path)
+    lie = copy.deepcopy(honest)
+    change_upper(lie)
+    Path("honest.json").write_text(json.dumps(honest))
+    Path("lie.json").write_text(json.dumps(resealed(lie)))
+    Path("other.json").write_text("{}")
+    result = CliRunner().invoke(main, ["verify-receipt", "honest.json", "lie.json", "--json"])
+    assert result.exit_code == 4
+    assert [one["standing"] for one in json.loads(result.stdout)["receipts"]] == ["confirmed", "contradicted"]
+    assert CliRunner().invoke(main, ["verify-receipt", "honest.json"]).exit_code == 0
+    assert CliRunner().invoke(main, ["verify-receipt", "other.json"]).exit_code == 2
+
+
+def test_infinite_bounds_are_no_numbers() -> None:
+    """JSON knows no infinity: a receipt is strict JSON whatever was found."""
+    text = json.dumps(receipt(Record(())), allow_nan=False)
+    assert "Infinity" not in text
+    assert math.isfinite(Budget(epsilon=1, delta=1e-5).epsilon)

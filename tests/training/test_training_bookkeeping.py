@@ -1,0 +1,190 @@
+"""Clipping without a gradient per record: the rules, when they are given up, and the bound that makes them safe."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from calipers.training import layer_rules  # noqa: E402
+from calipers.training.gradients import GradientSum  # noqa: E402
+from calipers.training.layer_rules import Accuracy, LayerRule, rule_for  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+nn = torch.nn
+LABELS = torch.tensor([0, 2, 1, 2])
+
+
+class Twice(nn.Module):
+    """One linear layer, called for two parts of the input and again on their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, rows):
+        first, second = self.mix(rows[:, :6]), self.mix(rows[:, 6:])
+        return self.head(torch.tanh(self.mix(first + second)))
+
+
+class Tied(nn.Module):
+    """An embedding whose weight is used again as a linear layer: its rule sees half of the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 5, padding_idx=0)
+        self.head = nn.Linear(7, 3)
+
+    def forward(self, tokens):
+        return self.head(torch.tanh(nn.functional.linear(self.embed(tokens).mean(dim=1), self.embed.weight)))
+
+
+class Unused(nn.Module):
+    """Attention of PyTorch reads the weights of an inner layer that it never calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, rows):
+        return self.head(self.attend(rows, rows, rows)[0].mean(dim=1))
+
+
+class Words(nn.Module):
+    """An embedding with padding, and a convolution over what it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(9, 64, padding_idx=0), nn.Linear(64, 3)
+
+    def forward(self, tokens):
+        return self.head(torch.relu(self.embed(tokens)).sum(dim=1))
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def model_cases():
+    words = torch.randint(0, 7, (4, 6), generator=generator(1))
+    words[:, -2:] = 0
+    images = torch.randn(4, 2, 9, 8, generator=generator(2), dtype=torch.float64)
+    return {
+        "called several times": (Twice(), torch.randn(4, 12, generator=generator(3), dtype=torch.float64), 4),
+        "tied": (Tied(), words, 2),
+        "weights read elsewhere": (Unused(), torch.randn(4, 5, 8, generator=generator(4), dtype=torch.float64), 2),
+        "padding": (Words(), words, 3),
+        "stride, padding, dilation": (
+            nn.Sequential(
+                nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
+                nn.Tanh(),
+                nn.Flatten(),
+                nn.LazyLinear(3),
+            ),
+            images,
+            4,
+        ),
+        "groups": (
+            nn.Sequential(nn.Conv2d(2, 4, 3, groups=2), nn.Flatten(), nn.LazyLinear(3)),
+            images,
+            2,
+        ),
+    }
+
+
+def one_by_one(model, records, norm):
+    parameters, total = list(model.parameters()), 0.0
+    for record, label in zip(records, LABELS, strict=True):
+        loss = nn.functional.cross_entropy(model(record[None]), label[None])
+        gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters)])
+        total = total + gradient * min(1.0, norm / float(gradient.norm()))
+    return total
+
+
+@pytest.mark.parametrize("passes", [0, 4, 10**9])
+@pytest.mark.parametrize("name", list(model_cases()))
+def test_rules_give_the_gradient_or_are_given_up(name, passes, monkeypatch) -> None:
+    """By tables, by the choice of cost, and written out: the sum is that of a loop over the records."""
+    monkeypatch.setattr(layer_rules, "_PASSES", passes)
+    torch.manual_seed(0)
+    model, records, ruled = model_cases()[name]
+    model = model.double()
+    model(records)  # lazy layers take their sizes
+    for norm in (0.05, 1e9):
+        found = GradientSum(model, max_grad_norm=norm)
+        expected = one_by_one(model, records, norm)
+        assert float((found(records, LABELS) - expected).norm()) < 1e-10 * float(expected.norm())
+        assert len(found._books.ruled) == ruled
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("kind", ["linear", "embedding"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bound_covers_what_is_summed(kind, seed, short) -> None:
+    """At least the norm of the summand as it is stored, in exact terms; cancelling rows included, and not by much."""
+    rng, positions, width, depth = np.random.default_rng(seed), 7, 40, 30
+    layer = nn.Linear(width, depth, bias=False) if kind == "linear" else nn.Embedding(5, depth)
+    accuracy = Accuracy.of(torch.float32, False) if not short else Accuracy(2.0**-22, 2.0**-10, short=True)
+    back = torch.from_numpy(rng.normal(size=(3, positions, depth)) * 10.0 ** rng.integers(-6, 6)).float()
+    if kind == "linear":
+        rows = torch.from_numpy(rng.normal(size=(3, positions, width))).float()
+        rows[1] = rows[1, :1]  # one row again and again, and gradients that nearly cancel
+        back[1, 1:] = -back[1, :1] / (positions - 1) * (1 + 1e-4 * torch.arange(positions - 1)[:, None])
+        rows, back = accuracy.cut(rows), accuracy.cut(back)
+        dense = rows.double().numpy()
+    else:
+        rows = torch.from_numpy(rng.integers(5, size=(3, positions)))
+        dense = np.eye(5)[rows.numpy()]
+    rule = LayerRule(layer, kind)
+    norms, small = rule.norms(rows, back, accuracy)
+    for factor in (1.0, 0.37, 1e-3):
+        weighted = back * factor if kind == "embedding" else accuracy.cut(back * np.float32(factor))
+        for i in range(3):
+            summand = np.linalg.norm(weighted[i].double().numpy().T @ dense[i])
+            limit = factor * float(norms[i]) + float(small[i] if small.__class__ is torch.Tensor else small)
+            assert summand <= limit
+            if i != 1:
+                assert limit <= 1.02 * summand
+
+
+def test_cutting_keeps_eleven_bits_and_what_is_no_number() -> None:
+    """Nothing grows, nothing moves by a share of 2^-10, and infinities and NaN are still there to be found."""
+    numbers = torch.from_numpy(np.random.default_rng(1).normal(size=1000)).float()
+    cut = Accuracy(2.0**-22, 2.0**-10, short=True).cut(torch.cat([numbers, torch.tensor([np.inf, -np.inf, np.nan])]))
+    assert bool((cut[:1000].abs() <= numbers.abs()).all())
+    assert bool(((cut[:1000] - numbers).abs() <= 2.0**-10 * numbers.abs()).all())
+    assert bool(((cut[:1000] - numbers).abs() > 2.0**-12 * numbers.abs()).any())
+    mantissa = np.frexp(cut[:1000].double().numpy())[0] * 2**11
+    assert np.array_equal(mantissa, np.round(mantissa))
+    assert cut[1000:].tolist()[:2] == [np.inf, -np.inf]
+    assert bool(cut[1002].isnan())
+
+
+def test_layers_without_a_rule() -> None:
+    """Sparse and renormalized embeddings, grouped and reflecting convolutions, subclasses: mapped like any other."""
+
+    class Own(nn.Linear):
+        pass
+
+    refused = [
+        Own(2, 2),
+        nn.Embedding(3, 2, max_norm=1.0),
+        nn.Embedding(3, 2, sparse=True),
+        nn.Embedding(3, 2, scale_grad_by_freq=True),
+        nn.Conv2d(2, 2, 3, groups=2),
+        nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
+        nn.Conv2d(2, 2, 3, padding="same"),
+        nn.LayerNorm(3),
+    ]
+    assert [rule_for(layer) for layer in refused] == [None] * len(refused)
+
+
+def test_dropout_is_drawn_per_record_and_checked_alike() -> None:
+    """Random layers do not cost a rule: both ways of the check draw the same numbers."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(5, 40), nn.Dropout(0.5), nn.Linear(40, 3)).train()
+    found = GradientSum(model, max_grad_norm=1.0)
+    found(torch.randn(4, 5), LABELS)
+    assert len(found._books.ruled) == 4
