@@ -39,6 +39,7 @@ class GaussianMeasurement:
 
     def __init__(self, runs):
         self.runs = runs
+        self.stated = None
         self.mu = math.sqrt(sum(run.noise_multiplier**-2 for run in runs))
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05

@@ -19,7 +19,7 @@ _DIVISORS = {
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
-_ADJACENCIES = {
+NEIGHBORS = {
     "add-remove": "adding or removing",
     "zero-out": "zeroing out",
     "substitute": "substituting",
@@ -57,7 +57,7 @@ def unit_text(run: Run) -> str:
 
 def neighbors_text(run: Run) -> str:
     """What neighbors differ by."""
-    return f"{_ADJACENCIES[run.adjacency]} {unit_text(run)}"
+    return f"{NEIGHBORS[run.adjacency]} {unit_text(run)}"
 
 
 def describe_phases(runs: Sequence[Run]) -> str:
