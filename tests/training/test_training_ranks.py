@@ -262,7 +262,11 @@ def test_torchrun_without_a_group_is_refused(monkeypatch) -> None:
     assert Ranks.found().size == 1
 
 
-def test_sharded_models_are_refused() -> None:
+def test_wrapped_and_sharded_models_are_refused() -> None:
+    wrapper = torch.nn.parallel.DistributedDataParallel
+    with pytest.raises(InputError, match="give the model within it"):
+        refuse_wrapped(wrapper.__new__(wrapper))
+
     class Sharded(torch.nn.Parameter):
         def full_tensor(self):
             return self

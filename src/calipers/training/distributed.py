@@ -22,9 +22,7 @@ weights and the place of the sampler: had two ranks drawn different batches, a r
 
 **If one rank refuses, all refuse; if one dies, all end** with a `RankError`: at once if the connection breaks, else
 when the group's timeout is over (with NCCL, PyTorch's watchdog may end the process first). Steps since the last
-checkpoint have been seen by nobody. Start again, with any number of ranks.
-
-Every rank holds all records. Sharded models (FSDP) are refused.
+checkpoint have been seen by nobody. Start again, with any number of ranks. Every rank holds all records.
 """
 
 from __future__ import annotations
@@ -123,8 +121,6 @@ class Ranks:
         try:
             yield
         except CalipersError as error:
-            if isinstance(error, RankError):
-                raise
             refusal = error
         said = self.gathered(None if refusal is None else str(refusal))
         if refusal is not None:
