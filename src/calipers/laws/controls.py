@@ -61,7 +61,9 @@ def controls(term: HiddenTerm, cells: int) -> FloatArray:
     return np.linspace(left_a**2 - left_b**2, right_a**2 - right_b**2, cells + 1)
 
 
-def cell(term: HiddenTerm, first: float, last: float, step: float, near: int, ends: tuple[float, float]) -> Placed:
+def cell(
+    term: HiddenTerm, first: float, last: float, step: float, near: int, ends: tuple[float, float]
+) -> Placed:
     """A variable above all terms with controls from `first` to `last`, clipped at `ends` and split onto a lattice.
 
     Every place up to `near` steps from 0 is used, and a few beyond. Raising a term below the lower end raises the
