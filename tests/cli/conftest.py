@@ -44,6 +44,7 @@ class GaussianMeasurement:
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05
         self.closes = True
+        self.stated = None
         self.claim = SimpleNamespace(
             epsilon=lambda delta: epsilon_of(self.mu / 2, delta), delta=lambda e: delta_of(self.mu / 2, e)
         )
