@@ -1,9 +1,10 @@
 """Calipers beside other accountants, in one process: ``python -m benchmarks.bench [--quick] [--only SECTION ...]``.
 
-Sections: settings (five reference runs), steps (a thousand steps against a million), calibration, deltas (1e-15 and
-1e-18), gdp (mu beside gdpnum), memory, auditing (trials per second), allocation (balls-and-bins and
-shuffling), training (records per second). "true" is the value of an oracle that shares no code with Calipers
-(tests/oracles/reference.json). An answer below it understates the privacy loss and is printed in red.
+Sections: verdict (whole commands, from the shell to the last line), settings (five reference runs), steps (a thousand
+steps against a million), calibration, deltas (1e-15 and 1e-18), gdp (mu beside gdpnum), memory, auditing (trials per
+second), allocation (balls-and-bins and shuffling), training (records per second). "true" is the value of an oracle that
+shares no code with Calipers (tests/oracles/reference.json). An answer below it understates the privacy loss and is
+printed in red.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import allocation, auditing, peers, training
+from . import allocation, auditing, peers, training, verdict
 from .clock import Timed, best_of, peak_memory
 from .peers import Answer, Peer, Setting
 
@@ -246,12 +247,32 @@ class Bench:
         """Records per second of private training, beside Opacus."""
         training.compare(self.console, self.repeats)
 
+    def verdict(self) -> None:
+        """CPU seconds of whole commands, from the shell to the last line."""
+        table = Table("command", "CPU s", "allowed", title="Time to the first verdict")
+        for wait in verdict.WAITS:
+            seconds = verdict.cpu_seconds(wait, self.repeats)
+            style = "bold red" if seconds > wait.allowed else ""
+            table.add_row(wait.name, Text(f"{seconds:.2f}", style), f"{wait.allowed:g}")
+        self.console.print(table)
+
     def allocation(self) -> None:
         """Balls-and-bins and shuffling, beside what else there is."""
         allocation.compare(self.console, self.repeats, self.limit)
 
 
-SECTIONS = ("settings", "steps", "calibration", "deltas", "gdp", "memory", "auditing", "allocation", "training")
+SECTIONS = (
+    "verdict",
+    "settings",
+    "steps",
+    "calibration",
+    "deltas",
+    "gdp",
+    "memory",
+    "auditing",
+    "allocation",
+    "training",
+)
 
 
 def main() -> None:

@@ -50,7 +50,23 @@ def pages(folder: Path) -> dict[str, str]:
     for item in items:
         by_source.setdefault(item.source, []).append(item)
     found = {f"gallery-{key}.md": _paper(key, members, computed, folder) for key, members in by_source.items()}
-    return {"gallery.md": INTRODUCTION + "\n".join(name.removesuffix(".md") for name in found) + "\n```\n", **found}
+    contents = INTRODUCTION + "\n".join(name.removesuffix(".md") for name in found) + "\n```\n"
+    return {"gallery.md": contents + "\n".join(_thumbnails(items, computed, folder)), **found}
+
+
+def _thumbnails(items: tuple[Item, ...], computed: list[str], folder: Path) -> Iterator[str]:
+    """Every picture in small, a link to the page of its paper."""
+    for item in items:
+        kept = item.cost == "slow"
+        if not kept and item.name not in computed:
+            continue
+        result, place = (read_kept(item.name)[0], "../gallery") if kept else (load(item.name, folder), "gallery")
+        if f"{item.name}.png" not in [path.name for path in result.files]:
+            continue
+        yield (
+            f"```{{image}} {place}/{item.name}.png\n:alt: {item.place}: {plain(item.title)}\n:width: 31%\n"
+            f":class: thumbnail\n:target: gallery-{item.source}.html\n```\n"
+        )
 
 
 def _compute(names: list[str], folder: Path) -> None:

@@ -105,14 +105,14 @@ add_source(
     "Gomez, Kulynych, Kaissis, Calmon, Hayes, Balle, Honkela",
     "Gaussian DP for Reporting Differential Privacy Guarantees in Machine Learning",
     2025,
-    "arXiv preprint",
+    "arXiv:2503.10945",
 )
 add_source(
     "chua2024",
     "Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha, Zhang",
     "How Private are DP-SGD Implementations?",
     2024,
-    "ICML 2024",
+    "ICML 2024, arXiv:2403.17673",
 )
 add_source(
     "chua2025",
@@ -126,28 +126,28 @@ add_source(
     "Ertan, van Dijk",
     "Fundamental Limitations of Favorable Privacy-Utility Guarantees for DP-SGD",
     2026,
-    "arXiv preprint",
+    "arXiv:2601.10237",
 )
 add_source(
     "dong2022",
     "Dong, Roth, Su",
     "Gaussian Differential Privacy",
     2022,
-    "Journal of the Royal Statistical Society B 84(1)",
+    "Journal of the Royal Statistical Society B 84(1), arXiv:1905.02383",
 )
 add_source(
     "zhu2022",
     "Zhu, Dong, Wang",
     "Optimal Accounting of Differential Privacy via Characteristic Function",
     2022,
-    "AISTATS 2022",
+    "AISTATS 2022, arXiv:2106.08567",
 )
 add_source(
     "doroshenko2022",
     "Doroshenko, Ghazi, Kamath, Kumar, Manurangsi",
     "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions",
     2022,
-    "PoPETs 2022(4)",
+    "PoPETs 2022(4), arXiv:2207.04380",
 )
 add_source(
     "canonne2020",

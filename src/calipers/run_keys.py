@@ -30,7 +30,7 @@ def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
 def read_toml(name: str) -> dict[str, object]:
     """What a run file holds ("-": standard input), or `InputError` naming the file."""
     try:
-        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        content = _piped() if name == STANDARD_INPUT else Path(name).read_bytes()
         # Some editors begin a file with a byte order mark; TOML has none.
         return tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
@@ -40,6 +40,16 @@ def read_toml(name: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         detail = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"{name} is not valid TOML: {detail}.") from error
+
+
+_READ: list[tuple[object, bytes]] = []
+
+
+def _piped() -> bytes:
+    """All of standard input, which can be read only once, however often it is asked for."""
+    if not _READ or _READ[0][0] is not sys.stdin:
+        _READ[:] = [(sys.stdin, sys.stdin.buffer.read())]
+    return _READ[0][1]
 
 
 def overridden(record: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from .conftest import SLOW, SMALL
 
 pytestmark = pytest.mark.explorer
 
-PATHS = ("/api/measure", "/api/explore", "/api/compare", "/api/report", "/api/compare/report")
+PATHS = ("/api/measure", "/api/explore", "/api/compare", "/api/report", "/api/compare/report", "/api/calibrate")
 LINUX = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads /proc, which only Linux has")
 
 
@@ -105,7 +105,7 @@ def test_a_comparison_comes_as_the_file_of_the_command_line(explorer, form: str,
     result = CliRunner().invoke(main, ["compare", *runs, "--report", f"out.{form}"])
     assert result.exit_code == 0, result.output
     body = json.dumps({"runs": list(runs.values()), "names": list(runs), "format": form}).encode()
-    status, headers, content = explorer.request("POST", "/api/compare/report", body)
+    status, headers, content = explorer.request("POST", "/api/compare/report", "/api/calibrate", body)
     assert status == 200
     assert content == Path(f"out.{form}").read_bytes()
     assert headers["content-disposition"] == f'attachment; filename="calipers-compare.{form}"'
@@ -115,7 +115,9 @@ def test_a_run_that_cannot_be_compared_is_named(explorer) -> None:
     """The refusal of a comparison says which of its runs is at fault."""
     undecided = {**SMALL, "normalization": "realized", "dataset_size": 1000, "adjacency": "zero-out", "dimension": 3}
     for kind, wrong in (("input", {**SMALL, "noise_multiplier": 0}), ("unsupported", undecided)):
-        status, answer = explorer.post("/api/compare/report", {"runs": [SMALL, wrong], "names": ["one", "two"]})
+        status, answer = explorer.post(
+            "/api/compare/report", "/api/calibrate", {"runs": [SMALL, wrong], "names": ["one", "two"]}
+        )
         assert (status, answer["kind"]) == (422, kind)
         assert answer["error"].startswith("two: ")
 
@@ -156,7 +158,9 @@ def test_other_refusals(explorer) -> None:
     assert explorer.request("GET", "/api/measure")[0] == 404
     assert explorer.request("GET", "/assets/../app.py")[0] == 404
     assert explorer.post("/api/report", {**SMALL, "format": "exe"})[0] == 422
-    assert explorer.post("/api/compare/report", {"runs": [SMALL, SMALL], "format": ["html"]})[0] == 422
+    assert (
+        explorer.post("/api/compare/report", "/api/calibrate", {"runs": [SMALL, SMALL], "format": ["html"]})[0] == 422
+    )
     status, answer = explorer.post("/api/measure", b'{"a": "' + b"x" * 70_000 + b'"}')
     assert (status, "at most 65536 bytes" in answer["error"]) == (413, True)
 

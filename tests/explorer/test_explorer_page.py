@@ -96,8 +96,9 @@ class Page:
         self.settle()
 
     def exact(self, kind: str = "epsilon") -> list[float]:
-        cells = self.all(f"#numbers tr[data-kind={kind}] [data-exact]")
-        return [float(cell.get_attribute("data-exact")) for cell in cells]
+        # In one step: the table may be made anew between two.
+        cells = f"document.querySelectorAll('#numbers tr[data-kind={kind}] [data-exact]')"
+        return [float(text) for text in self.script(f"return [...{cells}].map((cell) => cell.dataset.exact)")]
 
     def saved(self, button: str, name: str) -> str:
         self.one(f"[{button}]").click()

@@ -2,7 +2,8 @@
 
 A page is played from top to bottom in an empty folder: `{code-block}`s with a caption become files of that name, Python
 blocks are executed in one namespace, and commands (`$ calipers ...`) run in this process. Output is compared word by
-word, and every number to its last digit; "..." stands for anything. A line `% needs: opacus` before a block means that it runs only beside that library.
+word, and every number to its last digit; "..." stands for anything. A line `% needs: opacus` before a block means that
+it runs only beside that library.
 """
 
 from __future__ import annotations

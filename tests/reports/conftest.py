@@ -36,7 +36,12 @@ def reports(fixed_measurement):
     two = [fixed_measurement, measure(POISSON)]
     achieved = fixed_measurement.epsilon(1e-5)
     calibration = SimpleNamespace(
-        run=FIXED, noise_multiplier=2.0, target={"epsilon": 5.0, "delta": 1e-5}, achieved=achieved
+        run=FIXED,
+        phases=(FIXED,),
+        noise_multiplier=2.0,
+        noise_multipliers=(2.0,),
+        target={"epsilon": 5.0, "delta": 1e-5},
+        achieved=achieved,
     )
     compared = compare_measurements(["fixed.toml", "<b>&.toml"], two, questions)
     return {

@@ -23,7 +23,7 @@ def line(*points: tuple[float, float]) -> SimpleNamespace:
 
 
 def measured(run: Run, upper: SimpleNamespace, lower: SimpleNamespace) -> SimpleNamespace:
-    return SimpleNamespace(runs=(run,), curve=lambda side: upper if side is Side.UPPER else lower)
+    return SimpleNamespace(runs=(run,), stated=None, curve=lambda side: upper if side is Side.UPPER else lower)
 
 
 PERFECT = line((0, 1), (1, 0))

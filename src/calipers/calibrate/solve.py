@@ -24,6 +24,7 @@ from calipers.schemes import scheme_of
 
 _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
+_TINY_EPSILON = 1e-3
 
 Progress = Callable[[float, float], None]
 """Called with (noise_multiplier, upper jaw) after every measurement."""
@@ -61,6 +62,8 @@ class _Target:
     value: float
     read: Callable[[Measurement], Bracket]
     described: dict[str, float]
+    reported: Callable[[Measurement], Bracket] | None = None
+    """What is achieved, where it is not what the search read."""
 
 
 def _target(
@@ -96,7 +99,11 @@ def _target(
             raise InputError("epsilon and delta belong together; give both.")
         POSITIVE.check("epsilon", epsilon)
         OPEN_UNIT.check("delta", delta)
-        return _Target(epsilon, lambda m: m.epsilon(delta), {"epsilon": epsilon, "delta": delta})
+        described = {"epsilon": epsilon, "delta": delta}
+        if epsilon < _TINY_EPSILON:
+            # Near its end epsilon(delta) falls to 0 as off a cliff; delta(epsilon) is smooth, and as good a proof.
+            return _Target(delta, lambda m: m.delta(epsilon), described, lambda m: _met(m, epsilon, delta))
+        return _Target(epsilon, lambda m: m.epsilon(delta), described)
     if tpr is None or fpr is None:
         raise InputError("tpr and fpr belong together; give both.")
     OPEN_UNIT.check("tpr", tpr)
@@ -104,7 +111,16 @@ def _target(
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
     # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
-    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), {"tpr": tpr, "fpr": fpr})
+    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), {"tpr": tpr, "fpr": fpr}, lambda m: m.tpr(fpr))
+
+
+def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:
+    """The bracket of epsilon at delta for a run whose delta at `epsilon` is proven to be at most `delta`."""
+    proof = measurement.delta(epsilon)
+    found = measurement.epsilon(delta)
+    if found.upper <= epsilon or proof.upper > delta:
+        return found
+    return Bracket(found.lower, epsilon, found.lower_evidence, proof.upper_evidence)
 
 
 def _shifted(bracket: Bracket, by: float) -> Bracket:
@@ -244,8 +260,8 @@ def solve(
     assert search.achieved is not None
     noise = math.exp(search.meets[0])
     achieved = search.achieved
-    if "fpr" in target.described:
-        achieved = measure(with_noise(phases, noise), tolerance=fine).tpr(target.described["fpr"])
+    if target.reported is not None:
+        achieved = target.reported(measure(with_noise(phases, noise), tolerance=fine))
     found = with_noise(phases, noise)
     return Calibration(found[0], target.described, achieved, search.count, found)
 

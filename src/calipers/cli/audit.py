@@ -13,7 +13,7 @@ import click
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited, fail_on_option
-from calipers.cli.kinds import COUNT, REAL, word
+from calipers.cli.kinds import COUNT, REAL, one_of, word
 from calipers.cli.options import explain_option, json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import CertificationError, InputError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from calipers.auditing.verdict import Claimed
     from calipers.reports.report import Report
 
+TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 # A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
 TRIALS, SELF_TEST_TRIALS = 10_000, 500
@@ -94,7 +95,7 @@ def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("audit", short_help="Attack an implementation: bound its leakage from below.")
-@click.argument("target_name", metavar="TARGET")
+@click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True)
 @explain_option

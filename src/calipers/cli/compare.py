@@ -153,9 +153,7 @@ def _described(
     else:
         if len(named) == 1 and len(changes) == 1 and changes[0]:
             changes = [{}, *changes]
-        described = [
-            load_changed(file, change) if change else load_subject(file) for _, file in named for change in changes
-        ]
+        described = [_changed(file, change) for _, file in named for change in changes]
     if len(described) < 2:
         raise InputError(
             f"compare needs at least two runs, got {len(described)}; name another file, give an option twice, or add "
@@ -163,7 +161,7 @@ def _described(
         )
     sources = tuple(file for _, file in named for _ in changes)
     runs = [subject for subject in described if isinstance(subject, tuple)]
-    found = names_by_difference(runs) if len(runs) == len(described) else ("run 1",)
+    found = names_by_difference(runs) if len(runs) == len(described) else sources
     if found[0] == "run 1" and len(set(sources)) == len(described):
         found = sources
     own = [name for name, _ in named for _ in changes]
@@ -172,6 +170,11 @@ def _described(
     if len(set(found)) < len(described):
         raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
     return found, described, sources
+
+
+def _changed(file: str, change: dict[str, Any]) -> Subject:
+    """What a file describes; options replace what the file of a run says."""
+    return load_changed(file, change) if change else load_subject(file)
 
 
 def named_file(word: str) -> tuple[str, str]:

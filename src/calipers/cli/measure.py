@@ -65,9 +65,9 @@ def measure_command(
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
 
-    Give the run by options or by --run; options beside a file replace what it says. Or a guarantee that is stated
-    somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event (--event), to
-    read it on the same page.
+    Give the run by options or by --run; options beside a file replace what it says. Or give a guarantee that is
+    stated somewhere (--guarantee, --mu, --zcdp, or a file with a [guarantee] table) or a dp_accounting event
+    (--event), to read it on the same page.
 
     \b
       epsilon, delta  the run is (epsilon, delta)-differentially private
@@ -91,7 +91,8 @@ def measure_command(
     from calipers.reports.answers import answer
 
     check_place(certificate)
-    with patience("measuring" if not isinstance(runs, tuple) or len(runs) == 1 else f"measuring {len(runs)} phases"):
+    phases = len(runs) if isinstance(runs, tuple) else 1
+    with patience(f"measuring {phases} phases" if phases > 1 else "measuring"):
         measurement = measured(runs, tolerance, dataset_size_range)
         if certificate is not None:
             if not measurement.runs:

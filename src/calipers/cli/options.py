@@ -259,12 +259,17 @@ def show(document: Document, *, explain: bool = False) -> None:
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
+def check_folder(output: str | None) -> None:
+    """Refuse a file in a folder that does not exist before anything is computed for it."""
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
+
+
 def check_place(output: str | None) -> None:
-    """Refuse, before anything is computed for it, a file in no folder and one that something else wrote."""
+    """Refuse a file in no folder, and one that something else wrote, before anything is computed for it."""
+    check_folder(output)
     if output is None:
         return
-    if not Path(output).absolute().parent.is_dir():
-        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
     from calipers.reports.files import refuse_foreign
 
     refuse_foreign(Path(output), overwrite=may_overwrite())

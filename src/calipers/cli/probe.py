@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL, word
+from calipers.cli.kinds import COUNT, REAL, one_of, word
 from calipers.cli.options import json_option, show
 from calipers.errors import CalipersError, InputError
 
@@ -24,7 +24,7 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
 
 @click.command("probe", short_help="Find out what an implementation of DP-SGD really does.")
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=one_of(lambda: ("opacus", "jax-privacy"), files=True))
 @click.option("--dataset-size", type=COUNT, required=True, metavar="N", help="Number of records.")
 @click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Batch size given to the implementation.")
 @click.option("--noise-multiplier", type=REAL, metavar="S", help="Noise to ask for. [default: 1]")

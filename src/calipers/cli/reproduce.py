@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.kinds import one_of
 from calipers.cli.options import show
 from calipers.errors import CalipersError, CertificationError, InputError
 
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
     from calipers.reports.document import Document
 
 
+def _names() -> list[str]:
+    from calipers.papers import registry
+
+    return [item.name for item in registry.list_items()]
+
+
 @click.command("reproduce", short_help="Compute published tables and figures again.")
-@click.argument("items", nargs=-1, metavar="[ITEM]...")
+@click.argument("items", nargs=-1, metavar="[ITEM]...", shell_complete=one_of(_names))
 @click.option("--list", "list_items", is_flag=True, help="List the items.")
 @click.option("--coverage", is_flag=True, help="List every numbered statement, table and figure with its verdict.")
 @click.option("--all", "everything", is_flag=True, help="Reproduce every item.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from calipers.cli.kinds import one_of
 from calipers.cli.options import json_option
 from calipers.errors import InputError
 
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
 DIGITS = 10
 
 
+def _names() -> list[str]:
+    from calipers.theorems.registry import THEOREMS
+
+    return sorted(THEOREMS)
+
+
 @click.command(
     "theorem", short_help="Evaluate one published statement.", context_settings={"ignore_unknown_options": True}
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="NAME [--PARAM VALUE]...")
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="NAME [--PARAM VALUE]...",
+    shell_complete=one_of(_names),
+)
 @click.option("--list", "list_names", is_flag=True, help="List the statements.")
 @click.option("--explain", is_flag=True, help="Say what the statement NAME is about and which parameters it takes.")
 @json_option

@@ -42,7 +42,7 @@ add_source(
     "Bun, Steinke",
     "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds",
     2016,
-    "TCC 2016",
+    "TCC 2016, arXiv:1605.02065",
 )
 add_statement(
     "canonne2020:prop12", "Proposition 12 (in v4)", "An RDP bound of order t > 1 implies (epsilon, delta)-DP."

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from calipers.measure import Measurement
     from calipers.reports.answers import Questions
     from calipers.run import Run
+    from calipers.stated import Stated
 
 
 def _reading(answers: Answers, quantity: str, at: float) -> Reading:
@@ -77,6 +78,11 @@ class Remembered:
     def runs(self) -> tuple[Run, ...]:
         """The phases that were measured."""
         return self.answers.runs
+
+    @property
+    def stated(self) -> Stated | None:
+        """The guarantee, where one was stated instead of a run."""
+        return self.answers.stated
 
     @property
     def notes(self) -> tuple[str, ...]:

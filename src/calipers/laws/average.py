@@ -196,6 +196,26 @@ class AllocatedEpoch:
         checked = POSITIVE_PROBABILITY.check("participation", self.participation)
         object.__setattr__(self, "participation", checked)
 
+    @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return 1.0 / self.sigma
+
+    def known_moment(self, order: float, reverse: bool = False) -> float:
+        """At least log E_Q[L^order], order > 1, in either direction: whether and when the record shows up is told."""
+        del reverse
+        return float(mixed_log_moment(self.participation, 0.5 * order * (order - 1.0) * self.shift**2))
+
+
+def mixed_log_moment(probability: float, log_moment: float) -> float:
+    """log(1 - p + p e^log_moment), rounded up: a pair that is met with probability p, which is told."""
+    value = (
+        log_moment
+        if probability == 1.0
+        else float(np.logaddexp(math.log1p(-probability), math.log(probability) + log_moment))
+    )
+    return value * (1.0 + 1e-13) + 1e-15
+
 
 @implements("calipers:allocation")
 @dataclass(frozen=True)
@@ -209,6 +229,7 @@ class AllocationPair(AllocatedEpoch):
 
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    moment_depth: ClassVar[float] = -400.0
 
     @property
     def symmetric(self) -> bool:

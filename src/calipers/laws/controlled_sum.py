@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,8 +35,8 @@ from calipers.numerics.types import FloatArray
 
 _CELLS = 4
 _BLOCK = 32
-_STEP = 0.2
-"""Lattice in deviations of one term: it adds a share of 0.6 % to the variance."""
+_STEP, _COARSEST = 0.2, 1.0
+"""Lattice in deviations of one term: 0.2 adds a share of 0.6 % to the variance; coarser where it would be too long."""
 _LONGEST = 6_000
 _NEAR, _SPREADS = 6.0, 6.5
 """How far the dense part of a term, and the sums of a block, reach in their deviations."""
@@ -55,7 +56,7 @@ class Payoff:
     @property
     def places(self) -> FloatArray:
         """Where the values stand."""
-        return np.arange(self.low, self.low + len(self.values)) * self.step
+        return np.asarray(np.arange(self.low, self.low + len(self.values)) * self.step, dtype=np.float64)
 
     def __call__(self, sums: FloatArray) -> FloatArray:
         """At least the payoff anywhere."""
@@ -65,7 +66,7 @@ class Payoff:
     def before(self, rounds: list[Placed]) -> Payoff:
         """The payoff one round earlier, for the best of the cells at every sum; all of them use the same places."""
         size, (low, far) = len(self.values), (rounds[0].low, rounds[0].places)
-        first, last = min(low, int(far[0])), max(-low, int(far[-1]))
+        first, last = int(far.min(initial=low)), int(far.max(initial=-low))
         right = self.values[-1] + self.step * np.arange(1, last + 1)
         row = np.concatenate((np.full(-first, self.values[0]), self.values, right))
         near = row[low - first : -low - first + size]
@@ -96,16 +97,17 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     block = rounds if rounds < 2 * _BLOCK else _BLOCK
     deviation = term.width * math.sqrt(k)
-    step, drift = _STEP * deviation, block * (k - 1.0)
+    drift, spread = block * (k - 1.0), _SPREADS * deviation
     cut = _cut(term, rounds, strike)
-    spread = _SPREADS * deviation
-    low = -math.ceil((cut[1] + drift + spread * math.sqrt(block)) / step)
-    high = low + _SKIP * math.ceil((drift + spread * math.sqrt(rounds) - low * step) / (_SKIP * step))
-    if term.farthest_shift > _LARGEST_SHIFT or high - low > _LONGEST:
+    left, right = cut[1] + drift + spread * math.sqrt(block), drift + spread * math.sqrt(rounds)
+    step = max(_STEP * deviation, (left + right) / _LONGEST)
+    if term.farthest_shift > _LARGEST_SHIFT or step > _COARSEST * deviation:
         return None
+    low = -math.ceil(left / step)
+    high = low + _SKIP * math.ceil((right - low * step) / (_SKIP * step))
     ends = controls(term, _CELLS)
-    near = math.ceil(_NEAR / _STEP)
-    cells = [cell(term, float(a), float(b), step, near, cut) for a, b in zip(ends, ends[1:], strict=False)]
+    near = math.ceil(_NEAR * deviation / step)
+    cells = [cell(term, float(a), float(b), step, near, cut) for a, b in pairwise(ends)]
     payoffs = [Payoff(low, step, np.maximum(np.arange(low, high + 1), 0) * step)]
     for _ in range(block):
         payoffs.append(payoffs[-1].before(cells))
@@ -129,9 +131,11 @@ def _of_blocks(payoffs: list[Payoff], rounds: int, strike: float, rounding: floa
     total = multiplied(placed(values, masses[None], plans[0], 4.0 * UNIT_ROUNDOFF, float(count)), count, plans)
     sums, (noise,) = total.flat()
     gain = float(noise @ payoffs[rest](sums - strike)) * rounding
-    moment = 1.0 + float(masses @ np.abs(values))
     gain *= (1.0 + 4.0 * len(sums) * UNIT_ROUNDOFF) / (1.0 - total.error)
-    return gain + count * (charge + 2.0 * moment * total.lost_moment)
+    # V_n(s) <= V_n(0) + |s|: of sums that were left out, their mass and their first moment count.
+    lost = 2.0 * total.lost * float(payoffs[rest](np.zeros(1))[0])
+    moment = 1.0 + float(masses @ np.abs(values))
+    return gain + lost + count * (charge + 2.0 * moment * total.lost_moment)
 
 
 def block_law(payoff: Payoff, rounding: float) -> tuple[FloatArray, FloatArray, float]:

@@ -8,7 +8,7 @@ X = A - k B. docs/mathematics ("one control for every strike") shows that in con
     |a - b| = rho,      |a|^2 = min(a_max^2, b_max^2 + tau),      |b|^2 = |a|^2 - tau,
 
 and that along it calls with strikes c >= 0 grow with tau, those with c <= 0 fall. So a cell of controls
-[tau_1, tau_2] is dominated by the variable that is distributed as the term at tau_2 on (0, inf), as the term at tau_1 on
+[tau_1, tau_2] is dominated by the variable that is distributed as the term at tau_2 on (0, inf), as that at tau_1 on
 (-inf, 0), and is 0 else. With one cell this is the worst term again; with many it is hardly more than each of them.
 
 In coordinates along a - b and across it a term is a product of independent factors,
@@ -61,9 +61,7 @@ def controls(term: HiddenTerm, cells: int) -> FloatArray:
     return np.linspace(left_a**2 - left_b**2, right_a**2 - right_b**2, cells + 1)
 
 
-def cell(
-    term: HiddenTerm, first: float, last: float, step: float, near: int, ends: tuple[float, float]
-) -> Placed:
+def cell(term: HiddenTerm, first: float, last: float, step: float, near: int, ends: tuple[float, float]) -> Placed:
     """A variable above all terms with controls from `first` to `last`, clipped at `ends` and split onto a lattice.
 
     Every place up to `near` steps from 0 is used, and a few beyond. Raising a term below the lower end raises the
@@ -80,8 +78,9 @@ def cell(
     scaled = np.clip(values, places[0], places[-1])
     index = np.clip(np.searchsorted(places, scaled, side="right") - 1, 0, len(places) - 2)
     up = masses * (scaled - places[index]) / (places[index + 1] - places[index])
-    out = np.bincount(index, weights=masses - up, minlength=len(places))
-    out += np.bincount(index + 1, weights=up, minlength=len(places))
+    out: FloatArray = np.zeros(len(places))
+    np.add.at(out, index, masses - up)
+    np.add.at(out, index + 1, up)
     out /= math.fsum(out)
     charge = above + beyond + _ROUNDING * (1.0 + math.exp(term.epsilon))
     dense = slice(len(left), len(left) + 2 * near + 1)

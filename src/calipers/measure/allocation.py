@@ -32,6 +32,7 @@ from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
+from calipers.laws.renyi import renyi_below
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
@@ -108,11 +109,9 @@ class AttackBackend:
         return gdp_mu(curve, delta0), math.inf
 
     def renyi(self, order: float) -> Jaws:
-        """Not available: an attack's tests bound Renyi divergences poorly."""
-        raise UnsupportedError(
-            f"No useful lower jaw of the Renyi divergence of order {order:g} is known for this attack; ask for "
-            "epsilon, delta or the trade-off curve."
-        )
+        """What the laws of the attack show."""
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(renyi_below(self.product.factors, order, ways), math.inf, math.inf, False)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """None."""

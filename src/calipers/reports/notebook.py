@@ -29,7 +29,7 @@ from calipers.reports.terminal import to_text
 from calipers.reports.words import describe
 from calipers.run import Run
 
-_MORE = "the evidence of each bracket and .notes"
+_MORE = "its brackets' evidence and .notes"
 
 
 def text(thing: object) -> str:

@@ -1,0 +1,184 @@
+"""Forty things people type wrong: one clear sentence, exit status 2, no traceback, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+RUN = ("--sample-rate", "0.1", "--steps", "10", "--noise-multiplier", "2")
+SIZES = ("--dataset-size", "1000", "--batch-size", "10")
+
+# What is typed, and what the sentence must say.
+WRONG = [
+    (("measure", "--sigma", "1"), "Did you mean --noise-multiplier?"),
+    (("measure", "--q", "0.1"), "Did you mean --sample-rate?"),
+    (("measure", "-q", "0.1"), "Did you mean --sample-rate?"),
+    (("measure", "--N", "10"), "Did you mean --dataset-size?"),
+    (("measure", "--batch_size", "10"), "Did you mean --batch-size?"),
+    (("measure", "--eps", "1"), "Did you mean --epsilon?"),
+    (("measure", "--alpha", "0.1"), "Did you mean --fpr?"),
+    (("measure", "--shuffle"), "Did you mean --sampler shuffle?"),
+    (("measure", "--config", "x.toml"), "Did you mean --run?"),
+    (("measure", *RUN, "--verbose"), "Did you mean --explain?"),
+    (("measure", *RUN, "--sampler", "shuffled"), "--sampler"),
+    (("measure", *RUN, "--sampler", ""), "--sampler"),
+    (("measure", "--sample-rate", "0,1", "--steps", "10", "--noise-multiplier", "2"), "decimal point as a point"),
+    (("measure", "--sample-rate", "10%", "--steps", "10", "--noise-multiplier", "2"), "'10%' is not a number"),
+    (("measure", "--sample-rate", "0.1", "--steps", "1.5e0", "--noise-multiplier", "2"), "not a whole number"),
+    (("measure", "--sample-rate", "0.1", "--steps", "1e400", "--noise-multiplier", "2"), "not a whole number"),
+    (("measure", "--sample-rate", "0.1", "--steps", "60,00", "--noise-multiplier", "2"), "decimal point as a point"),
+    (("measure", "--sample-rate", "0.1", "--steps", "-5", "--noise-multiplier", "2"), "Expected --steps in"),
+    (("measure", "--sample-rate", "256", "--steps", "5", "--noise-multiplier", "2"), "Expected --sample-rate in"),
+    (("measure", "--sample-rate", "0.1", "--steps", "5", "--noise-multiplier", "0"), "Expected --noise-multiplier in"),
+    (("measure", "--sample-rate", "0.1", "--steps", "5"), "needs --noise-multiplier"),
+    (("measure", "--batch-size", "5", "--steps", "5", "--noise-multiplier", "1"), "--batch-size needs --dataset-size"),
+    (("measure", *SIZES, "--noise-multiplier", "1"), "give --steps or --epochs"),
+    (
+        ("measure", *SIZES, "--epochs", "1", "--steps", "3", "--noise-multiplier", "1"),
+        "--steps and --epochs contradict",
+    ),
+    (("measure", *RUN, "--last-batch", "keep"), "--last-batch keep"),
+    (("measure", *RUN, "--normalization", "expected"), "add --dataset-size"),
+    (("measure", *RUN, "--delta", "1"), "Expected --delta in"),
+    (("measure", *RUN, "--delta", "1e-5,1e-6"), "is not a number"),
+    (("measure", *RUN, "--tolerance", "0"), "Expected --tolerance in"),
+    (("measure", *RUN, "--fpr", "5%"), "is not a number"),
+    (("measure", *RUN, "run.toml"), "unexpected extra argument"),
+    (("measure", "--run", "absent.toml"), "absent.toml: No such file"),
+    (("measure", "--run", "phases.toml", "--steps", "5"), "--steps would give all 2 phases"),
+    (("measure", "--run", "thesis.csv"), "thesis.csv is not valid TOML"),
+    (("measure", *RUN, "--report", "thesis.md"), "was not written by Calipers"),
+    (("measure", *RUN, "--report", "report.docx"), "end it in .html, .md or .json"),
+    (("measure", *RUN, "--report", "nowhere/report.html"), "there is no folder"),
+    (("curve", *RUN, "--output", "thesis.csv"), "was not written by Calipers"),
+    (("calibrate", "--sample-rate", "0.1", "--steps", "5", "--epsilon", "3"), "--epsilon needs --delta"),
+    (("calibrate", "--sample-rate", "0.1", "--steps", "5", "--epsilon", "3", "--delta", "2"), "Expected --delta in"),
+    (("compare", "phases.toml"), "at least two runs, got 1"),
+    (("compare", "a=phases.toml", "a=phases.toml"), "different names"),
+    (("certify", *RUN, "--delta", "1e-5", "-o", "thesis.md"), "was not written by Calipers"),
+    (("mesure", *RUN), "No such command"),
+]
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with somebody's own files in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thesis.md").write_text("# My thesis\n")
+    (tmp_path / "thesis.csv").write_text("name,grade\n")
+    (tmp_path / "phases.toml").write_text(
+        "sample_rate = 0.1\nnoise_multiplier = 2\n[[phase]]\nsteps = 1\n[[phase]]\nsteps = 2\n"
+    )
+    return tmp_path
+
+
+def test_there_are_forty():
+    assert len(WRONG) >= 40
+    assert len({arguments for arguments, _ in WRONG}) == len(WRONG)
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments)[:60] for arguments, _ in WRONG])
+def test_one_sentence_and_nothing_lost(refused, desk, arguments, said):
+    """`refused` checks the exit status, the empty output and the single line."""
+    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+    assert said in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+
+
+def test_a_closed_standard_output_is_refused(desk):
+    """`calipers ... >&-`: a sentence, not a traceback; and no file becomes standard output."""
+    command = f'"{sys.executable}" -m calipers measure {" ".join(RUN)} --report r.html >&-'
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=desk)
+    assert result.returncode == 2
+    assert result.stderr == "Error: Standard output is closed; there is nowhere to print the result to.\n"
+    assert not (desk / "r.html").exists()
+
+
+def test_a_reader_that_stops_early_is_no_failure_of_ours(desk):
+    """`calipers ... | head -1` ends without a traceback."""
+    command = f'"{sys.executable}" -m calipers theorem --list | head -1'
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=desk)
+    assert result.stderr == ""
+
+
+# What people type right, though it looks unusual.
+
+
+@pytest.mark.parametrize("steps", ["1e3", "1_000", "1,000", "1000.0"])
+def test_whole_numbers_as_people_write_them(calipers, measured_with, steps):
+    assert calipers("measure", "--sample-rate", 0.1, "--steps", steps, "--noise-multiplier", 1).exit_code == 0
+    assert measured_with[-1][0].steps == 1000
+
+
+def test_a_large_whole_number_keeps_every_digit(calipers, measured_with):
+    steps = "9,007,199,254,740,991"
+    assert calipers("measure", "--sample-rate", 0.1, "--steps", steps, "--noise-multiplier", 1).exit_code == 0
+    assert measured_with[-1][0].steps == 2**53 - 1
+
+
+def test_words_in_any_case(calipers, measured_with):
+    assert calipers("measure", *SIZES, "--epochs", 1, "--noise-multiplier", 1, "--sampler", "Shuffle").exit_code == 0
+    assert measured_with[-1][0].sampler == "shuffle"
+
+
+def test_a_run_from_standard_input_may_begin_with_a_mark(measured_with):
+    """A byte order mark, as some editors write it, is no part of the first key; `--run -` reads what is piped in."""
+    from click.testing import CliRunner
+
+    from calipers.cli import main
+
+    text = b"\xef\xbb\xbfsample_rate = 0.1\nsteps = 3\nnoise_multiplier = 2\n"
+    assert CliRunner().invoke(main, ["measure", "--run", "-"], input=text).exit_code == 0
+    assert measured_with[-1][0].steps == 3
+
+
+def test_what_was_written_is_said_and_may_be_written_again(calipers, measured_with, desk):
+    """A file of our own is replaced; one of somebody else's only when told to."""
+    for _ in range(2):
+        result = calipers("curve", *RUN, "--output", "curve.csv")
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", "wrote curve.csv\n")
+    assert calipers("curve", *RUN, "--output", "thesis.csv", "--overwrite").exit_code == 0
+    assert (desk / "thesis.csv").read_text().startswith("side,alpha,beta\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"), [("theorem chua-prop-3", "chua-prop-3.1"), ("measure --sampler sh", "shuffle")]
+)
+def test_a_shell_completes_names(words, offered):
+    """What a shell is told for a word that has been begun."""
+    typed = f"calipers {words}".split()
+    environment = {
+        **os.environ,
+        "_CALIPERS_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(typed),
+        "COMP_CWORD": str(len(typed) - 1),
+    }
+    command = [sys.executable, "-c", "from calipers.cli import main; main(prog_name='calipers')"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert f"plain,{offered}\n" in found
+
+
+def test_options_are_compared_as_well_as_files(calipers, measured_with):
+    """An option given twice makes two runs, named by it; beside one file, the file and the run so changed."""
+    import json
+
+    options = ("--sample-rate", 0.1, "--steps", 3, "--noise-multiplier", 1, "--noise-multiplier", 2, "--json")
+    record = json.loads(calipers("compare", *options).stdout)
+    assert [run["name"] for run in record["runs"]] == ["sigma 1", "sigma 2"]
+    assert record["winner"] == "sigma 2"
+    assert record["headline"].startswith("sigma 2 is certainly more private than sigma 1")
+
+
+def test_one_file_is_compared_with_itself_changed(calipers, measured_with, desk):
+    import json
+
+    (desk / "run.toml").write_text("sample_rate = 0.1\nsteps = 3\nnoise_multiplier = 2\n")
+    record = json.loads(calipers("compare", "run.toml", "--noise-multiplier", 4, "--json").stdout)
+    assert [run["name"] for run in record["runs"]] == ["sigma 2", "sigma 4"]
+    named = json.loads(
+        calipers("compare", "mine=run.toml", "theirs=run.toml", "--noise-multiplier", 4, "--json").stdout
+    )
+    assert [run["name"] for run in named["runs"]] == ["mine", "theirs"]
