@@ -156,6 +156,22 @@ add_source(
     2020,
     "arXiv:2004.00010v4",
 )
+add_source(
+    "lebeda2024",
+    "Lebeda, Regehr, Kamath, Steinke",
+    "Avoiding Pitfalls for Privacy Accounting of Subsampled Mechanisms under Composition",
+    2024,
+    "arXiv:2405.20769",
+)
+add_source(
+    "balle2018",
+    "Balle, Barthe, Gaboardi",
+    "Privacy Amplification by Subsampling: Tight Analyses via Couplings and Divergences",
+    2018,
+    "NeurIPS 2018, arXiv:1807.01647",
+)
+add_source("feldman2025", "Feldman, Shenfeld", "Privacy Amplification by Random Allocation", 2025, "arXiv:2502.08202")
+add_source("kahane1985", "Kahane", "Sur le chaos multiplicatif", 1985, "Ann. Sci. Math. Quebec 9(2)")
 add_source("calipers", "Calipers", "Derivations written out in the documentation of Calipers", 2026, "docs/mathematics")
 
 add_statement(
@@ -185,6 +201,11 @@ add_statement(
     "dong2022:clt",
     "Theorem 5.2 / Bu et al. 2020",
     "Asymptotic mu = q sqrt(T (e^(1/sigma^2) - 1)) of noisy SGD; not a bound.",
+)
+add_statement(
+    "kahane1985:convexity",
+    "Convexity inequality",
+    "Convex functions of sums of Gaussian exponentials grow in expectation with every covariance.",
 )
 add_statement("zhu2022:thm10", "Theorem 10", "Adaptive composition is dominated by the product of dominating pairs.")
 add_statement("zhu2022:thm11", "Theorem 11", "Dominating pairs of Poisson subsampling under add and remove.")

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,10 +54,21 @@ DERIVED_RATES = ("public", "moving")
 LAST_BATCHES = ("drop", "keep")
 RESHUFFLES = ("every-epoch", "once")
 
+UNIT = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,39}")
+
 # Keys that mean something to some samplers only, with the values they have where nothing is said, and those of them
 # that are written down only where they differ from it.
-OPTIONAL: dict[str, object] = {"last_batch": "drop", "reshuffle": "every-epoch", "derived_rate": "public"}
+OPTIONAL: dict[str, object] = {
+    "last_batch": "drop",
+    "reshuffle": "every-epoch",
+    "derived_rate": "public",
+    "max_batch_size": None,
+    "cycle": None,
+    "participations": None,
+}
 UNSAID = ("derived_rate",)
+# Samplers whose name is not enough: the key without which nothing is known about their batches.
+NEEDED = ("max_batch_size", "cycle", "participations")
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
 # Counts up to 2^53 are exact in double precision.
@@ -74,7 +86,9 @@ class Run(RunFields):
     record fewer and one more, count.
 
     noise_multiplier: standard deviation of the noise / clipping norm.
-    sampler: how batches were really drawn: "poisson", "shuffle", "balls-and-bins" or "deterministic".
+    sampler: how batches were really drawn, one of `calipers.schemes.SAMPLERS`. max_batch_size: the largest batch of
+    "truncated-poisson". cycle: how many groups take turns under "cyclic-poisson". participations: in how many of all
+    steps a record takes part under "random-allocation".
     normalization: what the noisy sum is divided by: "none", "constant" (a public number), "expected"
     (N q), "floor" (floor(N q)) or "realized" (the batch size that came out); the last three need
     `dataset_size` and `dimension`, the number of trained parameters.
@@ -83,6 +97,7 @@ class Run(RunFields):
     adversary who sees only the record's own noisy contribution.
     derived_rate: whether batch_size / dataset_size is a "public" number that both neighbors use, or "moving": computed
     by the loop from the dataset it is given, so that one record changes it.
+    unit, records_per_unit: what is protected (a name, such as "user"), and the most records that one of them has.
     """
 
     def __post_init__(self) -> None:
@@ -97,7 +112,7 @@ class Run(RunFields):
     def _check_fields(self) -> None:
         remedy = "It is the standard deviation of the noise / clipping norm; without noise there is no privacy."
         self._keep("noise_multiplier", checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
-        for name in ("dataset_size", "batch_size", "steps", "dimension"):
+        for name in ("dataset_size", "batch_size", "steps", "dimension", "records_per_unit", *NEEDED):
             if getattr(self, name) is not None:
                 self._keep(name, int(checked(COUNT, name, getattr(self, name))))
         if self.sample_rate is not None:
@@ -111,11 +126,29 @@ class Run(RunFields):
         for name, default in OPTIONAL.items():
             if getattr(self, name) != default and name not in scheme_of(self).keys:
                 raise InputError(_refused(self, name))
+        for name in NEEDED:
+            if name in scheme_of(self).keys and getattr(self, name) is None:
+                raise InputError(f"sampler={self.sampler!r} needs {name}: it {_MEANT[name][0]}.")
+        self._check_unit()
         if self.derived_rate == "moving" and self.batch_size is None:
             raise InputError(_refused(self, "derived_rate"))
 
+    def _check_unit(self) -> None:
+        if self.unit is not None and not UNIT.fullmatch(str(self.unit)):
+            raise InputError(f"Expected unit to be a short name such as 'user', got unit={self.unit!r}.")
+        if self.records_per_unit > 1 and self.unit is None:
+            raise InputError(
+                f"records_per_unit={self.records_per_unit} needs a unit: say what has so many records, such as "
+                "unit='user'."
+            )
+        if self.dataset_size is not None and self.records_per_unit > self.dataset_size:
+            raise InputError(
+                f"Expected records_per_unit <= dataset_size, got {self.records_per_unit} of {self.dataset_size}."
+            )
+
     def _check_batches(self) -> None:
-        exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
+        if self.participations is None or self._sized:
+            exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
         if self.batch_size is None:
             scheme_of(self).check(self)
             return
@@ -154,6 +187,10 @@ class Run(RunFields):
                 f"use {nearest} steps.{self._kept_instead()}"
             )
 
+    @property
+    def _sized(self) -> bool:
+        return self.batch_size is not None or self.sample_rate is not None
+
     def _kept_instead(self) -> str:
         """Whether the steps fit a loader that keeps its last batch, as the end of a refusal."""
         if self.sizes is None or self.last_batch == "keep" or "last_batch" not in scheme_of(self).keys:
@@ -182,6 +219,8 @@ class Run(RunFields):
         for name in OPTIONAL:
             if name not in scheme.keys:
                 record.pop(name, None)
+        if self.participations is not None and "participations" not in scheme.keys and not self._sized:
+            record["sample_rate"] = self.rate
         if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
         return Run.from_dict(overridden(record, changes))
@@ -195,6 +234,8 @@ class Run(RunFields):
         for name, default in OPTIONAL.items():
             if name not in scheme_of(self).keys or (record[name] == default and name in UNSAID):
                 record[name] = None
+        if self.records_per_unit == 1:
+            record["records_per_unit"] = None
         return {name: record[name] for name in KEYS if record[name] is not None}
 
     def to_toml(self) -> str:
@@ -254,6 +295,11 @@ KEYS = (
     "last_batch",
     "reshuffle",
     "derived_rate",
+    "max_batch_size",
+    "cycle",
+    "participations",
+    "unit",
+    "records_per_unit",
 )
 _CHOICES = {
     "sampler": SAMPLERS,
@@ -271,7 +317,10 @@ _MEANT = {
         "is about loaders that cut an order into batches",
         "leave it out, and give steps if an epoch takes ceil(N/B) of them",
     ),
-    "reshuffle": ("says whether the order is drawn anew every epoch", "leave it out"),
+    "reshuffle": ("says whether batches are drawn anew every epoch", "leave it out"),
+    "max_batch_size": ("is the largest batch, beyond which records are dropped at random", "leave it out"),
+    "cycle": ("is the number of groups of records that take turns", "leave it out"),
+    "participations": ("is the number of steps in which every record takes part", "leave it out"),
     "derived_rate": (
         "is about a rate computed as batch_size / dataset_size",
         "give both, or leave it out (a sample_rate that is given is a public number)",
@@ -299,7 +348,7 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     for position, phase in enumerate(phases, start=1):
         if not isinstance(phase, Run):
             raise InputError(f"Expected phase {position} to be a Run, got {type(phase).__name__}.")
-        for name in ("adjacency", "view", "dataset_size"):
+        for name in ("adjacency", "view", "dataset_size", "unit", "records_per_unit"):
             if getattr(phase, name) != getattr(phases[0], name):
                 raise InputError(
                     f"The phases of one run share {name}, got {getattr(phases[0], name)} in phase 1 and "

@@ -35,15 +35,32 @@ class RunFields:
     last_batch: str = "drop"
     reshuffle: str = "every-epoch"
     derived_rate: str = "public"
+    max_batch_size: int | None = None
+    cycle: int | None = None
+    participations: int | None = None
+    unit: str | None = None
+    records_per_unit: int = 1
 
     @property
     def rate(self) -> float:
-        """q: batch_size / dataset_size (rounded to nearest), or the sample rate as given."""
+        """q: the probability that a record whose turn it is enters a step.
+
+        batch_size / dataset_size (rounded to nearest), times the number of groups that take turns; or the sample rate
+        as given; or the record's participations / steps.
+        """
         if self.sample_rate is not None:
             return self.sample_rate
+        if self.participations is not None and self.batch_size is None:
+            assert self.steps is not None
+            return self.participations / self.steps
         assert self.batch_size is not None
         assert self.dataset_size is not None
-        return self.batch_size / self.dataset_size
+        return self.batch_size * (self.cycle or 1) / self.dataset_size
+
+    @property
+    def mean_rate(self) -> float:
+        """The share of the records that a step uses on average: what usual accounting calls the sampling rate."""
+        return self.rate / (self.cycle or 1)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -51,8 +68,8 @@ class RunFields:
         if self.batch_size is not None and self.dataset_size is not None:
             batches, rest = divmod(self.dataset_size, self.batch_size)
             return batches + 1 if rest and self.last_batch == "keep" else batches
-        inverse = whole(1 / self.rate)
-        return inverse if inverse is not None else math.floor(1 / self.rate)
+        inverse = whole(1 / self.mean_rate)
+        return inverse if inverse is not None else math.floor(1 / self.mean_rate)
 
     @property
     def total_steps(self) -> int:
@@ -75,7 +92,7 @@ class RunFields:
             return float(self.batch_size)
         if self.dataset_size is None:
             raise InputError("The expected batch size needs dataset_size.")
-        return self.dataset_size * self.rate
+        return self.dataset_size * self.mean_rate
 
     @property
     def sizes(self) -> tuple[int, int] | None:
@@ -97,6 +114,11 @@ class RunFields:
         if self.sizes is None or self.last_batch == "keep":
             return 1.0
         return self.steps_per_epoch * self.sizes[1] / self.sizes[0]
+
+    @property
+    def unit_name(self) -> str:
+        """What the guarantee is about, in the singular: a record unless another unit was named."""
+        return self.unit or "record"
 
     @property
     def largest_shift(self) -> float:

@@ -172,13 +172,9 @@ def test_sampling_with_rate_zero_or_one_is_no_sampling() -> None:
         (Response(0.5, 3), ADD, "REPLACE_ONE"),
         (library.NonPrivateDpEvent(), ADD, "no finite epsilon.*supported are"),
         (library.UnsupportedDpEvent(), ADD, "says nothing"),
-        (library.ZCDpEvent(0.1), ADD, "nothing to attack"),
         (library.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0)), ADD, "fixed size"),
         (library.SampledWithReplacementDpEvent(100, 10, Gaussian(1.0)), ADD, "fixed size"),
-        (library.SingleEpochTreeAggregationDpEvent(1.0, 8), ADD, "no pair is known"),
         (library.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0), ADD, "no pair is known"),
-        (library.dp_event.RepeatAndSelectDpEvent(Gaussian(1.0), 2.0, 1.0), ADD, "Renyi bound"),
-        (library.dp_event.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), ADD, "no pair is known"),
         (Composed([Gaussian(1.0), Repeated(library.NonPrivateDpEvent(), 2)]), ADD, "NonPrivateDpEvent"),
     ],
 )

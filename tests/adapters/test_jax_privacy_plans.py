@@ -97,15 +97,6 @@ def test_replacing_a_record_doubles_the_noise_of_the_plan() -> None:
     ("settings", "message"),
     [
         ({"strategy": np.array([1.0, 0.5])}, "correlates the noise"),
-        (
-            {
-                "truncated_batch_size": 5,
-                "num_examples": 100,
-                "partition_type": "EQUAL_SPLIT",
-                "relation": Relation.REPLACE_SPECIAL,
-            },
-            "independent coins",
-        ),
     ],
 )
 def test_plans_that_no_run_describes_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -73,3 +73,11 @@ def test_the_other_ways_to_clip_and_divide(situation: str, tmp_path: Path) -> No
     expected = measure(TOGETHER).epsilon(1e-5)
     for answer in trained(situation, tmp_path / "meeting"):
         assert answer["together"] == [expected.lower, expected.upper]
+
+
+@pytest.mark.slow
+def test_a_sharded_model_is_refused_on_every_process(tmp_path: Path) -> None:
+    """make_private with grad_sample_mode="ghost_fsdp"; nothing is spent yet."""
+    pytest.importorskip("opacus.utils.fsdp_utils", reason="comes with Opacus 1.6")
+    for answer in trained("sharded", tmp_path / "meeting"):
+        assert "FSDPOptimizerFastGradientClipping" in answer["refused"]

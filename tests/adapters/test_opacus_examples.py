@@ -1,7 +1,9 @@
 """Loops of the shape of Opacus's own example scripts, with the two lines: each right, or refused with its reason.
 
 The scripts themselves (mnist.py, cifar10.py, imdb.py, char-lstm-classification.py) differ in how they draw, clip and
-divide; their sizes are kept where they decide something, their data and models are small.
+divide; their sizes are kept where they decide something, their data and models are small. What their distributed
+options do (both wrappers of cifar10.py) is in `test_opacus_distributed`; docs/howto/opacus-examples.md tells of the
+scripts as they are.
 """
 
 from __future__ import annotations
@@ -33,6 +35,31 @@ def test_mnist(script) -> None:
     assert (run.normalization, record.why_not()) == ("floor", ())
 
 
+def test_mnist_in_batches_of_600(script) -> None:
+    """60,000 is a multiple of 600: refused, with both readings that have an answer."""
+    loop = script(60_000, 600, loader={"shuffle": False}, loss_reduction="mean")
+    with pytest.raises(UnsupportedError, match=r"rate 1/100.*rate 1/101.*public_rate=True"):
+        attach(loop.engine, loop.optimizer, loop.loader)
+    assert attach(loop.engine, loop.optimizer, loop.loader, adjacency="zero-out").steps == 0
+
+
+def test_mnist_run_twice(script) -> None:
+    """Option -r 2 hands the private loader of the first model to the second engine: two runs, a record for each."""
+    first = script(60_050, 64, loader={"shuffle": False}, loss_reduction="mean")
+    record = attach(first.engine, first.optimizer, first.loader)
+    first.train(stop=3)
+    network, engine = torch.nn.Linear(6, 3), opacus.PrivacyEngine()
+    first.model, first.optimizer, first.loader = engine.make_private(
+        module=network, optimizer=torch.optim.SGD(network.parameters(), lr=0.1), data_loader=first.loader,
+        noise_multiplier=1.0, max_grad_norm=1.0,
+    )  # fmt: skip
+    again = attach(engine, first.optimizer, first.loader)
+    first.train(stop=5)
+    assert (record.steps, again.steps, record.why_not(), again.why_not()) == (3, 5, (), ())
+    # Opacus derives the second rate from int(1 / (1 / 939)), which is 938 in double precision.
+    assert [run.sample_rate for run in (*record.runs(), *again.runs())] == [1 / 939, 1 / 938]
+
+
 def test_cifar10(script) -> None:
     """50,000 records in batches of 2000, 25 of them: the rate moves with one record more, and that is said at once."""
     norms = [1.0 / 2**0.5] * 2
@@ -50,6 +77,33 @@ def test_cifar10(script) -> None:
     assert (run.sample_rate, run.total_steps) == (1 / 25, 3)
     # Opacus adds up per-layer norms in single precision; the noise is that of its sum.
     assert run.noise_multiplier == pytest.approx(1.0, abs=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["no_op", "functorch", "ew"])
+def test_cifar10_other_ways_to_per_sample_gradients(script, mode) -> None:
+    """Option --grad_sample_mode; with no_op the script computes the gradients itself and hands them over."""
+    loop = script(2050, 100, grad_sample_mode=mode, loss_reduction="mean", noise_multiplier=1.5, max_grad_norm=10.0)
+    record = attach(loop.engine, loop.optimizer, loop.loader)
+    parameters = list(loop.network.parameters())
+
+    def loss_of_one(values, one, label):
+        output = torch.func.functional_call(loop.network, dict(zip(("weight", "bias"), values, strict=True)), one[None])
+        return torch.nn.functional.cross_entropy(output, label[None])
+
+    each = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0, 0))
+    for _ in range(3):
+        records, labels = next(iter(loop.loader))
+        output = loop.model(records)
+        if mode == "no_op":
+            for parameter, found in zip(parameters, each(tuple(parameters), records, labels), strict=True):
+                parameter.grad_sample = found.detach()
+        else:
+            loop.criterion(output, labels).backward()
+        loop.optimizer.step()
+        loop.optimizer.zero_grad()
+    (run,) = record.runs()
+    assert (run.noise_multiplier, run.sample_rate, run.total_steps, record.why_not()) == (1.5, 1 / 21, 3, ())
+    assert record.facts["clipping norms realized"] == [10.0]
 
 
 def test_imdb(script) -> None:
@@ -78,6 +132,7 @@ def test_char_lstm(script) -> None:
 
 def test_the_findings_are_there() -> None:
     """What the documentation says of the library, shown by the script that it names."""
+    pytest.importorskip("opacus.utils.adaptive_clipping", reason="comes with Opacus 1.5.3")
     path = Path(__file__).parents[2] / "examples" / "opacus_findings.py"
     specification = importlib.util.spec_from_file_location("opacus_findings", path)
     found = importlib.util.module_from_spec(specification)

@@ -232,6 +232,20 @@ def test_an_order_that_is_drawn_once_is_told_from_one_of_every_epoch(script, siz
         assert (run.total_epochs, record.why_not()) == (3, ())
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shuffled_passes_go_on_after_a_checkpoint(script, workers) -> None:
+    """The passes of the first part and of the second are different ones, and a worker does not count twice."""
+    first = script(1000, poisson_sampling=False)
+    record = watched(first)
+    first.train()
+    later = script(1000, loader={"num_workers": workers}, poisson_sampling=False, seed=1)
+    record = watched(later, state=record.state_dict())
+    later.train(2)
+    (run,) = record.runs()
+    assert (run.sampler, run.total_epochs, record.why_not()) == ("shuffle", 3, ())
+    assert (record.facts["passes begun"], record.facts["passes finished"]) == (3, 3)
+
+
 def test_one_order_with_two_noises_is_counted_once_a_pass(script) -> None:
     """Phases would be measured as if each had an order of its own."""
     generator, noise = torch.Generator(), torch.Generator().manual_seed(2)
@@ -298,6 +312,21 @@ def test_optimizers_nobody_has_read_are_refused_by_name(script) -> None:
     replaced.optimizer.add_noise = lambda: None
     with pytest.raises(UnsupportedError, match="add_noise was replaced"):
         watched(replaced)
+
+
+def test_sharded_optimizers_are_refused_by_name(script, tmp_path) -> None:
+    """Each process adds noise to its own part, and how much a record weighs there is FSDP's to choose."""
+    fsdp = pytest.importorskip("opacus.optimizers.fsdpoptimizer_fast_gradient_clipping", reason="comes with 1.6")
+    loop = script(grad_sample_mode="ghost")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
+    try:
+        optimizer = fsdp.FSDPOptimizerFastGradientClipping(
+            loop.optimizer.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=95
+        )
+        with pytest.raises(UnsupportedError, match=rf"FSDPOptimizerFast\w+ \(Opacus {opacus.__version__}\).*sharded"):
+            attach(loop.engine, optimizer, loop.loader)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_the_form_without_the_engine_still_reads_the_history(script) -> None:

@@ -191,7 +191,7 @@ def test_a_checkpoint_goes_on_with_its_record_or_is_refused(script, tmp_path) ->
     checkpoint(script, path)
     expected = epsilon(poisson(steps=44))
     loop = script(seed=1)
-    loaded = loop.engine.load_checkpoint(path=path, module=loop.model, optimizer=loop.optimizer)
+    loaded = loop.resume(path)
     with pytest.raises(UnsupportedError, match=r"history counts 22 steps, and 0 .*state=saved"):
         attach(loop.engine, loop.optimizer, loop.loader)
     record = attach(loop.engine, loop.optimizer, loop.loader, state=loaded["calipers"])
@@ -201,13 +201,13 @@ def test_a_checkpoint_goes_on_with_its_record_or_is_refused(script, tmp_path) ->
     assert (record.steps, record.facts["passes finished"]) == (44, 4)
 
     vouched = script(seed=1)
-    vouched.engine.load_checkpoint(path=path, module=vouched.model, optimizer=vouched.optimizer)
+    vouched.resume(path)
     record = attach(vouched.engine, vouched.optimizer, vouched.loader, earlier=[poisson()])
     vouched.train(2)
     assert same(record.epsilon(DELTA), epsilon(poisson(), poisson()))
     assert any("22 steps were not watched" in note for note in record.measure().notes)
     loop = script(batch=90)
-    loop.engine.load_checkpoint(path=path, module=loop.model, optimizer=loop.optimizer)
+    loop.resume(path)
     with pytest.raises(InputError, match="another loader"):
         attach(loop.engine, loop.optimizer, loop.loader, state=loaded["calipers"])
 
@@ -218,13 +218,13 @@ def test_a_checkpoint_loaded_after_attaching_is_noticed(script, tmp_path) -> Non
     checkpoint(script, path)
     loop = script(seed=1)
     record = attach(loop.engine, loop.optimizer, loop.loader)
-    loaded = loop.engine.load_checkpoint(path=path, module=loop.model, optimizer=loop.optimizer)
+    loaded = loop.resume(path)
     record.load_state_dict(loaded["calipers"])
     loop.train(2)
     assert same(record.epsilon(DELTA), epsilon(poisson(steps=44)))
     blind = script()
     record = attach(blind.engine, blind.optimizer, blind.loader)
-    blind.engine.load_checkpoint(path=path, module=blind.model, optimizer=blind.optimizer)
+    blind.resume(path)
     blind.train(2)
     assert record.epsilon(DELTA).upper == math.inf
     assert "history counts 44 steps, and 22" in record.why_not()[0]
@@ -235,7 +235,7 @@ def test_a_resumed_script_that_seeds_again_repeats_its_noise(script, tmp_path) -
     path = tmp_path / "checkpoint.pt"
     checkpoint(script, path)
     loop = script()
-    loaded = loop.engine.load_checkpoint(path=path, module=loop.model, optimizer=loop.optimizer)
+    loaded = loop.resume(path)
     record = attach(loop.engine, loop.optimizer, loop.loader, state=loaded["calipers"])
     with pytest.warns(CalipersWarning, match="generator"):
         loop.train()
@@ -317,6 +317,7 @@ def test_adaptive_clipping_is_refused_before_training(script, engine) -> None:
             min_clipbound=0.1, unclipped_num_std=5.0,
         )  # fmt: skip
     else:
+        pytest.importorskip("opacus.utils.adaptive_clipping", reason="comes with Opacus 1.5.3")
         loop = script(
             engine="opacus.utils.adaptive_clipping.adaptive_clipping_utils.PrivacyEngineAdaptiveClipping",
             grad_sample_mode="ghost",

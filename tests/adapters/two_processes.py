@@ -8,6 +8,7 @@ MEETING is a file that the processes meet at. Prints one JSON object with what t
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 import warnings
@@ -18,6 +19,7 @@ import torch
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 
 from calipers.adapters.opacus import attach
+from calipers.errors import UnsupportedError
 
 SITUATIONS: dict[str, dict[str, Any]] = {
     "flat": {},
@@ -28,6 +30,7 @@ SITUATIONS: dict[str, dict[str, Any]] = {
     "small": {"size": 160, "batch": 20},
     "uneven": {},
     "twins": {},
+    "sharded": {"grad_sample_mode": "ghost_fsdp"},
 }
 
 
@@ -39,19 +42,21 @@ def main(rank: int, meeting: str, situation: str) -> None:
     torch.manual_seed(0)
     data = torch.utils.data.TensorDataset(torch.randn(size, 6), torch.randint(0, 3, (size,)))
     network = torch.nn.Linear(6, 3)
-    wrap = torch.nn.parallel.DistributedDataParallel if situation == "per layer" else None
-    module = (wrap or DifferentiallyPrivateDistributedDataParallel)(network)
+    module = _wrapped(network, situation)
     criterion = torch.nn.CrossEntropyLoss(reduction=settings["loss_reduction"])
     engine = opacus.PrivacyEngine()
     made = engine.make_private(
         module=module,
         optimizer=torch.optim.SGD(module.parameters(), lr=0.001),
         data_loader=torch.utils.data.DataLoader(data, batch_size=batch),
-        criterion=criterion,
+        **({"criterion": criterion} if "grad_sample_mode" in settings else {}),
         **settings,
     )
     model, optimizer, loader = made[0], made[1], made[-1]
     criterion = made[2] if len(made) == 4 else criterion
+    if situation == "sharded":
+        _refused(engine, optimizer, loader)
+        return
     record = attach(engine, optimizer, loader, batch_size=batch, public_rate=situation == "small")
     torch.manual_seed(100 + (0 if situation == "twins" else rank))
     for epoch in range(2):
@@ -76,6 +81,22 @@ def main(rank: int, meeting: str, situation: str) -> None:
             }
         )
     )
+    torch.distributed.destroy_process_group()
+
+
+def _wrapped(network: Any, situation: str) -> Any:
+    if situation == "sharded":
+        return importlib.import_module("opacus.utils.fsdp_utils").FSDP2Wrapper(torch.nn.Sequential(network))
+    if situation == "per layer":
+        return torch.nn.parallel.DistributedDataParallel(network)
+    return DifferentiallyPrivateDistributedDataParallel(network)
+
+
+def _refused(engine: Any, optimizer: Any, loader: Any) -> None:
+    try:
+        attach(engine, optimizer, loader)
+    except UnsupportedError as refusal:
+        print(json.dumps({"refused": str(refusal)}))
     torch.distributed.destroy_process_group()
 
 

@@ -97,3 +97,14 @@ def test_a_report_without_a_certificate_has_no_such_section(tmp_path: Path) -> N
     report = tmp_path / "report.md"
     assert calipers("measure", *RUN, "--delta", "1e-3", "--report", report).exit_code == 0
     assert "Certificate" not in report.read_text("utf-8")
+
+
+def test_a_certificate_is_not_about_a_range_of_sizes(tmp_path: Path) -> None:
+    """A measurement of the worst of many dataset sizes is not certified by one of them."""
+    keys = ("--dataset-size", "500", "--sample-rate", "0.05", "--steps", "5", "--noise-multiplier", "4")
+    divided = ("--normalization", "realized", "--dimension", "10", "--dataset-size-range", "100", "500")
+    path = tmp_path / "run.cert.json"
+    refused = calipers("measure", *keys, *divided, "--certificate", path)
+    assert refused.exit_code == 2
+    assert "range of dataset sizes" in refused.stderr
+    assert not path.exists()

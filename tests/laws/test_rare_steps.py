@@ -12,10 +12,12 @@ from mpmath import mp
 from oracles import line_arb
 
 from calipers.bracket import Side
+from calipers.curves.gdp import gdp_mu
 from calipers.laws.direction import Direction, Shelf
 from calipers.laws.law import Law
 from calipers.laws.product import Product
 from calipers.laws.rare import RareSteps
+from calipers.laws.sweep import sweep
 from calipers.mechanisms.gaussian import poisson_gaussian
 
 # (rate, noise, steps, eps, D of present against absent), by `oracles.line_arb` with a line of 1200/0.05 nodes and more:
@@ -141,3 +143,39 @@ def test_jumps_that_are_not_followed_are_charged() -> None:
     eps = 8.3  # above two jumps of log 30, below one more of log 6
     rare.look_at(eps)
     assert rare.lower(eps) <= enumerated(FINITE, 14, eps) <= rare.upper(eps)
+
+
+def test_one_side_may_have_no_jump() -> None:
+    """q = 0.0268, sigma = 6.25, 5 steps: one cell of the attack's law lies above the threshold, none of the proof's."""
+    found = Product([(poisson_gaussian(0.02677811057501396, 6.2482137514708445), 5)]).delta(0.0)
+    assert 0.0 < found.lower <= found.upper <= 1.001 * found.lower
+
+
+def test_tests_by_their_two_rates() -> None:
+    """Every stated test keeps below the true D at the reference places, and its own place shows nearly all of it."""
+    rate, noise, steps, eps, truth = REFERENCE[2]
+    direction = Product([(poisson_gaussian(rate, noise), steps)]).directions[0]
+    rare = RareSteps(direction, math.log(1e-15), math.log(1e-15) - 30.0, 1e-3)
+    for place in (0.02, 0.2, eps, 0.5):
+        rare.look_at(place)
+        power, alpha = rare.test(place)
+        assert 0.0 < alpha < power < 1.0
+        assert power - math.exp(eps) * alpha <= truth
+        assert power - math.exp(place) * alpha >= 0.999 * rare.lower(place)
+    rare.look_at(eps)
+    power, alpha = rare.test(eps)
+    assert power - math.exp(eps) * alpha >= 0.997 * truth
+
+
+@pytest.mark.slow
+def test_curves_of_few_participations_are_narrow() -> None:
+    """mu was [0.010, 0.063]: now within 1 %; delta of both curves holds the contour integral, TPR is within 1e-3."""
+    rate, noise, steps, eps, truth = REFERENCE[0]
+    curves = sweep(Product([(poisson_gaussian(rate, noise), steps)]), 1e-12)
+    assert float(curves[Side.LOWER].delta(eps)) <= truth <= float(curves[Side.UPPER].delta(eps))
+    assert float(curves[Side.UPPER].delta(eps)) <= 1.01 * truth
+    lower, upper = (gdp_mu(curves[side], 1e-10) for side in (Side.LOWER, Side.UPPER))
+    assert 0.99 * upper <= lower <= upper
+    for fpr in (0.1, 1e-3, 1e-6):
+        low, high = (float(curves[side].rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
+        assert (1.0 - 1e-3) * high <= low <= high

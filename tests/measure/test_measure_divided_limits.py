@@ -53,7 +53,7 @@ def asked(keys: dict[str, Any], pipe: Any) -> None:
     start, said, before = time.process_time(), "", megabytes()
     try:
         found = answer(measure(Run(**keys)), Questions())
-        crossed = [name for name, bracket in found.brackets() if not bracket.lower <= bracket.upper]
+        crossed = [r.quantity for r in found.readings if not r.bracket.lower <= r.bracket.upper]
         outcome = f"crossed: {crossed}" if crossed else "in order"
     except CalipersError as error:
         outcome, said = "refused", str(error)

@@ -14,6 +14,7 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
 from calipers.mechanisms import (
     DiscreteGaussian,
@@ -24,6 +25,7 @@ from calipers.mechanisms import (
     poisson_gaussian,
     randomized_response,
 )
+from calipers.numerics.normal import gaussian_epsilon
 
 
 def check_between(jaws, truth, width=1e-3) -> None:
@@ -161,3 +163,26 @@ def test_values_outside_the_domain_are_refused(build) -> None:
     """Every refusal is an InputError."""
     with pytest.raises(InputError):
         build()
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_many_atoms_are_taken_together_on_the_safe_side(side: Side) -> None:
+    """sigma = 5000: cells of atoms against the sum over all of them, at the tolerance of the cells."""
+    sigma, shift = 5000.0, 3
+    k = np.arange(-60_000, 60_001, dtype=np.float64)
+    q = np.exp(-0.5 * np.square(k / sigma))
+    p = np.exp(-0.5 * np.square((k - shift) / sigma))
+    law = DiscreteGaussian(sigma, shift).law(side, 0.05, -40.0)
+    assert law.size < 1000
+    for epsilon in (0.0, 5e-4, 1.5e-3):
+        truth = math.fsum(np.maximum(p - math.exp(epsilon) * q, 0.0)) / math.fsum(q)
+        found = law.delta(epsilon)
+        assert (found >= truth * (1.0 - 1e-12)) if side is Side.UPPER else (found <= truth * (1.0 + 1e-12))
+        assert found == pytest.approx(truth, rel=4e-3)  # cells of 0.05 deviations, three deviations out
+
+
+def test_a_wide_discrete_gaussian_composes_quickly() -> None:
+    """sigma = 1e5 ten times, which took 1.3 GB: Gaussian up to 1/sigma^2, and the bracket is within the tolerance."""
+    found = Product([(DiscreteGaussian(1e5), 10)]).epsilon(1e-5)
+    truth = gaussian_epsilon(math.sqrt(10.0) / 1e5, 1e-5)
+    assert found.lower <= truth <= found.upper <= 1.001 * found.lower

@@ -27,13 +27,16 @@ from calipers.reports.report import brief_measurement
 from calipers.reports.terminal import to_text
 from calipers.reports.words import describe, describe_phases
 from calipers.run import ADJACENCIES, NORMALIZATIONS, SAMPLERS, VIEWS, Run
+from calipers.schemes import scheme_named
 
 BASE = Run(dataset_size=60_000, batch_size=256, epochs=60, noise_multiplier=1.1)
 
 
 def test_every_choice_changes_the_sentence():
-    changes = {"sampler": SAMPLERS, "normalization": NORMALIZATIONS, "adjacency": ADJACENCIES, "view": VIEWS}
+    changes = {"normalization": NORMALIZATIONS, "adjacency": ADJACENCIES, "view": VIEWS}
     variants = [BASE.replace(**{name: value}) for name, values in changes.items() for value in values]
+    variants += [BASE.replace(**scheme_named(sampler).counterpart(BASE)) for sampler in SAMPLERS]
+    variants += [BASE.replace(unit="user"), BASE.replace(unit="user", records_per_unit=20)]
     variants += [BASE.replace(dimension=7), BASE.replace(steps=7), BASE.replace(noise_multiplier=1.10001)]
     assert len({describe(run) for run in variants}) == len(set(variants))
 

@@ -110,8 +110,8 @@ _SUPPORTED = (
 )
 _REFUSALS = {
     "NonPrivateDpEvent": "it releases data without noise, so no finite epsilon holds",
-    "SampledWithReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
-    "SampledWithoutReplacementDpEvent": "no dominating pair is proven for batches of fixed size",
+    "SampledWithReplacementDpEvent": "describe the run instead: sampler 'with-replacement' is measured",
+    "SampledWithoutReplacementDpEvent": "describe the run instead: sampler 'without-replacement' is measured",
     "UnsupportedDpEvent": "it says nothing about what was released",
 }
 
@@ -322,6 +322,11 @@ def _phase_event(run: Run, library: Any) -> DpEvent:
         raise UnsupportedError(
             f"normalization={run.normalization!r} cannot be written as an event: a noisy sum divided by a number that "
             "depends on the data is no Gaussian mechanism. Measure the run itself, or divide by a public constant."
+        )
+    if run.records_per_unit > 1:
+        raise UnsupportedError(
+            f"A {run.unit} of {run.records_per_unit} records cannot be written as an event of one record; measure the "
+            "run itself."
         )
     noise = library.GaussianDpEvent(run.noise_multiplier)
     if scheme_of(run).independent:

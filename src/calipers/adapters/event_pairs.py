@@ -141,7 +141,7 @@ class Subsampled:
         """The law of 1 - rate + rate L on `side`."""
         return _log_rounding_charged(self.inner.law(side, resolution, log_tail).subsample(self.rate))
 
-    def log_moment_bound(self, order: float) -> float:
+    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
         """At least log E_Q[L^t] and log E_P[L^-t], the moments of both directions, for t >= 1."""
         law = self.law(Side.UPPER, _MOMENT_RESOLUTION)
         if law.p_inf > 0 or law.q_zero > 0:

@@ -8,9 +8,8 @@ selected, for how many iterations, the clipping norm, what the clipped sum is di
 
 What is read:
 
-- **batches**: `CyclicPoissonSampling` with one group is Poisson sampling. With several groups (banded noise) the
-  rounds of a record are tied together and the noise is correlated across rounds; truncated batches are no
-  independent coins. Neither is a `Run`, and both are refused.
+- **batches**: every strategy of `jax_privacy.batch_selection` that a `Run` can describe: `batch_keys`. Those whose
+  rounds depend on each other (b-min-sep) are refused with the reason; so is noise that is correlated across rounds.
 - **noise**: the plan scales it to noise_multiplier x sensitivity, and the sensitivity of replacing a record is
   twice the clipping norm. A `Run` measures noise against the clipping norm, so under REPLACE_ONE its noise
   multiplier is twice the plan's.
@@ -120,7 +119,7 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
             f"describes; DP-SGD has a strategy of one number (JAX-Privacy {version})."
         )
     plan = _plan_of(config)
-    rate = poisson_rate(plan.batch_selection_strategy)
+    selected = batch_keys(plan.batch_selection_strategy, dataset_size=dataset_size)
     relation = _relation(config, plan)
     adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
     if adjacency is None:
@@ -128,14 +127,16 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
             f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
         )
     reach = 2.0 if adjacency == "substitute" else 1.0
-    return Run(
-        noise_multiplier=reach * noise_of(plan.dp_event),
-        dataset_size=dataset_size,
-        sample_rate=rate,
-        steps=int(config.iterations),
-        normalization="none" if config.normalize_by == 1.0 else "constant",
-        adjacency=adjacency,
-        dimension=dimension,
+    _check_partition(plan.batch_selection_strategy, adjacency)
+    return Run.from_dict(
+        {
+            "noise_multiplier": reach * noise_of(plan.dp_event),
+            "dataset_size": dataset_size,
+            "normalization": "none" if config.normalize_by == 1.0 else "constant",
+            "adjacency": adjacency,
+            "dimension": dimension,
+            **selected,
+        }
     )
 
 
@@ -204,29 +205,84 @@ def dp_sgd_plan(
     return kind(**chosen).make(plans.PerformanceFlags(noise_seed=0))
 
 
-def poisson_rate(strategy: Any) -> float:
-    """The rate of a strategy that is Poisson sampling, or `UnsupportedError` that says what else it is."""
-    selection = jax_privacy_module("jax_privacy.batch_selection")
+_REFUSED = {
+    "BMinSepSampling": (
+        "a record that took part sits out the next rounds, so its rounds depend on each other, for which only "
+        "simulation is known. CyclicPoissonSampling keeps the same distance and is measured"
+    ),
+    "MultiOwnerMinSepSampling": "its rounds depend on each other, and records have several owners",
+}
+
+
+def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, object]:
+    """The keys of a run whose batches a strategy of `jax_privacy.batch_selection` selects.
+
+    | strategy | sampler |
+    |---|---|
+    | `CyclicPoissonSampling` | poisson; cyclic-poisson with several groups; truncated-poisson with a largest batch |
+    | `BallsInBinsSampling` | balls-and-bins, thrown once and kept |
+    | `FixedBatchSampling` | without-replacement, or with-replacement |
+    | `RandomAllocationSampling` | random-allocation |
+    | `UserSelectionStrategy` | that of its base strategy, users taking the place of records |
+
+    Anything else is an `UnsupportedError` that says why.
+    """
+    kinds = jax_privacy_module("jax_privacy.batch_selection")
     name = type(strategy).__name__
-    if not isinstance(strategy, selection.CyclicPoissonSampling):
-        reasons = {
-            "BallsInBinsSampling": "its bins are thrown once and reused in every epoch, while a Run throws anew",
-            "FixedBatchSampling": "no dominating pair is proven for batches of fixed size drawn afresh",
-            "BMinSepSampling": "its rounds depend on each other",
-            "MultiOwnerMinSepSampling": "its rounds depend on each other",
-            "RandomAllocationSampling": "every record has the same number of rounds, which ties its rounds together",
-        }
-        raise UnsupportedError(f"{name} cannot be described as a Run: {reasons.get(name, 'it is not known')}.")
-    if strategy.cycle_length != 1:
+
+    def is_a(kind: str) -> bool:
+        return hasattr(kinds, kind) and isinstance(strategy, getattr(kinds, kind))
+
+    if is_a("UserSelectionStrategy"):
+        return {**batch_keys(strategy.base_strategy, dataset_size=dataset_size), "unit": "user"}
+    if is_a("CyclicPoissonSampling"):
+        return _coins(strategy)
+    if is_a("BallsInBinsSampling"):
+        return _bins(strategy)
+    if is_a("FixedBatchSampling"):
+        drawn = "with-replacement" if strategy.replace else "without-replacement"
+        return {"sampler": drawn, "batch_size": int(strategy.batch_size), "steps": int(strategy.iterations)}
+    if is_a("RandomAllocationSampling"):
+        often = getattr(strategy, "participations", getattr(strategy, "num_participations", 1))
+        return {"sampler": "random-allocation", "participations": int(often), "steps": int(strategy.iterations)}
+    reason = _REFUSED.get(name, "it is not known")
+    raise UnsupportedError(f"{name} cannot be described as a Run: {reason}.")
+
+
+def _coins(strategy: Any) -> dict[str, object]:
+    keys: dict[str, object] = {"sample_rate": float(strategy.sampling_prob), "steps": int(strategy.iterations)}
+    groups, largest = int(strategy.cycle_length), strategy.truncated_batch_size
+    if groups > 1 and largest is not None:
         raise UnsupportedError(
-            f"CyclicPoissonSampling with cycle_length={strategy.cycle_length} ties the rounds of a record together; "
-            "Poisson sampling has cycle_length=1."
+            f"CyclicPoissonSampling with cycle_length={groups} and truncated_batch_size={largest} both draws from "
+            "groups and truncates, which no Run describes; leave one of them out."
         )
-    if strategy.truncated_batch_size is not None:
+    if groups > 1:
+        return {"sampler": "cyclic-poisson", "cycle": groups, **keys}
+    if largest is not None:
+        return {"sampler": "truncated-poisson", "max_batch_size": int(largest), **keys}
+    return {"sampler": "poisson", **keys}
+
+
+def _bins(strategy: Any) -> dict[str, object]:
+    rounds, steps = int(strategy.cycle_length), int(strategy.iterations)
+    if steps % rounds:
         raise UnsupportedError(
-            "Truncated batches are not drawn by independent coins; leave truncated_batch_size out to get a Run."
+            f"BallsInBinsSampling with {steps} iterations in cycles of {rounds} stops inside a cycle, so some bins are "
+            f"used once more than others; use {steps - steps % rounds} or {steps - steps % rounds + rounds} iterations."
         )
-    return float(strategy.sampling_prob)
+    return {"sampler": "balls-and-bins", "sample_rate": 1.0 / rounds, "steps": steps, "reshuffle": "once"}
+
+
+def _check_partition(strategy: Any, adjacency: str) -> None:
+    """Groups of equal size move other records when one is added; the library says so itself."""
+    groups = int(getattr(strategy, "cycle_length", 1))
+    kind = getattr(getattr(strategy, "partition_type", None), "name", "")
+    if groups > 1 and kind == "EQUAL_SPLIT" and adjacency == "add-remove":
+        raise UnsupportedError(
+            "PartitionType.EQUAL_SPLIT puts other records into other groups when one is added or removed; under "
+            "add-remove use PartitionType.INDEPENDENT."
+        )
 
 
 def noise_of(event: Any) -> float:

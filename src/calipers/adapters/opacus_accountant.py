@@ -2,7 +2,7 @@
 
     from calipers.adapters.opacus_accountant import register
     register()
-    engine = PrivacyEngine(accountant="calipers")
+    engine = PrivacyEngine(accountant="calipers")  # before Opacus 1.6: engine.accountant = accountant_class()()
     ...
     engine.get_epsilon(delta=1e-5)                 # the upper jaw
     engine.accountant.bracket(delta=1e-5)          # both
@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calipers.adapters.opacus import Attachment, attached
-from calipers.adapters.opacus_library import opacus_module
+from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.watched_run import Reading
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
@@ -40,8 +40,18 @@ NAME = "calipers"
 
 
 def register() -> None:
-    """Make `PrivacyEngine(accountant="calipers")` known to Opacus; registering twice is no error."""
-    opacus_module("opacus.accountants.registry").register_accountant(NAME, accountant_class(), force=True)
+    """Make `PrivacyEngine(accountant="calipers")` known to Opacus; registering twice is no error.
+
+    Releases before 1.6 know their own accountants alone; there an engine is handed one: `UnsupportedError` says how.
+    """
+    try:
+        registry = opacus_module("opacus.accountants.registry")
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"{installed_opacus()} has no registry of accountants (1.6 has). Make the engine with one of its own and "
+            "replace it before make_private: engine.accountant = accountant_class()()."
+        ) from error
+    registry.register_accountant(NAME, accountant_class(), force=True)
 
 
 class _Watching:
@@ -137,4 +147,11 @@ class _Watching:
 def accountant_class() -> type[Any]:
     """The accountant, as a class that derives from Opacus's own base."""
     base: Any = opacus_module("opacus.accountants").IAccountant
-    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__})
+    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__, "__module__": __name__})
+
+
+def __getattr__(name: str) -> Any:
+    """The class by its name: checkpoints of Opacus before 1.6 hold a method of it, which is pickled by that name."""
+    if name == "CalipersAccountant":
+        return accountant_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

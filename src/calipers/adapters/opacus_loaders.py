@@ -27,9 +27,6 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.opacus_releases import VERSIONS, run_keys
 from calipers.samplers import Sampler
 
-# What releases from 1.0 on compute; whether the installed one agrees is checked on the objects themselves.
-_ARITHMETIC = VERSIONS[-1]
-
 
 @dataclass(frozen=True)
 class Source:
@@ -200,15 +197,23 @@ def _worded(loader: tuple[int, bool]) -> str:
 
 def _keys(size: int, loader: tuple[int, bool], steps: int, reduction: str, public_rate: bool) -> dict[str, object]:
     batch_size, drop_last = loader
-    return run_keys(
-        _ARITHMETIC,
-        dataset_size=size,
-        batch_size=batch_size,
-        drop_last=drop_last,
-        steps=steps,
-        loss_reduction=reduction,
-        public_rate=public_rate,
-    )
+    installed = str(opacus_module().__version__)
+    # All releases since 1.0 compute alike; whether a newer one does too is checked on the objects themselves.
+    read_as = installed if installed in VERSIONS else VERSIONS[-1]
+    try:
+        return run_keys(
+            read_as,
+            dataset_size=size,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            steps=steps,
+            loss_reduction=reduction,
+            public_rate=public_rate,
+        )
+    except UnsupportedError as error:
+        if installed == read_as:
+            raise
+        raise UnsupportedError(f"{error} (Opacus {installed} is installed, and read like {read_as}.)") from error
 
 
 def _count(size: int, batch_size: int, drop_last: bool) -> int:

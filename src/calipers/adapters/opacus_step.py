@@ -5,12 +5,13 @@ See `calipers.adapters.opacus_target` for what is real about it and what is done
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import installed_opacus, opacus_module, quiet_engine, torch_module
 from calipers.adapters.opacus_probe import SEEDS
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -61,22 +62,23 @@ class StepEngine:
         criterion = torch.nn.CrossEntropyLoss(reduction=target.loss_reduction)
         extra: dict[str, Any] = {} if mode == "hooks" else {"grad_sample_mode": mode}
         with quiet_engine():
-            self.model, self.optimizer, *ghost, self.loader = (
-                opacus_module()
-                .PrivacyEngine()
-                .make_private(
-                    module=model,
-                    optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
-                    data_loader=data.DataLoader(
-                        data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
-                    ),
-                    noise_multiplier=target.noise_multiplier,
-                    max_grad_norm=target.max_grad_norm,
-                    loss_reduction=target.loss_reduction,
-                    noise_generator=self._noise,
-                    **({"criterion": criterion} if mode == "ghost" else {}),
-                    **extra,
+            engine = opacus_module().PrivacyEngine()
+            if mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
+                raise UnsupportedError(
+                    f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
                 )
+            self.model, self.optimizer, *ghost, self.loader = engine.make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+                data_loader=data.DataLoader(
+                    data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
+                ),
+                noise_multiplier=target.noise_multiplier,
+                max_grad_norm=target.max_grad_norm,
+                loss_reduction=target.loss_reduction,
+                noise_generator=self._noise,
+                **({"criterion": criterion} if mode == "ghost" else {}),
+                **extra,
             )
         self._criterion = ghost[0] if ghost else criterion
         self.sample_rate = float(self.loader.batch_sampler.sample_rate)

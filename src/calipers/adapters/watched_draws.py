@@ -89,17 +89,22 @@ class _Pass:
         self._draws, self._loader, self._number, self._sampler, self._batches = draws, loader, number, sampler, batches
         self._stream = sampler if isinstance(sampler, TorchBatches) else None
         self.waiting: deque[Draw] = deque()
-        self.followed = False
+        self.followed = self._drew = self._ended = False
 
     def __iter__(self) -> _Pass:
         return self
 
     def __next__(self) -> Any:
         self._draws.remember(self._loader, self._sampler)
+        # A loader with workers makes two iterators and draws from the second.
+        self._draws.begun += not self._drew
+        self._drew = True
         try:
             batch = next(self._batches)
         except StopIteration:
-            self._draws.finished += 1
+            # Such a loader also asks again after the end.
+            self._draws.finished += not self._ended
+            self._ended = True
             raise
         # TorchBatches goes on with an epoch that an earlier pass left.
         number = self._number if self._stream is None else (self._stream.position - 1) // len(self._stream)
@@ -119,7 +124,7 @@ class Draws:
         self._complain = complain
         self.sources: list[Source] = []
         self.groups: dict[tuple[int, int], Group] = {}
-        self.begun = self.finished = self.drawn = 0
+        self.begun = self.finished = self.drawn = self.iterators = 0
         self.latest: _Pass | None = None
         self.last: Draw | None = None
         self.digests: dict[str, None] = {}
@@ -137,8 +142,8 @@ class Draws:
             if self._signalled:
                 self._complain(STALE, True)
                 self._signalled.clear()
-            self.begun += 1
-            self.latest = _Pass(self, number, self.begun, own, iter(draw_all(own)))
+            self.iterators += 1
+            self.latest = _Pass(self, number, self.iterators, own, iter(draw_all(own)))
             return self.latest
 
         def delivering(own: Any) -> Iterator[Any]:

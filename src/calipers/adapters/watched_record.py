@@ -178,6 +178,7 @@ class Seen:
         for loader, number, delivered, merged, order, noises in state["groups"]:
             counted = Counter({tuple(used): count for used, count in noises})
             draws.groups[(loader, number)] = Group(loader, delivered, counted, merged, order)
+            draws.iterators = max(draws.iterators, number)
 
     def _sources(self) -> list[dict[str, Any]]:
         return [asdict(source) | {"sampler": repr(source.sampler)} for source in self.draws.sources]

@@ -70,6 +70,12 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
             "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine; a count with "
             "fixed noise and a public divisor is measured by calipers.measure.Beside."
         )
+    if name.startswith("FSDP"):
+        raise UnsupportedError(
+            f"{name} ({installed_opacus()}) trains a sharded model: every process adds noise to its own part of the "
+            "gradient, and FSDP decides whether a record's gradient arrives there as a sum or as a mean over "
+            "processes, so the realized noise cannot be read off. Use DifferentiallyPrivateDistributedDataParallel."
+        )
     if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
         raise UnsupportedError(
             f"{name} ({installed_opacus()}) clips or adds noise in a way that nobody has checked; Calipers reads "

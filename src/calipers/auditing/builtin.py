@@ -37,7 +37,7 @@ import numpy as np
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, COUNT_FROM_ZERO, POSITIVE, POSITIVE_PROBABILITY, choice
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
@@ -116,14 +116,19 @@ class NoisySums:
         """
         if run.dataset_size is None:
             raise InputError("A built-in target is a dataset; add dataset_size.")
+        if run.records_per_unit > 1:
+            raise UnsupportedError(
+                f"A built-in target differs by one record, not by a {run.unit} of {run.records_per_unit}; leave "
+                "records_per_unit out."
+            )
         if run.view == "isolated" and gradient not in (None, 0):
             raise InputError(f"view='isolated' shows the differing record alone; leave out gradient={gradient}.")
         if gradient is None:
             public = run.normalization in ("none", "constant") or run.adjacency != "add-remove"
             tied = scheme_of(run).equal_batches
             gradient = 0 if run.view == "isolated" or (public and not tied) else -1
-        rounds = 1 if scheme_of(run).independent else run.steps_per_epoch
-        thrown = not scheme_of(run).independent and not scheme_of(run).equal_batches
+        rounds = scheme_of(run).rounds(run)
+        thrown = not scheme_of(run).stepwise and not scheme_of(run).equal_batches
         rate = 1.0 / rounds if thrown else run.rate
         return cls(
             others=run.dataset_size - 1,

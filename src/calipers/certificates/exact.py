@@ -58,7 +58,12 @@ def _refuse_unknown(run: Run) -> None:
             )
 
 
+_CERTIFIED = ("poisson", "deterministic", "balls-and-bins", "shuffle")
+
+
 def _phase(run: Run) -> dict[str, object]:
+    if run.sampler not in _CERTIFIED:
+        raise UnsupportedError(f"No certificate can be had yet for sampler={run.sampler!r}; measure it without one.")
     _refuse_unknown(run)
     shared: dict[str, object] = {"sampler": run.sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
     if run.sampler == "poisson":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calipers.certificates.certify import Certificate, certify, needs_flint
-from calipers.errors import CertificationError
+from calipers.errors import CertificationError, UnsupportedError
 from calipers.measure import Measurement
 
 if TYPE_CHECKING:
@@ -33,8 +33,19 @@ def certified(measurement: Measurement, delta: float, path: str | os.PathLike[st
     """Write a certificate of the measured run at delta; the measurement returned names it and its claims in its notes.
 
     What is certified may be a little wider than what is measured; the note says exactly what it is. Raises
-    `CertificationError` if a claim of one contradicts a bound of the other, which would be a defect of Calipers.
+    `UnsupportedError` where the measurement is about more than its run, and `CertificationError` if a claim of one
+    contradicts a bound of the other, which would be a defect of Calipers.
     """
+    if measurement.dataset_sizes is not None:
+        raise UnsupportedError(
+            "No certificate can be had for a range of dataset sizes: a certificate states one; leave out the range, or "
+            "measure it without one."
+        )
+    if not measurement.runs:
+        raise UnsupportedError(
+            "No certificate can be had for what is not a run of DP-SGD steps: describe it as a run, or measure it "
+            "without one."
+        )
     certificate = certify(measurement.runs, delta=delta)
     measured = measurement.epsilon(delta)
     low, high = certificate.epsilon

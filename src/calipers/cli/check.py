@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.options import check_folder, json_option, write
+from calipers.cli.options import check_place, json_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -61,7 +61,7 @@ def check_command(
     """
     if as_json and github:
         raise InputError("--json and --github both choose what is printed; give one of them.")
-    check_folder(junit_path)
+    check_place(junit_path)
     from calipers.gate.machine import github_commands, junit
     from calipers.provenance import date
 

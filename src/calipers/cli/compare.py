@@ -30,7 +30,7 @@ from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
 from calipers.run import KEYS, Run
-from calipers.schemes import SAMPLERS
+from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
 @repeated_run_options
-@click.option("--samplers", is_flag=True, help="Compare under all samplers: --sampler once for each.")
+@click.option("--samplers", is_flag=True, help="Compare one run with its counterparts under all samplers.")
 @click.option("--output", type=FILE, metavar="FILE", help="Also draw both jaws of all profiles: FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
@@ -82,11 +82,7 @@ def compare_command(
     """
     file_format = None if output is None else chosen_picture(output)
     check_place(output)
-    if samplers:
-        if "sampler" in alternatives:
-            raise InputError("--samplers and --sampler contradict each other: both say which samplers; give one.")
-        alternatives = {**alternatives, "sampler": SAMPLERS}
-    names, described, sources = _described(files, alternatives)
+    names, described, sources = (_sampled if samplers else _described)(files, alternatives)
     from calipers.reports.comparison import compare_measurements, profiles
 
     with patience("comparing") as say:
@@ -118,10 +114,32 @@ def compare_command(
     end_measured(fail_on, comparison.answers)
 
 
+def _sampled(
+    files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
+) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
+    """One run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
+    several = [f"--{key.replace('_', '-')}" for key, values in alternatives.items() if len(values) > 1]
+    if "sampler" in alternatives or several or len(files) > 1:
+        given = ", ".join([*files, *several]) or "--sampler"
+        raise InputError(f"--samplers compares one run with itself, got {given}; describe one.")
+    change = {key: values[0] for key, values in alternatives.items()}
+    click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
+    file = named_file(files[0])[1] if files else ""
+    runs = load_changed(file, change) if files else (Run.from_dict(change),)
+    found: dict[str, Subject] = {}
+    for name in SAMPLERS:
+        scheme = scheme_named(name)
+        try:
+            found[name] = tuple(run if run.sampler == name else run.replace(**scheme.counterpart(run)) for run in runs)
+        except InputError as error:
+            click.echo(f"{name}: left out. {error}", err=True)
+    return tuple(found), list(found.values()), (file,) * len(found) if files else ()
+
+
 def _described(
     files: Sequence[str], alternatives: dict[str, tuple[object, ...]]
 ) -> tuple[tuple[str, ...], list[Subject], tuple[str, ...]]:
-    """Names and phases of the runs to compare, and the files they are from."""
+    """Names and subjects to compare, and the files they are from."""
     from calipers.reports.naming import names_by_difference
 
     changes: list[dict[str, Any]] = [
@@ -149,7 +167,7 @@ def _described(
     own = [name for name, _ in named for _ in changes]
     if len(changes) == 1 and any(own):
         found = tuple(name or other for name, other in zip(own, found, strict=True))
-    if len(set(found)) < len(found):
+    if len(set(found)) < len(described):
         raise InputError(f"Expected different names for the runs, got {', '.join(found)}.")
     return found, described, sources
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from calipers.cli.options import check_folder, tolerance_option, write
+from calipers.cli.options import check_place, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -42,7 +42,7 @@ def export_command(
       calipers export run.receipt.json --form model-card -o README.md
       calipers export run.toml --form registry --about product.toml -o my_model.yaml
     """
-    check_folder(output)
+    check_place(output)
     from calipers.disclosure import disclose, render
     from calipers.errors import UnsupportedError
     from calipers.gate import read_described

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calipers.cli.options import check_folder, json_option, tolerance_option, write
+from calipers.cli.options import check_place, json_option, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
 
@@ -47,7 +47,7 @@ def receipt_command(
       calipers receipt --probe probe.json --epochs 60 -o run.receipt.json
       calipers verify-receipt run.receipt.json
     """
-    check_folder(output)
+    check_place(output)
     from calipers.receipts.executed import declared, probed, refuse_contradiction
     from calipers.receipts.write import DEFAULT_DELTAS, receipt_of
     from calipers.reports.records import to_json

@@ -14,7 +14,7 @@ from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, show, tolerance_option
 from calipers.cli.report_option import report_option, write_when_asked
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, Run
+from calipers.run import ADJACENCIES, LAST_BATCHES, NEEDED, NORMALIZATIONS, RESHUFFLES, Run
 from calipers.schemes import SAMPLERS, scheme_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
     show_default=True,
     help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
 )
-@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="shuffle: a new order or one.")
+@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
+@click.option("--max-batch-size", type=COUNT, metavar="B", help="truncated-poisson: the largest batch.")
+@click.option("--cycle", type=COUNT, metavar="K", help="cyclic-poisson: groups of records that take turns.")
+@click.option("--participations", type=COUNT, metavar="K", help="random-allocation: steps that use each record.")
 @click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
 @click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
 @click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
@@ -120,6 +123,7 @@ def train_command(
         steps=chosen["steps"],
         last_batch=chosen["last_batch"],
         reshuffle=chosen["reshuffle"],
+        **{name: chosen[name] for name in NEEDED},
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for

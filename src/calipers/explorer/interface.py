@@ -38,8 +38,13 @@ _RUN: dict[str, Any] = {
     "reshuffle": {
         "enum": list(RESHUFFLES),
         "default": "every-epoch",
-        "description": "Whether shuffled batches come in a new order every epoch.",
+        "description": "Whether shuffled batches, or bins, are drawn anew every epoch.",
     },
+    "max_batch_size": {"type": "integer", "minimum": 1, "description": "truncated-poisson: the largest batch."},
+    "cycle": {"type": "integer", "minimum": 1, "description": "cyclic-poisson: groups of records that take turns."},
+    "participations": {"type": "integer", "minimum": 1, "description": "random-allocation: k of all steps."},
+    "unit": {"type": "string", "description": "What is protected, if it has several records."},
+    "records_per_unit": {"type": "integer", "minimum": 1, "default": 1},
 }
 
 

@@ -83,6 +83,7 @@ FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
+_DEPTHS = 26.0
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
 
@@ -176,6 +177,11 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
 
 
+def shared_depth(log_tail: float) -> float:
+    """The next of a few depths, so that questions about one epoch find its law already there."""
+    return max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
+
+
 @dataclass(frozen=True)
 class AllocatedEpoch:
     """One epoch in which a record shows up in one of `rounds` rounds, uniformly, with probability `participation`."""
@@ -190,6 +196,26 @@ class AllocatedEpoch:
         checked = POSITIVE_PROBABILITY.check("participation", self.participation)
         object.__setattr__(self, "participation", checked)
 
+    @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return 1.0 / self.sigma
+
+    def known_moment(self, order: float, reverse: bool = False) -> float:
+        """At least log E_Q[L^order], order > 1, in either direction: whether and when the record shows up is told."""
+        del reverse
+        return float(mixed_log_moment(self.participation, 0.5 * order * (order - 1.0) * self.shift**2))
+
+
+def mixed_log_moment(probability: float, log_moment: float) -> float:
+    """log(1 - p + p e^log_moment), rounded up: a pair that is met with probability p, which is told."""
+    value = (
+        log_moment
+        if probability == 1.0
+        else float(np.logaddexp(math.log1p(-probability), math.log(probability) + log_moment))
+    )
+    return value * (1.0 + 1e-13) + 1e-15
+
 
 @implements("calipers:allocation")
 @dataclass(frozen=True)
@@ -203,6 +229,7 @@ class AllocationPair(AllocatedEpoch):
 
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    moment_depth: ClassVar[float] = -400.0
 
     @property
     def symmetric(self) -> bool:

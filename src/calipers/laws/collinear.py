@@ -162,7 +162,7 @@ class CollinearPair:
         log_outside = log_tail - _DEEP
         sizes, complete = self._sizes(log_outside)
         absent, present = self._mixtures(sizes)
-        start, length = _span(absent, present, radius)
+        start, length = span(absent, present, radius)
         step = scale * cell_width(max(resolution, self.finest), length / scale)
         if len(present.means) * length / step <= _MOST_FAR_TERMS:
             edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
@@ -174,7 +174,7 @@ class CollinearPair:
             return lower_law(log_p[often & known], log_q[often & known], error)
         sizes, _ = self._sizes(log_tail - _SPARE)
         absent, present = self._mixtures(sizes)
-        start, length = _span(absent, present, radius)
+        start, length = span(absent, present, radius)
         step = scale * min(max(resolution, self.finest, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
         count = math.ceil(length / step) + 1
         q = cell_masses(absent, start, step, count, radius)
@@ -184,7 +184,7 @@ class CollinearPair:
         return lower_law(np.log(p[kept]), np.log(q[kept]), error)
 
 
-def _span(absent: Components, present: Components, radius: float) -> tuple[float, float]:
+def span(absent: Components, present: Components, radius: float) -> tuple[float, float]:
     """Start and length of the interval that reaches `radius` beyond every mean."""
     low = min(float(absent.means.min()), float(present.means.min())) - radius
     return low, max(float(absent.means.max()), float(present.means.max())) + radius - low

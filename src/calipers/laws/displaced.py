@@ -146,6 +146,11 @@ class DisplacedEpoch(ShuffledEpoch):
         bounds = (excess / (excess - 1.0) ** p * sample_moment(p, width, self.batch_size) for p in _ORDERS)
         return min(1.0, batches * min(bounds) * _SLACK)
 
+    def controlled(self, epsilon: float, reverse: bool) -> float:
+        """Not tried: weights of rounds are compared by majorization, for terms that are worst at every strike."""
+        del epsilon, reverse
+        return 1.0
+
     def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
         """(node, delta): the theorem at the number of rounds that seems best."""
         rounds = self.best_rounds(epsilon, reverse)

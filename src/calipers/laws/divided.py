@@ -26,6 +26,7 @@ from calipers.laws.law import Law
 from calipers.laws.realized import RealizedAttack
 from calipers.laws.scale import scale_pair
 from calipers.laws.size_and_sum import SizeAndSumPair
+from calipers.laws.told_apart import Rounds, told_round
 
 _USUAL = {Side.UPPER: 0.025, Side.LOWER: 0.05}
 _FINE, _FINE_FROM = 0.02, 0.004
@@ -73,6 +74,7 @@ class DividedPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    moment_depth: ClassVar[float] = -690.0
 
     @property
     def proof(self) -> HiddenBitPair:
@@ -89,6 +91,21 @@ class DividedPair:
         """The proof's law on Side.UPPER, the attack's on Side.LOWER."""
         return _law(self.proof if side is Side.UPPER else self.attack, side, resolution, log_tail)
 
+    @property
+    def told(self) -> Rounds:
+        """The coordinate when batch and membership are told."""
+        largest = self.others if self.covers is None else self.covers[0]
+        return told_round(self.sigma, self.others, largest, self.divisor)
+
+    @property
+    def shift(self) -> float:
+        """The largest shift of the coordinate, in deviations of its noise."""
+        return self.told.mean
+
+    def known_moment(self, order: float, reverse: bool = False) -> float:
+        """At least log E_Q[L^order], order > 1, of the pair or of the swapped one: batch and membership are told."""
+        return self.told.log_moment(1.0 - order if reverse else order)
+
 
 @dataclass(frozen=True)
 class ScaleFactor:
@@ -99,6 +116,11 @@ class ScaleFactor:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+
+    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
+        """At least log E_Q[L^order] of the pair or of the swapped one, in closed form."""
+        told = Rounds(1, self.degrees, 0.0, float(self.divisor))
+        return told.log_moment(1.0 - order if reverse else order)
 
     def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on either side."""

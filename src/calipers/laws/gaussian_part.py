@@ -16,6 +16,9 @@ from scipy.special import log_ndtr
 from calipers.laws.pair import Density, SmoothPart
 from calipers.numerics.types import FloatArray
 
+_FEW = 3
+"""Up to so many components are added one by one."""
+
 
 def gaussian_mixture_part(
     weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
@@ -31,6 +34,8 @@ def gaussian_mixture_part(
     def relative(log_w: FloatArray, means: FloatArray) -> Density:
         # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
         def log_sum(z: FloatArray) -> FloatArray:
+            if len(means) > _FEW:
+                return _log_sum_exp(log_w, means, z)
             total = log_w[0] + means[0] * (z - 0.5 * means[0])
             for log_weight, mean in zip(log_w[1:], means[1:], strict=True):
                 total = np.logaddexp(total, log_weight + mean * (z - 0.5 * mean))
@@ -73,6 +78,14 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
     )
+
+
+def _log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
+    """log of the sum of w e^(m z - m^2/2), many terms at once."""
+    terms = (log_w - 0.5 * means * means)[:, None] + means[:, None] * z.ravel()
+    peak = terms.max(axis=0)
+    terms -= peak
+    return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
 
 
 def _accurate_log_ratio(

@@ -9,6 +9,14 @@ a record that sits out shows the same noise under both datasets. Splitting terms
 (`calipers.laws.average_ladder`) preserves their mean and makes the sum larger in convex order, so the call can only
 grow.
 
+Ends. A sum is asked only whether it passes the strike, and by how much. So terms are clipped, at no risk: raising the
+terms below `low` to it raises the sum, and
+
+    (X_1 + ... + X_M - strike)+  <=  (sum of min(X_t, high) - strike)+  +  sum of (X_t - high)+,
+
+whose last part has a closed form. It costs next to nothing where a term of `high` makes up for whatever else the sum
+usually holds, and one of `low` for more than any other term can; with little noise it saves most of the ladder.
+
 What is charged. Observations beyond `end` are left out: their mass is at most 2 Phi(-end), and with them goes at most
 E[A + k B] <= (1 + k) Phi(shift - end) of the first moment; (1 + k) >= E|X| stands where `calipers.laws.average` has
 E[Y] = 1. Masses are known up to the ladder's `error`. Values are those of a slightly different k: with A and B known up
@@ -20,8 +28,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr
 
 from calipers.laws.average import cell_error, lattice_points, normal_cells, refined
 from calipers.laws.average_ladder import Ladder, LadderPlan, multiplied, placed
@@ -29,11 +39,16 @@ from calipers.laws.average_plan import ladder_plans
 from calipers.laws.hidden_term import HiddenTerm
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
+from calipers.numerics.types import FloatArray
 
 _CELL = 0.05
 _FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _DEEPEST = -620.0
 _LARGEST_ERROR = 0.1
+_SELDOM = 1e-5
+"""How often a term of the size of the upper end may fail to make up for the others."""
+_CLOSED_FORM = 1e-12
+"""Relative slack of a difference of normal distribution functions."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,7 @@ class HiddenSum:
     term: HiddenTerm
     rounds: int
     log_tail: float
+    clipped: tuple[float, float] = (-math.inf, math.inf)
 
     @classmethod
     def deep(cls, term: HiddenTerm, rounds: int, log_tail: float) -> HiddenSum:
@@ -59,25 +75,57 @@ class HiddenSum:
         """Where observations are cut: E[A; z > end] = Phi(shift - end) <= e^log_loss."""
         return math.sqrt(-2.0 * self.log_loss) + self.term.farthest_shift
 
-    def plans(self, resolution: float) -> list[list[LadderPlan]]:
-        """How to keep the sum: one way, or two for few rounds."""
+    @cached_property
+    def _noise(self) -> tuple[FloatArray, FloatArray]:
+        """Terms and their density on a plain mesh, for choices that decide cost, not truth."""
         mesh, weights = normal_cells(refined(np.array([-self.end, self.end])))
         density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
+        return self.term.value(mesh).ravel(), density
+
+    def ended(self, strike: float) -> HiddenSum:
+        """With terms clipped where that hardly changes the call at the strike."""
+        values, density = self._noise
+        seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
+        rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
+        losses = np.clip(-values, 0.0, rare)
+        mean = float(losses @ density)
+        spread = math.sqrt(max(float(losses * losses @ density) - mean * mean, 0.0) * self.rounds)
+        high = strike + self.rounds * mean + 6.0 * spread + 2.0 * rare
+        low = -4.0 * min(high, max(float(values[-1]), rare))
+        return replace(self, clipped=(low, high))
+
+    @property
+    def beyond(self) -> float:
+        """At least E[(X - high)+], which is added to the call for every term."""
+        if self.clipped[1] >= self.term.value(np.array([self.end]))[0]:
+            return 0.0  # observations beyond the end are charged anyhow
+        z = float(self.term.branches[0].preimage(np.array([self.clipped[1]]))[0])
+        whole = float(ndtr(self.term.right[0] - z))
+        others = math.exp(self.term.epsilon) * float(ndtr(self.term.right[1] - z))
+        return max(whole - others - self.clipped[1] * float(ndtr(-z)), 0.0) + _CLOSED_FORM * whole
+
+    def plans(self, resolution: float) -> list[list[LadderPlan]]:
+        """How to keep the sum: one way, or two for few rounds."""
+        values, density = self._noise
         # A plan is about typical sums; both ends are as heavy as lognormals, and would drown them in rounding.
         usual_end = float(normal_tail_quantile(1e-3 / self.rounds))
         farthest = float(np.max(np.abs(self.term.value(np.array([-usual_end, usual_end])))))
-        scores = np.clip(self.term.value(mesh).ravel(), -farthest, farthest)
+        scores = np.clip(values, -farthest, farthest)
         usual = ladder_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
         if self.rounds > (_FEW_ROUNDS if self.term.width <= 2.0 else _FEW_ROUNDS_LITTLE_NOISE):
             return [usual]
         # A few rounds can all lie where A = k B, far from where the sum usually is.
         step = resolution * min(self.term.width, 1.0) * self.term.crossing
-        return [usual, [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]]
+        if math.ldexp(usual[-1].step, usual[-1].lowest) <= step:
+            return [usual]
+        near_zero = [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]
+        return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
 
     def ladder(self, plans: Sequence[LadderPlan], shifts: tuple[float, ...] = ()) -> Ladder:
         """The law of the sum under noise, and with one round shifted by each of `shifts`."""
-        low, high = (float(v) for v in self.term.value(np.array([-self.end, self.end])))
-        kinks = np.concatenate((self.term.preimages(lattice_points(plans[0], low, high)), self.term.flat))
+        low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
+        bends = np.array([low, *lattice_points(plans[0], low, high), high])
+        kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
         points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
         rows = [
@@ -85,7 +133,8 @@ class HiddenSum:
             for shift in (0.0, *shifts)
         ]
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
-        one = placed(self.term.value(points).ravel(), np.stack(rows), plans[0], error, float(self.rounds))
+        values = np.clip(self.term.value(points).ravel(), low, high)
+        one = placed(values, np.stack(rows), plans[0], error, float(self.rounds))
         beyond = 2.0 * math.exp(self.log_loss)
         one = replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
         return multiplied(one, self.rounds, plans)
@@ -100,7 +149,7 @@ def divergence(
     """
     epsilon, k = term.epsilon, math.exp(term.epsilon)
     strike = rounds * (1.0 - participation) * math.expm1(epsilon) / participation
-    total = HiddenSum.deep(term, rounds, log_tail)
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
     best = 1.0
     for plans in total.plans(resolution):
         ladder = total.ladder(plans)
@@ -113,7 +162,7 @@ def divergence(
         rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(epsilon) / participation)
         gain += rounded * float(np.sum(noise[above])) / rounds
         charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error)
-        best = min(best, participation * (charged + (1.0 + k) * ladder.lost_moment))
+        best = min(best, participation * (charged + total.beyond + (1.0 + k) * ladder.lost_moment))
     shift = term.farthest_shift
     error = (shift * total.end + shift * shift + 8.0 + epsilon) * 4.0 * UNIT_ROUNDOFF
     return epsilon + 2.02 * error, min(1.0, best * (1.0 + 2.0 * error))

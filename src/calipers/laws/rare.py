@@ -52,6 +52,8 @@ _NEGLIGIBLE = -14.0
 """What is left out, or not resolved, is this far below delta (natural logarithm)."""
 _FEW_EXACT, _MANY_EXACT, _MANY_STEPS = 1, 4, 3000
 """Up to so many jumps the small steps are counted exactly, with many and with few steps."""
+_BULK, _FURTHER = 0.1, 1.06
+"""Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond."""
 _FAR = 32.0
 """Jumps this far above epsilon (in log ratio) count as certain."""
 
@@ -161,7 +163,9 @@ class RareSteps:
         self.parts = {side: Parts.of(law, self.threshold) for side, law in laws.items()}
         expected = self.count * max(float(part.p.sum()) for part in self.parts.values())
         self.most = self._most_jumps(expected)
-        self.useful = len(direction.factors) == 1 and 0.0 < expected <= _MOST_EXPECTED and self.most <= _MOST_JUMPS
+        # Cells of one side may have a last atom above the threshold where those of the other have none.
+        some = all(len(part.ratio) > 0 for part in self.parts.values())
+        self.useful = some and 0.0 < expected <= _MOST_EXPECTED and self.most <= _MOST_JUMPS
         self._charged = infinite_mass([(laws[Side.UPPER], self.count)])
         finite = float(np.exp(laws[Side.UPPER].log_p).sum())
         # More than `most` jumps: so many of the steps are jumps, the others anything.
@@ -231,6 +235,26 @@ class RareSteps:
     def lower(self, epsilon: float) -> float:
         """At most D at epsilon."""
         return self._total(self._lower_jumps, Side.LOWER, epsilon) * math.exp(-self._rounding)
+
+    def test(self, epsilon: float) -> tuple[float, float]:
+        """(power, false positive rate) of the test behind `lower`, rounded to the unfavorable side."""
+        log_p, log_q = self.parts[Side.LOWER].log_masses
+        powers, alphas = [], []
+        for k, jump in enumerate(self._lower_jumps):
+            used = self._fewer(Side.LOWER, k)
+            left_out = used - k
+            power, alpha = self._profile(used).best_tests(epsilon - jump.ratio + left_out * (log_q - log_p))
+            powers.append(math.exp(left_out * log_p) * float(np.sum(jump.p * power)))
+            alphas.append(math.exp(left_out * log_q) * float(np.sum(jump.p * np.exp(-jump.ratio) * alpha)))
+        return math.fsum(powers) * math.exp(-self._rounding), math.fsum(alphas) * math.exp(self._rounding)
+
+    def places(self) -> list[float]:
+        """Where to look for a whole curve: dense within four deviations of the small steps, then ever further apart."""
+        deviation, reach = self.threshold / DEVIATIONS, float(self.parts[Side.UPPER].ratio[-1])
+        found = [_BULK * deviation * i for i in range(round(4.0 / _BULK))]
+        while found[-1] < reach:
+            found.append(_FURTHER * found[-1])
+        return found
 
     def epsilon(self, delta: float, guess: float) -> Jaws:
         """Jaws of the smallest epsilon >= 0 with D at most delta."""

@@ -115,6 +115,11 @@ class ReplacedPair(AllocatedEpoch):
     q_zero: ClassVar[float] = 0.0
 
     @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return 2.0 / self.sigma
+
+    @property
     def _key(self) -> tuple[float, int, float]:
         return self.sigma, self.rounds, self.participation
 

@@ -35,7 +35,7 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.average import AllocatedEpoch, cell_error, normal_cells, refined
+from calipers.laws.average import AllocatedEpoch, cell_error, normal_cells, refined, shared_depth
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import EventFamily, MaximumTests, tail_families
@@ -207,7 +207,7 @@ class ShuffleAttack(AllocatedEpoch):
             )
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return _law(self, max(resolution, _FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL))
+        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
 
 
 @lru_cache(maxsize=24)

@@ -54,7 +54,7 @@ class AttackProduct:
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         best = (0.0, False)
         for direction in self.directions:
-            log_tail = -60.0 - math.log(self.steps)
+            log_tail = -40.0 - math.log(self.steps)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
             if saddle.log_delta < _DEEPEST:
                 continue

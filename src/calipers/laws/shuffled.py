@@ -27,7 +27,8 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import UnsupportedError
-from calipers.laws.average import AllocatedEpoch
+from calipers.laws.average import AllocatedEpoch, shared_depth
+from calipers.laws.controlled_sum import controlled_divergence
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
@@ -58,9 +59,13 @@ _GAP, _GROWTH = 0.25, 0.15
 is small against the shift, the width of the far tail."""
 _FAR = 1e-13
 """Below it nodes are twice as far apart: what an epoch shows so rarely decides no answer for a delta above 1e-11."""
-_DEPTHS, _NEGLIGIBLE = 26.0, 10.0
-"""Laws end where the divergence is e^10 times the smallest that was asked for, which is a multiple of e^-26."""
+_NEGLIGIBLE = 10.0
+"""Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
+_WORTH, _RARE = 0.998, 1e-9
+"""Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
+_CUT, _DEPTH_STEP = 16.0, 4.0
+"""How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
 
 
 @implements("calipers:shuffled")
@@ -101,6 +106,10 @@ class ShuffledEpoch(AllocatedEpoch):
         """As `node`, by the theorem alone."""
         return divergence(self.term(epsilon, reverse), self.rounds, self.participation, resolution, log_tail)
 
+    def controlled(self, epsilon: float, reverse: bool) -> float:
+        """At least the divergence at epsilon of adversaries with one control for every strike; 1 where not tried."""
+        return _controlled(self, epsilon, reverse)
+
     @property
     def ways(self) -> tuple[bool, ...]:
         """The directions that have to be looked at."""
@@ -116,7 +125,8 @@ class ShuffledEpoch(AllocatedEpoch):
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
         node, value = self.node(max(0.0, epsilon - 1e-11 * (1.0 + epsilon)), reverse, _FINE, log_tail)
-        return value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
+        value = value if node <= epsilon else value + (math.exp(node) - math.exp(epsilon)) * (1.0 + 1e-9)
+        return min(value, self.controlled(epsilon, reverse))
 
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
@@ -130,7 +140,7 @@ class ShuffledEpoch(AllocatedEpoch):
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
-            if value > delta or node > best:
+            if node > best or min(value, self.controlled(best, reverse)) > delta:
                 best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
         return best
 
@@ -139,6 +149,8 @@ class ShuffledEpoch(AllocatedEpoch):
 
         def excess(epsilon: float, resolution: float) -> tuple[float, float]:
             node, value = self.node(epsilon, reverse, resolution, log_tail)
+            if resolution == _FINE:
+                value = min(value, self.controlled(epsilon, reverse))
             return node, math.log(max(value, 1e-300)) - log_delta
 
         low, high = 0.0, known
@@ -174,8 +186,7 @@ class ShuffledEpoch(AllocatedEpoch):
         if side is not Side.UPPER:
             raise UnsupportedError("A proof about shuffled batches has no LOWER law; see ShuffleAttack.")
         del resolution
-        depth = _DEPTHS * math.ceil(-log_tail / _DEPTHS)
-        return _law(self, max(-depth, _LOWEST_LOG_TAIL))
+        return _law(self, shared_depth(log_tail))
 
 
 @lru_cache(maxsize=4096)
@@ -189,6 +200,12 @@ def _node(
     return node, min(value, known)
 
 
+@lru_cache(maxsize=1024)
+def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
+    found = controlled_divergence(epoch.term(epsilon, reverse), epoch.rounds, epoch.participation)
+    return 1.0 if found is None else found
+
+
 @lru_cache(maxsize=16)
 def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
     sides = [_profile(epoch, reverse, log_tail) for reverse in epoch.ways]
@@ -197,13 +214,37 @@ def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
 
 def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
-    advantage = epoch.node(0.0, False, _LADDER, log_tail)[1]
-    deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
+    expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
-    epsilon, last = 0.0, gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
+    epsilon, deviation, fall, controlled = 0.0, 0.0, 0.0, True
+    last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
-        profile.append(epoch.node(epsilon, reverse, _LADDER, log_tail))
-        if profile[-1][1] <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
+        node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
+        if controlled and value > _RARE:
+            better = epoch.controlled(epsilon, reverse)
+            # Far out one term decides, and one control for every strike is as good as one for all.
+            value, controlled = min(value, better), better < _WORTH * value
+        profile.append((node, value))
+        if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
             return profile
+        deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
         gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
-        epsilon += gap if profile[-1][1] > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        epsilon += gap
+        # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
+        # its proof allows, it is no reason to look less deep.
+        if len(profile) > 1:
+            fall = max(0.0, math.log(profile[-2][1] / max(value, 1e-300)) / (node - profile[-2][0]))
+        expected = math.log(max(value, 1e-300)) - 1.5 * fall * gap
+
+
+def _deep_enough(
+    epoch: ShuffledEpoch, epsilon: float, reverse: bool, expected: float, log_tail: float
+) -> tuple[float, float]:
+    """A node no deeper than its value, of about e^expected, needs: what is cut is a share of about e^-16 of it."""
+    while True:
+        depth = max(log_tail, _DEPTH_STEP * math.floor((expected - _CUT) / _DEPTH_STEP))
+        node, value = epoch.node(epsilon, reverse, _LADDER, depth)
+        if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
+            return node, value
+        expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP

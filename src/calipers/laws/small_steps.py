@@ -149,6 +149,21 @@ class Profile:
                 best = np.maximum(best, power * (1.0 - 1e-14) - falsely * (1.0 + 1e-13))
         return best
 
+    def best_tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(power, false positive rate) of the tests behind `lower`, power rounded down and the rate up."""
+        power = np.full(len(epsilon), math.exp(self.log_p[Side.LOWER] - self.rounding))
+        alpha = np.full(len(epsilon), math.exp(self.log_q[Side.LOWER] + self.rounding))
+        weights = np.exp(np.minimum(epsilon, 700.0))
+        power, alpha = np.where(power > weights * alpha, (power, alpha), 0.0)
+        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
+            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
+            for shift in (-2, 0, 2):
+                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
+                sure, falsely = np.exp(tests.log_power[index]), np.exp(tests.log_alpha[index])
+                better = sure - weights * falsely > power - weights * alpha
+                power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
+        return power * (1.0 - 1e-13), alpha * (1.0 + 1e-13)
+
     @functools.cached_property
     def _best_indices(self) -> list[tuple[FloatArray, FloatArray]]:
         """For each list of tests, which one shows most at a few epsilons.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.laws.direction import COARSEST, Direction, eta_for, log_escape_for
 from calipers.laws.middle import Kept, MiddleTests, is_bounded_below, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.product import Product
+from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.tails import LowerTail, UpperTail
 from calipers.numerics.types import FloatArray, IntArray
@@ -98,6 +100,48 @@ def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> Lowe
     return LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
 
 
+@dataclass(frozen=True)
+class _Conditioned:
+    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests."""
+
+    upper: UpperTail
+    lower: LowerTail
+
+
+def _conditioned(
+    direction: Direction, log_tail: float, plans: Sequence[Plan], log_smallest: float, tolerance: float
+) -> _Conditioned | None:
+    """Where the tilted total has more than one hump, what `calipers.laws.rare` says of it, from eps = 0 outward."""
+    humps = any(saddle.tilt > 1.0 and saddle.deviation > saddle.mean for saddle, _, _ in plans)
+    if not humps or direction.span is not None:
+        return None
+    rare = rare_steps(direction, log_smallest, log_tail, tolerance)
+    if rare is None:
+        return None
+    nodes, deltas, tests = [], [], []
+    for epsilon in rare.places():
+        rare.look_at(epsilon)
+        nodes.append(epsilon)
+        deltas.append(min(1.0, rare.upper(epsilon)))
+        tests.append(rare.test(epsilon))
+        if deltas[-1] < math.exp(log_smallest):
+            break
+    with np.errstate(divide="ignore"):
+        log_power, log_alpha = np.log(np.array(tests)).T
+    thresholds = np.array(nodes)
+    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.array(deltas))))
+    kept = np.isfinite(log_power) & np.isfinite(log_alpha)
+    return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
+
+
+def _united(first: UpperTail, second: UpperTail) -> UpperTail:
+    """All nodes: each bounds one decreasing profile."""
+    nodes = np.concatenate((first.epsilon_nodes, second.epsilon_nodes))
+    values = np.concatenate((first.log_delta_nodes, second.log_delta_nodes))
+    order = np.argsort(nodes, kind="stable")
+    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
     """Symmetric UPPER and LOWER trade-off curves, resolved down to `smallest_delta`."""
     directed = directed_sweep(product, smallest_delta, tolerance)
@@ -114,12 +158,15 @@ def directed_sweep(
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
         plans = _plans(direction, log_tail, log_smallest, tolerance)
+        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance)
         between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if is_bounded_below(direction) else []
-            uppers.append(_profile(_proven(direction, log_tail, plans), kept_nodes(direction, known, eta, log_tail)))
+            proven = _proven(direction, log_tail, plans)
+            proven = proven if rare is None else _united(proven, rare.upper)
+            uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
-            lowers.append(_shown(direction, log_tail, plans))
+            lowers.append([_shown(direction, log_tail, plans), *([] if rare is None else [rare.lower])])
             middles.append(middle_tests(direction, between, eta, log_tail))
     found = {}
     if uppers:
@@ -128,9 +175,7 @@ def directed_sweep(
             *uppers[0][:2], side=Side.UPPER, symmetric=product.symmetric, reverse=backward, kept=uppers[0][2]
         )
     if lowers:
-        found[Side.LOWER] = directed_attack(
-            lowers[:1], lowers if product.symmetric else lowers[1:], (middles[0], middles[-1])
-        )
+        found[Side.LOWER] = directed_attack(lowers[0], lowers[-1], (middles[0], middles[-1]))
     return found
 
 

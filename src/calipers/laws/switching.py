@@ -36,7 +36,7 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import UnsupportedError
-from calipers.laws.average import AllocatedEpoch
+from calipers.laws.average import AllocatedEpoch, shared_depth
 from calipers.laws.average_tests import EventFamily, tail_families
 from calipers.laws.law import Law
 from calipers.laws.shuffle_product import AttackProduct
@@ -147,8 +147,9 @@ class SwitchingAttack(AllocatedEpoch):
         del resolution
         if side is Side.UPPER:
             raise UnsupportedError("An attack proves no upper jaw; see calipers.laws.shuffled.")
-        forward, backward = self.families(log_tail, _FAR_OF_LAWS)
-        return law_of_tests([forward], [backward], max(log_tail, _LOWEST_LOG_TAIL))
+        depth = shared_depth(log_tail)
+        forward, backward = self.families(depth, _FAR_OF_LAWS)
+        return law_of_tests([forward], [backward], depth)
 
 
 @lru_cache(maxsize=256)

@@ -160,6 +160,13 @@ class Rounds:
         return self.count * value
 
 
+def told_round(sigma: float, smallest: int, largest: int, divisor: float, dimension: int = 1, count: int = 1) -> Rounds:
+    """Rounds that dominate all gradients of `smallest` to `largest` others over K or K + 1, the batch being told."""
+    stretch = math.sqrt((largest + 1.0) / (smallest + 1.0))  # see HiddenBitPair: 1 - s^2 is about 2/K
+    mean = stretch * (divisor + max(largest, 1)) / ((divisor + 1.0) * sigma)
+    return Rounds(count, dimension, mean, float(divisor))
+
+
 _ORDERS = 1.0 + np.geomspace(1e-7, 1e3, 121)
 
 

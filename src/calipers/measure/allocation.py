@@ -32,6 +32,7 @@ from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
+from calipers.laws.renyi import renyi_below
 from calipers.laws.replaced import ReplacedPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
@@ -57,6 +58,7 @@ class AttackBackend:
     claims: tuple[str, str]
     single: ShuffleAttack | None = None
     rival: SwitchingAttack | None = None
+    statement: str = "calipers:shuffle-sum-test"
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
@@ -107,16 +109,14 @@ class AttackBackend:
         return gdp_mu(curve, delta0), math.inf
 
     def renyi(self, order: float) -> Jaws:
-        """Not available: an attack's tests bound Renyi divergences poorly."""
-        raise UnsupportedError(
-            f"No useful lower jaw of the Renyi divergence of order {order:g} is known for shuffled batches; ask for "
-            "epsilon, delta or the trade-off curve."
-        )
+        """What the laws of the attack show."""
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(renyi_below(self.product.factors, order, ways), math.inf, math.inf, False)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """None."""
         del jaws
-        raise UnsupportedError("The attack on shuffled batches proves no upper jaw.")
+        raise UnsupportedError("An attack proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
@@ -132,7 +132,7 @@ class AttackBackend:
             test = "No test on the sum of all scores was found to show more than 0 here."
         else:
             test = self._claim(jaws)
-        return Evidence.of(Kind.TEST, "calipers:shuffle-sum-test", f"{self.scene} {test}")
+        return Evidence.of(Kind.TEST, self.statement, f"{self.scene} {test}")
 
     def _claim(self, jaws: Jaws) -> str:
         if jaws.reversed:

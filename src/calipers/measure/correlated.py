@@ -38,7 +38,7 @@ add_statement(
     "Theorem 4",
     "A banded matrix with cyclic Poisson sampling is a composition of Poisson-sampled Gaussians.",
 )
-_MOST_KINDS = 24
+_MOST_KINDS = 10
 """More different column lengths than this are rounded up (above) and down (below) to so many."""
 _ATTACK = (
     "The record's clipped gradient is the same unit vector (with the signs that add up) in every step of its pattern, "

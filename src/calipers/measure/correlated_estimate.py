@@ -6,7 +6,7 @@ matrix C with non-negative entries the worst record shows the same unit vector a
     P = mean over bins g of N(m_g, sigma^2 I)   against   Q = N(0, sigma^2 I),   m_g = sum of the columns of its steps
 
 (Choquette-Choo et al. 2025, Near-Exact Privacy Amplification for Matrix Mechanisms). No closed form is known where
-bands reach beyond the bins. What decides is the b-dimensional Gaussian vector (<m_g, z>), so runs are cheap to simulate:
+bands reach beyond the bins. What decides is the b-dimensional Gaussian vector (<m_g, z>), cheap to simulate:
 
     delta(eps) = E_P[(1 - e^eps / L)+], and E_Q[(1 - e^eps L)+] for the swapped pair: means of numbers in [0, 1].
 

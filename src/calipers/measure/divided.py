@@ -22,6 +22,7 @@ from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.one_sided import Shown, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.product import Product
+from calipers.laws.renyi import renyi_above, renyi_below
 from calipers.laws.sweep import directed_sweep
 from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.measure.neighbors import Attack, NeighborPair
@@ -198,11 +199,19 @@ class DividedBackend:
         return gdp_mu(curves[Side.LOWER], delta0), gdp_mu(curves[Side.UPPER], delta0)
 
     def renyi(self, order: float) -> Jaws:
-        """Not offered: the dominating pairs put charged mass at infinity."""
-        raise UnsupportedError(
-            f"No finite Renyi divergence of order {order:g} is proven for a divisor that depends on the data; ask for "
-            "epsilon, delta or the curve."
-        )
+        """Where the divisor is a function of N: the largest over the pairs, of proof and of attack."""
+        if any(name != "calipers:hidden-bit" for pair in self.pairs for name in pair.proofs):
+            raise UnsupportedError(
+                f"No finite Renyi divergence of order {order:g} is proven where the divisor is the realized batch size "
+                "or the rate moves with the dataset: the proofs reveal batch sizes that only one of two datasets can "
+                "show; ask for epsilon, delta or the curve."
+            )
+        proven = [(pair, pair.product(pair.proofs[0], pair.attacks[0])) for pair in self.pairs]
+        upper = max(renyi_above(product.factors, order) for _, product in proven)
+        first = self._attacked_pair
+        shown = {attack: renyi_below(first.product(first.proofs[0], attack).factors, order) for attack in first.attacks}
+        best = max(shown, key=lambda attack: shown[attack])
+        return Jaws(shown[best], upper, math.inf, False, "calipers:hidden-bit", _attacked(first, best))
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The proof that gave the value, and what it competed with."""

@@ -1,7 +1,8 @@
 """The best proof and the best attack: exposures of the phases of a run, composed and turned into a backend.
 
 Closed form where every participation is a plain Gaussian at a known time; one product of laws where every phase has a
-pair that is proven and attained; else the least of the proofs that compete above, and the attack below.
+pair that is proven and attained; else the least of the proofs that compete above, and the most that any attack shows
+below. Where the neighbors of a dataset differ, the largest over them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffled import ShuffledEpoch
 from calipers.measure.allocation import AttackBackend, ReplacedBackend
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
+from calipers.measure.greatest import GreatestBackend
 from calipers.measure.proven import LeastBackend, ProofBackend
 from calipers.schemes.exposure import Attack, Exposure, Proof
 
@@ -27,28 +29,40 @@ _WAYS = {
     False: ("record present against absent", "record absent against present"),
 }
 Source = TypeVar("Source")
+Part = TypeVar("Part")
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
 
 
 def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Backend:
     """A backend for phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
+    found = [_one_neighbor(phases, replaced) for phases in _alternatives([(e, *e.neighbors) for e in exposures])]
+    return found[0] if len(found) == 1 else GreatestBackend(tuple(found))
+
+
+def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Backend:
     attacks = [exposure.attack for exposure in exposures]
     if all(exposure.closes for exposure in exposures):
         return _proven([exposure.proofs[0] for exposure in exposures], attacks, replaced)
-    most = max(len(exposure.proofs) for exposure in exposures)
-    competing = [
-        [exposure.proofs[min(place, len(exposure.proofs) - 1)] for exposure in exposures] for place in range(most)
-    ]
+    competing = _alternatives([exposure.proofs for exposure in exposures])
     parts = tuple((_statement(proofs), _proven(proofs, attacks, replaced)) for proofs in competing)
     above = parts[0][1] if len(parts) == 1 else LeastBackend(parts)
-    return SplitBackend(above, _shown(attacks, replaced))
+    tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
+    shown = tuple(_shown(one, replaced) for one in tried)
+    return SplitBackend(above, shown[0] if len(shown) == 1 else GreatestBackend(shown))
+
+
+def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
+    """The first choices of all phases, the second ones, and so on; a phase with fewer repeats its last."""
+    most = max(len(choices) for choices in phases)
+    return [[choices[min(place, len(choices) - 1)] for choices in phases] for place in range(most)]
 
 
 def factors_of(parts: Sequence[Proof] | Sequence[Attack]) -> list[tuple[LawSource, int]]:
     """The sources of all phases with the number of participations, equal ones together."""
     counts: dict[LawSource, int] = {}
     for part in parts:
-        counts[part.source] = counts.get(part.source, 0) + part.count
+        for source, count in ((part.source, part.count), *part.beside):
+            counts[source] = counts.get(source, 0) + count
     return list(counts.items())
 
 
@@ -87,7 +101,8 @@ def _shown(attacks: Sequence[Attack], replaced: bool) -> Backend:
     if not any(attack.one_sided for attack in attacks):
         return ProductBackend(Product(factors), "", attacks[-1].statement, scene, _WAYS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
-    return AttackBackend(AttackProduct(factors), scene, _CLAIMS[replaced], _lone(factors, ShuffleAttack), rival)
+    statement, single = attacks[-1].statement, _lone(factors, ShuffleAttack)
+    return AttackBackend(AttackProduct(factors), scene, _CLAIMS[replaced], single, rival, statement)
 
 
 def _lone(factors: Sequence[tuple[LawSource, int]], kind: type[Source]) -> Source | None:

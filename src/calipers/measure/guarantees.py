@@ -12,6 +12,7 @@ guarantee leaks. The one behind it may leak less, which no statement of this kin
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,12 +42,12 @@ SOME = "The lower jaw is what some mechanism with this guarantee leaks; the one 
 
 
 @dataclass(frozen=True)
-class _CurvesBackend:
+class _CurvesBackend(ABC):
     """Both jaws read off two symmetric curves; subclasses say which, and sharpen single numbers."""
 
+    @abstractmethod
     def curve(self, side: Side) -> TradeoffCurve:
         """The curve of one side."""
-        raise NotImplementedError
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Read off the curves."""
@@ -156,8 +157,18 @@ class ConcentratedBackend(_CurvesBackend):
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """The curve, or the conversion of single orders where that is sharper."""
         found = super().epsilon(delta, tolerance)
-        orders = epsilon_from_rdp(_ORDERS, self.xi + self.rho * _ORDERS, delta)
-        return Jaws(found.lower, min(found.upper, orders), math.inf, False)
+        orders = _ORDERS
+        for _ in range(3):  # ever closer around the best order
+            values = (
+                self.xi
+                + self.rho * orders
+                - (math.log(delta) + np.log(orders)) / (orders - 1.0)
+                + np.log1p(-1 / orders)
+            )
+            best = int(np.argmin(values))
+            orders = np.linspace(orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)], 1001)
+        single = epsilon_from_rdp(orders, self.xi + self.rho * orders, delta)
+        return Jaws(found.lower, min(found.upper, single), math.inf, False)
 
     def renyi(self, order: float) -> Jaws:
         """xi + rho t: the guarantee; rho t is attained by the Gaussian mechanism."""

@@ -9,7 +9,6 @@ membership hidden. A rate that moves: the batch of the common records is reveale
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 
 from calipers.laws.collinear import best_direction
@@ -17,7 +16,15 @@ from calipers.laws.direction import LawSource
 from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
 from calipers.laws.moving_rate import MovingRatePair
 from calipers.laws.product import Product
-from calipers.laws.told_apart import BEYOND_DOUBT, LengthTest, Rounds, deviations, full_batch_tests, scale_tests
+from calipers.laws.told_apart import (
+    BEYOND_DOUBT,
+    LengthTest,
+    Rounds,
+    deviations,
+    full_batch_tests,
+    scale_tests,
+    told_round,
+)
 from calipers.measure.divisors import divisor_of, moves, rate_moves
 from calipers.numerics.binomial import binomial_window
 from calipers.run import Run
@@ -174,7 +181,5 @@ class NeighborPair:
                 found.append(Rounds(steps, 1, 1.0 / sigma, probability=run.rate))
             else:
                 largest = self.size if self.upto is None else self.upto
-                stretch = math.sqrt((largest + 1.0) / (self.size + 1.0))  # see HiddenBitPair: 1 - s^2 is about 2/K
-                mean = stretch * (divisor + max(largest, 1)) / ((divisor + 1.0) * sigma)
-                found.append(Rounds(steps, dimension, mean, divisor))
+                found.append(told_round(sigma, self.size, largest, divisor, dimension, steps))
         return found

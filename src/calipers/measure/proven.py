@@ -20,6 +20,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.proof_product import ProofProduct
+from calipers.laws.renyi import renyi_above
 from calipers.laws.shuffled import ShuffledEpoch
 from calipers.measure.backends import Backend
 from calipers.numerics.types import FloatArray
@@ -64,19 +65,16 @@ class ProofBackend:
         return 0.0, gdp_mu(curve, delta0)
 
     def renyi(self, order: float) -> Jaws:
-        """Not offered: a law that connects a few nodes has mass at infinity."""
-        raise UnsupportedError(
-            f"No finite Renyi divergence of order {order:g} is proven for shuffled batches; ask for epsilon, delta or "
-            "the trade-off curve."
-        )
+        """See `calipers.laws.renyi`."""
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False, self.statement)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The theorem, and how its bound is computed."""
         del jaws
         text = (
-            f"{self.reason} The bound is computed on a ladder of lattices at a few dozen e^epsilon, between which the "
-            "divergence is convex; epochs are composed by tilted FFT. Truncation, aliasing and rounding are charged "
-            "upward."
+            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
+            "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
@@ -117,8 +115,8 @@ class LeastBackend:
         return 0.0, min(part.mu(delta0, tolerance)[1] for _, part in self.parts)
 
     def renyi(self, order: float) -> Jaws:
-        """That of fixed batches, which come first."""
-        return self.parts[0][1].renyi(order)
+        """The least upper jaw."""
+        return self._least({name: part.renyi(order) for name, part in self.parts})
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Of the proof that gave the value; of the last one, the sharpest as a rule, for whole curves."""

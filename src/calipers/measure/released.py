@@ -59,7 +59,7 @@ def written(product: Product) -> str:
 def stated_measurement(stated: Stated, backend: Backend, tolerance: float, notes: tuple[str, ...]) -> Measurement:
     """A measurement of what is stated, whose claim is its own upper jaw."""
     claim = Claim(backend, tolerance)
-    return Measurement((), backend, claim, tolerance, (_ITS_OWN_CLAIM, *notes), stated=stated)
+    return Measurement((), backend, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
 
 
 def named(source: object) -> str:

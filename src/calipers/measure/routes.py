@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
-from calipers.errors import InputError
+from calipers.errors import InputError, UnsupportedError
 from calipers.measure.backends import Backend
 from calipers.measure.beside import Beside
 from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.evaluation import evaluated
+from calipers.measure.grouped import GroupedBackend
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
@@ -84,15 +85,24 @@ def _refuse_unproven(run: Run) -> None:
 
 
 def _backend(phases: tuple[Run, ...]) -> Backend:
+    records = phases[0].records_per_unit
     if any(is_divided(run) or rate_moves(run) for run in phases):
+        if records > 1:
+            raise UnsupportedError(
+                f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
+                "a rate: divide by a public constant, or not at all, and use a public rate."
+            )
         return divided_backend(phases)
+    if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
+        alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
+        return GroupedBackend(_backend(alone), records, phases[0].unit_name)
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 
 def _claimed_backend(phases: tuple[Run, ...]) -> Backend:
     """What an accountant reports that assumes Poisson sampling of the undivided sum."""
     assumed = tuple(
-        Run(sampler=ASSUMED, sample_rate=run.rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
+        Run(sampler=ASSUMED, sample_rate=run.mean_rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
         for run in phases
     )
     return _backend(assumed)

@@ -107,7 +107,7 @@ def attained_curve(rho: float, xi: float = 0.0) -> TradeoffCurve:
     proper = (alpha > 1e-290) & (alpha < 0.5) & (beta > 0.0) & (power > alpha)
     alpha, beta, power = alpha[proper], beta[proper], power[proper]
     normal = gaussian_curve(math.sqrt(2.0 * rho) * (1.0 - 4e-16), Side.LOWER)
-    tests = [normal.points]
+    tests: list[tuple[FloatArray, ...]] = [tuple(normal.points)]
     for share in _SHARES:
         # Towards guessing: all but `share` of the gain is kept.
         kept_power, kept_miss = power - share * (power - alpha), beta + share * (power - alpha)

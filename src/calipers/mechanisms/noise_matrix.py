@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from calipers.citations import add_source, add_statement, implements
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import FloatArray, IntArray
 
 add_source(
     "denisov2022",
@@ -255,7 +255,7 @@ class NoiseMatrix:
         lower, pattern = max((self._played(gram, one), tuple(int(i) for i in one)) for one in candidates)
         return _found(lower, upper, pattern, reason, 1e-12)
 
-    def _played(self, gram: FloatArray, pattern: FloatArray) -> float:
+    def _played(self, gram: FloatArray, pattern: IntArray) -> float:
         """At most the length that this pattern shows, with signs chosen one after another; rounding charged."""
         assert self.dense is not None
         signs = np.ones(len(pattern))
@@ -271,7 +271,7 @@ def _found(lower: float, upper: float, pattern: Sequence[int], reason: str, slac
     return Sensitivity(float(lower * (1.0 - slack)), float(upper * (1.0 + slack)), tuple(pattern), reason)
 
 
-def _progressions(steps: int, separation: int, count: int) -> list[FloatArray]:
+def _progressions(steps: int, separation: int, count: int) -> list[IntArray]:
     """The patterns that take part every `separation` steps, from every possible first one."""
     whole = count >= -(-steps // separation)  # then a later start only leaves the first ones out
     starts = range(min(separation, steps) if whole else steps)
@@ -285,7 +285,7 @@ def best_values(rows: FloatArray, separation: int, count: int) -> FloatArray:
         best = np.zeros((steps + separation, rows.shape[0]))
         for i in range(steps - 1, -1, -1):
             np.maximum(best[i + 1], rows[:, i] + best[i + separation], out=best[i])
-        return best[0]
+        return np.asarray(best[0])
     table = np.zeros((rows.shape[0], steps + separation))
     for _ in range(count):
         table[:, :steps] = rows + table[:, separation:]

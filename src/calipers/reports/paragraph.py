@@ -22,7 +22,7 @@ from calipers.reports.answers import Answers
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import describe
+from calipers.reports.words import describe, neighbors_text, unit_text
 from calipers.run import Run
 from calipers.stated import Stated
 
@@ -77,7 +77,7 @@ def _terms(runs: Sequence[Run], what: str = "The guarantee") -> str:
     """What a guarantee is about, in the words of a run file; phases that differ are joined."""
     keys = ("sampler", "normalization", "adjacency", "view")
     named = [f"{key}: {' then '.join(dict.fromkeys(getattr(run, key) for run in runs))}" for key in keys]
-    return f"{what} is for one record as the privacy unit ({'; '.join(named)})."
+    return f"{what} is for {unit_text(runs[0])} as the privacy unit ({'; '.join(named)})."
 
 
 def _gaussian(answers: Answers) -> str:
@@ -127,7 +127,7 @@ _NEIGHBORS = {
 
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
-    row, run = answers.leading, answers.runs[0] if answers.stated is None else answers.stated
+    row = answers.leading
     lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
     if math.isinf(row.bracket.upper):
         return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
@@ -136,16 +136,17 @@ def report_this(answers: Answers) -> str:
         said_too = f", {said} (regret at most {ceil_digits(printed_regret(answers))})"
         summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
         said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
+    if answers.stated is not None:
+        return (
+            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some "
+            f"mechanism with this guarantee shows at least {lower}."
+        )
+    run = answers.runs[0]
     isolated = (
         " against an adversary who sees the record's own noisy contribution only" if run.view == "isolated" else ""
     )
-    if answers.stated is not None:
-        return (
-            f"{said}, for {_NEIGHBORS[run.adjacency]}. As stated, read with Calipers {__version__}; some mechanism "
-            f"with this guarantee shows at least {lower}."
-        )
     return (
-        f"{said}, for {_NEIGHBORS[run.adjacency]}{isolated}. Proven with Calipers {__version__}; an attack shows at "
+        f"{said}, for {neighbors_text(run)}{isolated}. Proven with Calipers {__version__}; an attack shows at "
         f"least {lower}."
     )
 

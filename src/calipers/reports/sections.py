@@ -33,6 +33,7 @@ from calipers.reports.paragraph import paragraph, printed_regret, report_this
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
+from calipers.reports.words import unit_text
 from calipers.run import KEYS, Run
 from calipers.stated import Stated
 
@@ -82,10 +83,11 @@ _PASTE = (
 
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
-    keys = [key for key in KEYS if any(getattr(run, key) is not None for run in runs)]
+    told = ("unit", "records_per_unit")  # in one row, below
+    keys = [key for key in KEYS if key not in told and any(getattr(run, key) is not None for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
-    rows.append(("privacy unit", *("one record" for _ in runs)))
+    rows.append(("privacy unit", *(unit_text(run) for run in runs)))
     blocks: list[Block] = [Table("Settings", columns, tuple(rows))]
     if facts:
         blocks.append(Table("Training", ("fact", "value"), tuple(facts)))

@@ -19,10 +19,10 @@ _DIVISORS = {
     "floor": "the noisy sum is divided by floor(N q)",
     "realized": "the noisy sum is divided by the realized batch size",
 }
-_ADJACENCIES = {
-    "add-remove": "neighbors differ by adding or removing one record",
-    "zero-out": "neighbors differ by zeroing out one record",
-    "substitute": "neighbors differ by substituting one record",
+NEIGHBORS = {
+    "add-remove": "adding or removing",
+    "zero-out": "zeroing out",
+    "substitute": "substituting",
 }
 _VIEWS = {
     "worst-case": "the adversary may choose all other records",
@@ -42,8 +42,22 @@ def describe(run: Run) -> str:
         parts.append(f"{run.dataset_size:,} records{of_size}")
     if run.dimension is not None:
         parts.append(f"dimension {run.dimension:,}")
-    parts += [_DIVISORS[run.normalization], _ADJACENCIES[run.adjacency], _VIEWS[run.view]]
+    parts += [_DIVISORS[run.normalization], f"neighbors differ by {neighbors_text(run)}", _VIEWS[run.view]]
     return "; ".join(parts) + "."
+
+
+def unit_text(run: Run) -> str:
+    """What is protected: one record, or one unit with all its records."""
+    if run.unit is None:
+        return "one record"
+    return (
+        f"one {run.unit} with {f'up to {run.records_per_unit:,} records' if run.records_per_unit > 1 else 'one record'}"
+    )
+
+
+def neighbors_text(run: Run) -> str:
+    """What neighbors differ by."""
+    return f"{NEIGHBORS[run.adjacency]} {unit_text(run)}"
 
 
 def describe_phases(runs: Sequence[Run]) -> str:

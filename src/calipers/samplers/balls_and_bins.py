@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.citations import add_statement, implements
-from calipers.domains import COUNT, Domain
+from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, sliced, throw
+from calipers.samplers.draws import permuted, repeated, sliced, throw
 from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
 
 add_statement(
@@ -35,6 +35,7 @@ class BallsAndBins(Sampler):
 
     Give either `rounds` (M) or `batch_size`, which means M = floor(N/batch_size) rounds, as many as
     shuffling would have; the mean size N/M is then at least `batch_size`. Nothing is dropped.
+    `reshuffle="once"` throws the records once and uses the same batches in every epoch.
 
     How it is drawn: the sizes of the M batches first, by N anonymous throws, then a uniformly
     random permutation cut into blocks of these sizes. This is the law above: the M^N assignments
@@ -57,11 +58,13 @@ class BallsAndBins(Sampler):
     epochs: int
     rounds: int | None = None
     batch_size: int | None = None
+    reshuffle: str = "every-epoch"
 
     def __post_init__(self) -> None:
         size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
         object.__setattr__(self, "dataset_size", size)
         object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        choice("reshuffle", self.reshuffle, ("every-epoch", "once"))
         if (self.rounds is None) == (self.batch_size is None):
             raise InputError(
                 f"Expected exactly one of rounds and batch_size, got rounds={self.rounds}, "
@@ -102,14 +105,22 @@ class BallsAndBins(Sampler):
 
     def run_keys(self) -> dict[str, object]:
         """The batch size that was asked for, else one over the number of batches; and the epochs."""
+        often: dict[str, object] = {"epochs": self.epochs, "reshuffle": self.reshuffle}
         if self.batch_size is not None:
-            return {"batch_size": self.batch_size, "epochs": self.epochs}
-        return {"sample_rate": 1.0 / self.rounds_per_epoch, "epochs": self.epochs}
+            return {"batch_size": self.batch_size, **often}
+        return {"sample_rate": 1.0 / self.rounds_per_epoch, **often}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the first throw is kept for all epochs."""
+        return self.reshuffle == "once"
 
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
         check_generator(rng)
-        return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        if not self.repeats:
+            return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
+        return repeated(self._epoch, self.epochs, rng)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         sizes = throw(self.dataset_size, self.rounds_per_epoch, rng)

@@ -28,8 +28,10 @@ the multinomial size vector exactly.
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +114,30 @@ def _fresh(seen: _BitSet, size: int, count: int, rng: np.random.Generator) -> In
         found.append(fresh)
         missing -= fresh.size
     return np.concatenate(found)
+
+
+def distinct(size: int, count: int, rng: np.random.Generator) -> IntArray:
+    """`count` distinct indices of range(size), every set equally likely, in increasing order.
+
+    Draw as many as are missing and ignore what is there already: the procedure treats all labels alike. From a quarter
+    of all on, the head of a permutation is cheaper.
+    """
+    if 4 * count >= size:
+        return np.sort(rng.permutation(size)[:count])
+    found = np.unique(rng.integers(size, size=count))
+    while found.size < count:
+        more = rng.integers(size, size=count - found.size)
+        found = np.unique(np.concatenate((found, more)))
+    return found
+
+
+def repeated(
+    epoch: Callable[[np.random.Generator], Iterator[IntArray]], epochs: int, rng: np.random.Generator
+) -> Iterator[IntArray]:
+    """One epoch, drawn once and repeated: the same numbers give the same batches, cheaper than keeping them."""
+    again = copy.deepcopy(rng)
+    later = (epoch(copy.deepcopy(again)) for _ in range(epochs - 1))
+    return itertools.chain(epoch(rng), itertools.chain.from_iterable(later))
 
 
 class _BitSet:

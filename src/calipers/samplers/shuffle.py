@@ -5,7 +5,6 @@ This is what data loaders do when they are told to shuffle and to drop the last 
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import choice
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, sliced
+from calipers.samplers.draws import permuted, repeated, sliced
 from calipers.samplers.equal_batches import EqualBatches
 from calipers.samplers.law import SamplerLaw, check_generator
 
@@ -72,10 +71,7 @@ class Shuffle(EqualBatches):
         check_generator(rng)
         if self.reshuffle == "every-epoch":
             return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
-        # The same numbers give the same order: cheaper than keeping it, and drawn as lazily.
-        again = copy.deepcopy(rng)
-        later = (self._epoch(copy.deepcopy(again)) for _ in range(self.epochs - 1))
-        return itertools.chain(self._epoch(rng), itertools.chain.from_iterable(later))
+        return repeated(self._epoch, self.epochs, rng)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))

@@ -89,7 +89,9 @@ class BatchStream:
     def state(self) -> dict[str, Any]:
         """Everything `resumed` needs, in plain numbers, strings and lists. Secret."""
         at_boundary = self.position and self.position % self.rounds == 0
-        generator = self._rng.bit_generator.state if at_boundary else self._epoch_state
+        # An epoch that is the first one again starts where the first one did.
+        anew = at_boundary and not self.sampler.repeats
+        generator = self._rng.bit_generator.state if anew else self._epoch_state
         return {
             "sampler": repr(self.sampler),
             "position": self.position,

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from calipers.run_fields import RunFields
     from calipers.schemes.scheme import Scheme
 
-SAMPLERS = ("poisson", "shuffle", "balls-and-bins", "deterministic")
+SAMPLERS = (
+    "poisson",
+    "shuffle",
+    "balls-and-bins",
+    "deterministic",
+    "without-replacement",
+    "with-replacement",
+    "truncated-poisson",
+    "cyclic-poisson",
+    "random-allocation",
+)
 ASSUMED = "poisson"
 """The sampler that the usual accounting assumes, whatever was executed."""
 

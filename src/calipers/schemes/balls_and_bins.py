@@ -16,7 +16,7 @@ from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.balls_and_bins import BallsAndBins
-from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, hidden_noise, refuse_many
+from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, kept_noise, refuse_many
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 
@@ -28,6 +28,7 @@ class BallsAndBinsScheme(Scheme):
 
     name = "balls-and-bins"
     summary = "random batch"
+    keys = ("reshuffle",)
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """The number of bins is a choice somebody made."""
@@ -37,6 +38,8 @@ class BallsAndBinsScheme(Scheme):
 
     def batches(self, run: RunFields) -> str:
         """In words."""
+        if run.reshuffle == "once":
+            return "balls-and-bins batches (each record is drawn into one of {per_epoch}, the same in every epoch)"
         return "balls-and-bins batches (each record is drawn into one of {per_epoch} per epoch)"
 
     def exposure(self, run: RunFields) -> Exposure:
@@ -45,10 +48,16 @@ class BallsAndBinsScheme(Scheme):
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""
-        return hidden_noise(run)
+        return kept_noise(run)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """Independence is what makes the pair exact."""
+        if run.reshuffle == "once":
+            return (
+                "Every record is drawn into one batch once and sits in it in every epoch: one pair is both proven and "
+                "attained, that of a single epoch at noise sigma / sqrt(epochs). Thrown anew every epoch (reshuffle = "
+                "'every-epoch') records are hidden far better.",
+            )
         return (
             "Every record is drawn into one batch of the epoch independently of all others, so nothing the others do "
             "gives it away: one pair is both proven and attained. A loader that shuffles and cuts equal batches is not "
@@ -63,11 +72,18 @@ class BallsAndBinsScheme(Scheme):
             "not covered there.",
         )
 
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """Throw anew."""
+        if run.reshuffle == "every-epoch" or run.total_epochs == 1:
+            return ()
+        text = "Throw every record into a new batch in every epoch (reshuffle = 'every-epoch')."
+        return ((text, {"reshuffle": "every-epoch"}),)
+
     def sampler(self, run: RunFields) -> BallsAndBins:
         """Throws records."""
         assert run.dataset_size is not None
         size = {"batch_size": run.batch_size} if run.batch_size is not None else {"rounds": run.steps_per_epoch}
-        return BallsAndBins(dataset_size=run.dataset_size, epochs=epochs_of(run), **size)
+        return BallsAndBins(dataset_size=run.dataset_size, epochs=epochs_of(run), reshuffle=run.reshuffle, **size)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A uniform round of every epoch."""

@@ -6,6 +6,9 @@ attained (`calipers.laws.average`); replaced, opposite gradients are (`calipers.
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 
 from calipers.domains import Domain
@@ -14,7 +17,7 @@ from calipers.laws.average import SIGMA, AllocationPair
 from calipers.laws.replaced import ReplacedPair
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Exposure, closed
+from calipers.schemes.exposure import Exposure, closed, known_release
 
 MOST_CONFIGURATIONS = 20_000
 
@@ -26,8 +29,21 @@ def epochs_of(run: RunFields) -> int:
 
 
 def hidden_alone(run: RunFields, share: float) -> Exposure:
-    """A record dealt to one of the epoch's batches with probability `share`, which nothing else gives away."""
-    return hidden(run.noise_multiplier, run.steps_per_epoch, share, epochs_of(run), run.adjacency == "substitute")
+    """A record dealt to one of the epoch's batches with probability `share`, which nothing else gives away.
+
+    Dealt once and for all, it sits in the same batch in every epoch: the product of that batch's ratios is the ratio of
+    one release at noise sigma / sqrt(E), whatever adaptive gradients do (docs/mathematics, "bins that are kept").
+    """
+    noise, rounds, epochs = run.noise_multiplier, run.steps_per_epoch, epochs_of(run)
+    replaced = run.adjacency == "substitute"
+    if run.reshuffle == "every-epoch" or epochs == 1:
+        return hidden(noise, rounds, share, epochs, replaced)
+    seen, least = noise / math.sqrt(epochs), hidden_noise(run).low
+    once = hidden(max(seen, least), rounds, share, 1, replaced)
+    if seen >= least:
+        return once
+    # More noise than there is can only weaken the attack; above, the batch counts as known.
+    return Exposure((known_release(run, epochs),), dataclasses.replace(once.attack, one_sided=not replaced))
 
 
 def hidden(noise: float, rounds: int, share: float, epochs: int, replaced: bool) -> Exposure:
@@ -55,7 +71,14 @@ def hidden(noise: float, rounds: int, share: float, epochs: int, replaced: bool)
 
 def hidden_noise(run: RunFields) -> Domain:
     """The noise at which such epochs can be measured. Replacing a record moves a sum by 2, so attacks live at half."""
-    return Domain(2.0 * SIGMA.low, SIGMA.high) if run.adjacency == "substitute" else SIGMA
+    low = 2.0 * SIGMA.low if run.adjacency == "substitute" else SIGMA.low
+    return Domain(low, SIGMA.high)
+
+
+def kept_noise(run: RunFields) -> Domain:
+    """The noise at which epochs can be measured that all use the first throw: sigma / sqrt(E) is what is seen."""
+    base = hidden_noise(run)
+    return Domain(base.low, base.high * (math.sqrt(epochs_of(run)) if run.reshuffle == "once" else 1.0))
 
 
 def at_places(place: IntArray, rounds: int) -> FloatArray:

@@ -11,6 +11,7 @@ from calipers.schemes.cut import CutScheme
 from calipers.schemes.dealt import at_places, epochs_of
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import EMPTY_PLACE, Configurations, Sums
+from calipers.schemes.units import known_unit, together
 
 
 class DeterministicScheme(CutScheme):
@@ -19,6 +20,7 @@ class DeterministicScheme(CutScheme):
     name = "deterministic"
     summary = "fixed order"
     keys = ("last_batch",)
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -26,6 +28,8 @@ class DeterministicScheme(CutScheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """One plain Gaussian per epoch, at a known time."""
+        if run.records_per_unit > 1:
+            return known_unit(run, together(run.records_per_unit, run.batch_size), epochs_of(run))
         return known_times(run, epochs_of(run))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
-"""How a run exposes one record: proofs above, an attack below.
+"""How a run exposes one record (or one unit of several): proofs above, attacks below.
 
 A `Proof` says that each of `count` participations is dominated by the UPPER laws of its source; proofs of one exposure
 compete, and the least bound counts. An `Attack` says what each participation shows once everybody's gradients are
-chosen: its LOWER laws. A pair that is both proven and attained is the source of both, and then the bracket closes.
+chosen: its LOWER laws; attacks compete too, and the most that any of them shows counts. A pair that is both proven and
+attained is the source of both, and then the bracket closes. Where the neighbors of a dataset expose a record
+differently, each has an exposure of its own, and the largest counts.
 
 Phases of one run compose: an adaptive composition is dominated by the product of what dominates its parts, and an
 attack chooses everybody's gradients anew in every phase, so attacks on the phases are one attack on the run.
@@ -19,6 +21,8 @@ from calipers.laws.switching import SwitchingAttack
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
 
+Factors = tuple[tuple[LawSource, int], ...]
+
 KNOWN_TIME = "The record takes part in"
 SEEN_ALONE = (
     "The record's clipped gradient is the same unit vector in every step, its replacement's (if there is one) the "
@@ -31,7 +35,8 @@ class Proof:
     """`count` participations, each dominated by the laws of `source`.
 
     `reason` begins a sentence that the evaluation ends with how many there are. `shift` is the mu of a participation
-    that is a plain Gaussian at a known time. `one_sided`: the source states UPPER laws only.
+    that is a plain Gaussian at a known time. `one_sided`: the source states UPPER laws only. `beside`: participations
+    of another kind that are there as well.
     """
 
     source: LawSource
@@ -40,6 +45,7 @@ class Proof:
     reason: str
     shift: float | None = None
     one_sided: bool = False
+    beside: Factors = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Attack:
     """`count` participations, each of which shows the laws of `source` to whoever plays the `scene`.
 
     `one_sided`: the source is composed from below only. `rival`: an attack that is made for the number asked for,
-    where all participations are alike.
+    where all participations are alike. `beside`: participations of another kind that are there as well.
     """
 
     source: LawSource
@@ -56,19 +62,25 @@ class Attack:
     scene: str
     one_sided: bool = False
     rival: SwitchingAttack | None = None
+    beside: Factors = ()
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """The proofs that compete for the upper jaw of one phase, and the attack behind its lower jaw."""
+    """The proofs that compete for the upper jaw of one phase, and the attack behind its lower jaw.
+
+    `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
+    """
 
     proofs: tuple[Proof, ...]
     attack: Attack
+    attacks: tuple[Attack, ...] = ()
+    neighbors: tuple[Exposure, ...] = ()
 
     @property
     def closes(self) -> bool:
         """Whether one pair is both proven and attained."""
-        return len(self.proofs) == 1 and self.proofs[0].source == self.attack.source
+        return len(self.proofs) == 1 and self.proofs[0].source == self.attack.source and not self.neighbors
 
 
 @functools.lru_cache(maxsize=64)

@@ -17,8 +17,9 @@ from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.draws import bernoulli_indices
 from calipers.samplers.poisson import Poisson
-from calipers.schemes.exposure import Exposure, closed, known_times
+from calipers.schemes.exposure import Exposure, closed
 from calipers.schemes.scheme import Configurations, Scheme, Sums
+from calipers.schemes.units import sampled_unit
 
 LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
@@ -34,6 +35,8 @@ class PoissonScheme(Scheme):
     keys = ("derived_rate",)
     independent = True
     whole_epochs = False
+    stepwise = True
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """An epoch of floor(N/B) steps is a choice somebody made."""
@@ -53,8 +56,8 @@ class PoissonScheme(Scheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """One pair per step, proven and attained."""
-        if run.rate == 1:
-            return known_times(run, run.total_steps)
+        if run.rate == 1 or run.records_per_unit > 1:
+            return sampled_unit(run, run.total_steps)
         pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
         if run.adjacency == "substitute":
             return closed(

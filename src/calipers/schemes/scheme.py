@@ -63,6 +63,9 @@ class Scheme(ABC):
     whole_epochs: guarantees are about whole epochs, and a run that stops inside one is refused.
     equal_batches: every batch has the same public number of records.
     revealed: the sampler that this one is once its order is known, which can only leak more.
+    stepwise: nothing ties steps together, so that a step is an epoch of its own.
+    counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
+    record, and group privacy does the rest.
     """
 
     name: ClassVar[str]
@@ -72,6 +75,8 @@ class Scheme(ABC):
     whole_epochs: ClassVar[bool] = True
     equal_batches: ClassVar[bool] = False
     revealed: ClassVar[str | None] = None
+    stepwise: ClassVar[bool] = False
+    counts_units: ClassVar[tuple[str, ...]] = ()
 
     # The description of a run
 
@@ -82,6 +87,14 @@ class Scheme(ABC):
                 f"sampler={self.name!r} needs sample_rate = 1/M for a whole number M of batches per epoch, got "
                 f"sample_rate={run.sample_rate}; give dataset_size and batch_size instead."
             )
+
+    def rounds(self, run: RunFields) -> int:
+        """Batches after which the sampler starts afresh: one epoch, or one step where nothing ties steps together."""
+        return 1 if self.stepwise else run.steps_per_epoch
+
+    def counterpart(self, run: RunFields) -> dict[str, object]:
+        """The keys that turn a run of another sampler into one of this, drawing as many records as often."""
+        return {"sampler": self.name}
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """What the description left open, and how it was read."""

@@ -43,7 +43,8 @@ FIXED, SHUFFLED, DISPLACED = "chua2024:thm4.1", "calipers:shuffled", "calipers:d
 NEVER_MORE = "Shuffling never leaks more than fixed batches (Chua et al. 2024, Theorem 4.1), which show the record in"
 _LEFT_OVER = (
     "Every epoch leaves at least one record over, so the record that makes room for this one goes where nobody looks, "
-    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms."
+    "and where this one is shows in one batch sum only: an epoch is dominated by a sum of independent worst terms, and "
+    "by a recursion over what an adversary can choose from round to round; the smaller one counts."
 )
 _NOTHING_LEFT_OVER = (
     "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: "
@@ -137,7 +138,10 @@ def _epoch(run: RunFields) -> ShuffledEpoch | None:
 
 def _full_batches(run: RunFields) -> RunFields:
     """The run without the short last batch, if it keeps one."""
-    return run if run.last_batch == "drop" else dataclasses.replace(run, last_batch="drop")
+    if run.last_batch == "drop":
+        return run
+    # By epochs: a number of steps counts the short batches, too.
+    return dataclasses.replace(run, last_batch="drop", steps=None, epochs=run.total_epochs)
 
 
 def _attack(run: RunFields, epochs: int) -> Attack:

@@ -139,6 +139,9 @@ def sampler_of(
     steps: int | None = None,
     last_batch: str = "drop",
     reshuffle: str = "every-epoch",
+    max_batch_size: int | None = None,
+    cycle: int | None = None,
+    participations: int | None = None,
 ) -> Sampler:
     """The sampler called `name`; an epoch is floor(N/B) batches, or one more that is shorter. Give epochs or steps."""
     scheme = scheme_named(choice("sampler", name, SAMPLERS))
@@ -155,6 +158,9 @@ def sampler_of(
             steps=steps,
             last_batch=last_batch,
             reshuffle=reshuffle,
+            max_batch_size=max_batch_size,
+            cycle=cycle,
+            participations=participations,
         )
     )
 
@@ -180,7 +186,7 @@ def run_of(
         view=view,
         **sampler.run_keys(),  # type: ignore[arg-type]  # every value is checked by the run
     )
-    rounds = 1 if scheme_of(run).independent else run.steps_per_epoch
+    rounds = scheme_of(run).rounds(run)
     if (run.total_steps, rounds) != (law.steps, law.rounds):
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, where a Run of these sizes has {run.steps_per_epoch}; "

@@ -1,0 +1,122 @@
+"""A unit that a batch of fixed size may hold several times over: zeroed out, or replaced.
+
+In a step j of the B places of the batch go to the unit, j drawn with probability w_j (binomial for places drawn with
+replacement, hypergeometric for several records drawn without), each in place of another record. As in
+`calipers.laws.fixed_size` everything but j is revealed, and relative to the batch without the unit the sum moves by a_j
+on one dataset and by b_j on the other, in units of sigma (r = 1/sigma):
+
+    zeroed out:  |a_j| <= 2 j r,  |b_j| <= j r,    |a_j - b_j| <= j r
+    replaced:    |a_j| <= 2 j r,  |b_j| <= 2 j r,  |a_j - b_j| <= 2 j r.
+
+**Proof.** Let eta = 1 - w_0, and P', Q' what the two datasets show given j >= 1. Then for k >= 1, with
+alpha = 1 + (k - 1)/eta and beta = k/alpha (advanced joint convexity, Balle, Barthe and Gaboardi 2018, Theorem 2)
+
+    D_k(P||Q) = eta D_alpha(P' || (1 - beta) N(0) + beta Q')
+             <= eta [(1 - beta) D_alpha(P'||N(0)) + beta D_alpha(P'||Q')],
+
+the divergence being convex in its second argument. D_alpha(P'||N(0)) is largest with all moves on one line
+(`calipers.laws.drawn_shift`), and D_alpha(P'||Q') is at most the mean of the Gaussian divergences of |a_j - b_j|, j
+being revealed. For k < 1 exchange the datasets, hence a and b. With one record (j <= 1) and replacement of that record
+this is the exact worst case of `calipers.laws.fixed_size`.
+
+Nodes are placed by the threshold x of the best test of the first term, where alpha is the likelihood ratio at x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.errors import UnsupportedError
+from calipers.laws.drawn_shift import Shifts
+from calipers.laws.law import Law
+from calipers.laws.profile_law import law_of_profile
+from calipers.numerics.normal import gaussian_delta
+from calipers.numerics.types import FloatArray
+
+add_statement("balle2018:thm2", "Theorem 2", "Advanced joint convexity of the hockey-stick divergence.")
+add_statement(
+    "calipers:counted",
+    "docs/mathematics: batches of fixed size, several places",
+    "A unit that takes several places of a batch of fixed size, by advanced joint convexity.",
+)
+
+_STEP = 0.02
+"""Distance of the nodes, in units of the noise."""
+_SLACK = 1.0 + 1e-9
+"""Covers the rounding of a node: differences of tails that agree to a few digits at most."""
+
+
+@implements("calipers:counted", "balle2018:thm2")
+@dataclass(frozen=True)
+class CountedPair:
+    """`counts`: the law of j as lengths j r (the first 0). UPPER only."""
+
+    counts: Shifts
+    adjacency: str
+
+    @property
+    def symmetric(self) -> bool:
+        """Replacing is the same in both orders."""
+        return self.adjacency == "substitute"
+
+    def law(self, side: Side, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER; there is one fineness, and a few depths."""
+        if side is not Side.UPPER:
+            raise UnsupportedError("A proof has no LOWER law.")
+        del resolution
+        return _law(self, 40.0 * math.floor(log_tail / 40.0))
+
+    def nodes(self, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
+        """(epsilon, delta): upper bounds of the divergence, present against absent unless `reverse`."""
+        counts = self.counts.grouped(Side.UPPER)
+        lengths, weights = np.array(counts.lengths[1:]), np.array(counts.weights[1:])
+        eta = float(np.sum(weights)) + counts.beyond
+        shares = weights / float(np.sum(weights))
+        zeroed = self.adjacency == "zero-out"
+        moves = lengths if zeroed and reverse else 2.0 * lengths
+        apart = lengths if zeroed else 2.0 * lengths
+        x = _grid(moves, shares, log_tail)
+        log_alpha = np.logaddexp.reduce(np.log(shares) + moves * (x[:, None] - 0.5 * moves), axis=1)
+        log_alpha[0] = 0.0  # the first threshold is where the ratio is 1, up to rounding
+        seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
+        told = np.array([np.sum(shares * gaussian_delta(apart, float(log))) for log in log_alpha])
+        alpha_less_one = np.expm1(np.minimum(log_alpha, 600.0))
+        k = 1.0 + eta * alpha_less_one
+        beta = k / (1.0 + alpha_less_one)
+        bound = eta * ((1.0 - beta) * np.maximum(seen, 0.0) + beta * told)
+        # Rounding of `seen` is relative to its larger term.
+        rounded = 4e-16 * eta * (1.0 - beta) * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
+        value = np.minimum(1.0, (bound + rounded) * (_SLACK + counts.rounding) + counts.beyond)
+        # A node is rounded down: there the divergence is at most what it is at the true k ... times nothing.
+        epsilon = np.log1p(eta * alpha_less_one) * (1.0 + 1e-14)
+        return [(float(e), float(v)) for e, v in zip(epsilon, value, strict=True)]
+
+
+def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
+    """Thresholds from where the ratio is 1 to where the rest is rarer than e^log_tail."""
+
+    def log_ratio(x: float) -> float:
+        return float(np.logaddexp.reduce(np.log(shares) + moves * (x - 0.5 * moves)))
+
+    low, high = 0.0, float(np.max(moves))
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_ratio(middle) < 0.0 else (low, middle)
+    reach = math.sqrt(-2.0 * log_tail)
+    # Far beyond, only moves that are likely enough matter.
+    likely = moves[np.log(shares) > log_tail]
+    end = max(high + 1.0, float(np.max(likely, initial=0.0)) + reach)
+    return np.concatenate(([high], np.arange(high + _STEP, end + _STEP, _STEP)))
+
+
+@lru_cache(maxsize=16)
+def _law(pair: CountedPair, log_tail: float) -> Law:
+    forward = pair.nodes(False, log_tail)
+    return law_of_profile(forward, None if pair.symmetric else pair.nodes(True, log_tail))

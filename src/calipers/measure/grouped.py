@@ -1,0 +1,149 @@
+"""Group privacy: what a guarantee for one record says about a unit of g records.
+
+Change the records of the unit one after the other: D_0, D_1, ..., D_g. If every step of the chain has the trade-off
+curve f, a test of D_0 against D_g with false positive rate alpha has false negative rate at least f_g(alpha), where
+
+    1 - f_g = (1 - f) o (1 - f) o ... o (1 - f),     g times
+
+(Dong, Roth, Su 2022, Theorem 2.14; the same direction of every step, so a symmetric f serves both orders). On profiles:
+D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to split e^epsilon.
+
+From below, a unit may have its gradients such that all but one of its records do nothing: the attack on one record.
+Nothing more is shown here, so the bracket stays open, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.bracket import Evidence, Kind, Side
+from calipers.citations import add_statement, implements
+from calipers.curves.envelope import Envelope
+from calipers.curves.gdp import gdp_mu
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.errors import UnsupportedError
+from calipers.laws.direction import Jaws
+from calipers.measure.backends import Backend
+from calipers.numerics.types import FloatArray
+
+add_statement(
+    "dong2022:thm2.14", "Theorem 2.14", "A group of g records has the trade-off curve 1 - (1 - f) composed g times."
+)
+
+_DEEPEST = 1e-280
+_SLACK = 1.0 + 1e-12
+_NODES = 500
+_LARGEST = 1e280
+
+
+@implements("dong2022:thm2.14")
+def grouped_curve(curve: TradeoffCurve, records: int) -> TradeoffCurve:
+    """The symmetric guarantee for groups, from the symmetric guarantee for one record (UPPER).
+
+    Post-condition: at most the true trade-off curve of the group. 1 - f is concave and piecewise linear, so the
+    composition is too, and its profile at any odds is attained at a breakpoint; values are rounded up.
+    """
+    single = curve.symmetrised()
+    whole = single
+    for _ in range(records - 1):
+        whole = _composed(whole, single)
+    return whole
+
+
+def _composed(inner: TradeoffCurve, outer: TradeoffCurve) -> TradeoffCurve:
+    """The guarantee of a chain: first `inner`, then `outer`."""
+    (first, power), (second, last) = _rising(inner), _rising(outer)
+    # Breakpoints: those of the first, and what it maps to those of the second.
+    alpha = np.unique(np.concatenate((first, np.interp(second, power, first))))
+    # The slack covers the rounding of both interpolations, and of the differences below, which are smaller.
+    reached = np.interp(np.interp(alpha, first, power), second, last) * _SLACK
+    rise, run = np.diff(reached), np.diff(alpha)
+    odds = np.unique(np.divide(rise, run, out=np.ones_like(rise), where=run > 0))
+    odds = np.append(1.0, odds[(odds > 1.0) & (odds < _LARGEST)])
+    if len(odds) > _NODES:
+        places = np.linspace(0.0, 1.0, _NODES)
+        odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
+    delta = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
+    values = np.minimum(1.0, delta * _SLACK)
+    return TradeoffCurve.from_profile(np.log(odds) * _SLACK, values, side=Side.UPPER, symmetric=True)
+
+
+def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
+    """False positive rates and largest true positive rates at the breakpoints, both increasing."""
+    alpha, _, _, power = curve.points
+    order = np.argsort(alpha, kind="stable")
+    rates, reached = alpha[order], np.maximum.accumulate(power[order])
+    kept = np.append(True, np.diff(rates) > 0)
+    return rates[kept], np.maximum.reduceat(reached, np.flatnonzero(kept))
+
+
+@dataclass(frozen=True)
+class GroupedBackend:
+    """A unit of `records` records by group privacy on the curve of one record."""
+
+    single: Backend
+    records: int
+    unit: str
+    closes: ClassVar[bool] = False
+    _curves: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
+
+    def _curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        if smallest_delta not in self._curves:
+            # A step of the chain may be needed at a delta that is far smaller than that of the whole.
+            deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
+            one = self.single.curves(deeper, tolerance)[Side.UPPER]
+            self._curves[smallest_delta] = grouped_curve(one, self.records)
+        return self._curves[smallest_delta]
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """One record from below, the group from above."""
+        low = self.single.epsilon(delta, tolerance)
+        found = self._curve(min(1e-12, 1e-3 * delta), tolerance).epsilon(delta)
+        return Jaws(low.lower, found, low.threshold, low.reversed, low.proof, low.attack)
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """One record from below, the group from above."""
+        low = self.single.delta(epsilon, tolerance)
+        found = float(self._curve(1e-15, tolerance).delta(np.array([epsilon]))[0])
+        return Jaws(low.lower, min(1.0, found), low.threshold, low.reversed, low.proof, low.attack)
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """The attack on one record, the guarantee for the group."""
+        below = self.single.curves(smallest_delta, tolerance)[Side.LOWER]
+        return {Side.LOWER: below, Side.UPPER: self._curve(smallest_delta, tolerance)}
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The attack on one record, the guarantee for the group."""
+        below = self.single.envelopes(smallest_delta, tolerance)[Side.LOWER]
+        return {Side.LOWER: below, Side.UPPER: Envelope((self._curve(smallest_delta, tolerance),))}
+
+    def renyi(self, order: float) -> Jaws:
+        """Not offered."""
+        raise UnsupportedError(
+            f"No Renyi divergence of order {order:g} is proven for units by group privacy; ask for epsilon, delta or "
+            "the trade-off curve."
+        )
+
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """The attack on one record, the guarantee for the group."""
+        deep = max(_DEEPEST, min(1e-12, 1e-2 * delta0))
+        return self.single.mu(delta0, tolerance)[0], gdp_mu(self._curve(deep, tolerance), delta0)
+
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """Group privacy, and what it starts from."""
+        del jaws
+        start = self.single.upper_evidence(None)
+        text = (
+            f"Group privacy: a {self.unit} of up to {self.records} records is changed one record at a time, and the "
+            f"trade-off curve of one record is composed {self.records} times. For one record: {start.statement}"
+        )
+        return Evidence.of(Kind.NUMERICAL, "dong2022:thm2.14", text)
+
+    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """The attack on one record, the others doing nothing."""
+        found = self.single.lower_evidence(None if jaws is None else jaws)
+        said = f"All records of the {self.unit} but one have gradient zero. {found.statement}"
+        return Evidence(found.kind, said, found.source, found.confidence)

@@ -1,0 +1,87 @@
+"""Cyclic Poisson sampling: groups of records take turns, and within a group every record joins by its own coin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT, POSITIVE_PROBABILITY
+from calipers.errors import InputError
+from calipers.numerics.types import IntArray
+from calipers.samplers.draws import bernoulli_indices
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+
+add_statement(
+    "calipers:cyclic",
+    "docs/mathematics: groups that take turns",
+    "A record whose group is known takes part in the steps of that group only, by coins of its own.",
+)
+
+
+@implements("calipers:cyclic")
+@dataclass(frozen=True, kw_only=True)
+class CyclicPoisson(Sampler):
+    """Record i belongs to group i mod `cycle`; step t draws from group t mod `cycle`, each record with probability q.
+
+    Formal guarantees:
+        - Inclusion: probability q in the steps of the record's group, independently over records and steps; never in
+          the others.
+        - Participation in T steps: Binomial(ceil or floor of T / cycle, q).
+        - A record that is added at the end changes nobody else's group.
+        - Other records' batches are independent of this record's and reveal nothing about it.
+        - Memory: O(batch) at any time.
+    """
+
+    dataset_size: int
+    steps: int
+    sample_rate: float
+    cycle: int
+
+    def __post_init__(self) -> None:
+        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
+        object.__setattr__(self, "dataset_size", size)
+        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
+        object.__setattr__(self, "cycle", COUNT.check_int("cycle", self.cycle))
+        object.__setattr__(self, "sample_rate", POSITIVE_PROBABILITY.check("sample_rate", self.sample_rate))
+        if self.cycle > size:
+            raise InputError(f"Expected cycle <= dataset_size, got {self.cycle} groups of {size} records.")
+
+    @property
+    def batch_size(self) -> float | None:
+        """The mean size, which follows from public numbers."""
+        return self.law().mean_batch_size
+
+    def law(self) -> SamplerLaw:
+        """Coins of rate q whenever it is the group's turn; the run is one epoch."""
+        return SamplerLaw(
+            sampler="cyclic-poisson",
+            kind="poisson",
+            dataset_size=self.dataset_size,
+            rate=self.sample_rate,
+            rounds=self.steps,
+            epochs=1,
+            fixed_batch_size=False,
+            mean_batch_size=self.sample_rate * self.dataset_size / self.cycle,
+            kept=self.dataset_size,
+            dropped=0,
+        )
+
+    def one_epoch(self) -> CyclicPoisson:
+        """The whole run."""
+        return self
+
+    def run_keys(self) -> dict[str, object]:
+        """Rate, steps and groups."""
+        return {"sample_rate": self.sample_rate, "steps": self.steps, "cycle": self.cycle}
+
+    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The `steps` batches in order, each drawn when it is asked for."""
+        check_generator(rng)
+        return (self._batch(step % self.cycle, rng) for step in range(self.steps))
+
+    def _batch(self, group: int, rng: np.random.Generator) -> IntArray:
+        members = -(-(self.dataset_size - group) // self.cycle)
+        return group + self.cycle * bernoulli_indices(members, self.sample_rate, rng)

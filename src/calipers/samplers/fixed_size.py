@@ -1,0 +1,73 @@
+"""Batches of exactly B records, drawn anew in every step, without or with replacement.
+
+Without replacement every set of B records is equally likely; with replacement every one of the B places is filled by
+a uniformly random record, so a record may come several times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.domains import COUNT, Domain
+from calipers.numerics.types import IntArray
+from calipers.samplers.draws import distinct
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSize(Sampler):
+    """B of N records in every step, independently of all other steps.
+
+    Formal guarantees:
+        - Without replacement: every set of B records is equally likely, P(record i in batch t) = B/N.
+        - With replacement: every sequence of B records is equally likely; a record fills Binomial(B, 1/N) places.
+        - Participation in T steps: independent between steps; possibly never, possibly many times.
+        - Batch size: always B, so a record that is drawn displaces another one.
+        - Exact in integer arithmetic. Memory: O(batch) at any time, whatever the dataset size.
+    """
+
+    dataset_size: int
+    batch_size: int
+    steps: int
+    replacement: bool = False
+
+    def __post_init__(self) -> None:
+        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
+        object.__setattr__(self, "dataset_size", size)
+        most = DATASET_SIZE.high if self.replacement else size
+        object.__setattr__(self, "batch_size", Domain(1, most, integer=True).check_int("batch_size", self.batch_size))
+        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
+
+    def law(self) -> SamplerLaw:
+        """Independent rounds with rate B/N; `rounds` is 1 and `epochs` counts the steps."""
+        return SamplerLaw(
+            sampler="with-replacement" if self.replacement else "without-replacement",
+            kind="poisson",
+            dataset_size=self.dataset_size,
+            rate=min(1.0, self.batch_size / self.dataset_size),
+            rounds=1,
+            epochs=self.steps,
+            fixed_batch_size=True,
+            mean_batch_size=float(self.batch_size),
+            kept=self.dataset_size,
+            dropped=0,
+        )
+
+    def one_epoch(self) -> FixedSize:
+        """A single step: nothing ties steps together."""
+        return dataclasses.replace(self, steps=1)
+
+    def run_keys(self) -> dict[str, object]:
+        """Size and steps; the name says whether records are put back."""
+        return {"batch_size": self.batch_size, "steps": self.steps}
+
+    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """The `steps` batches in order, each drawn when it is asked for."""
+        check_generator(rng)
+        if self.replacement:
+            return (rng.integers(self.dataset_size, size=self.batch_size) for _ in range(self.steps))
+        return (distinct(self.dataset_size, self.batch_size, rng) for _ in range(self.steps))

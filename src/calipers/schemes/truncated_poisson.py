@@ -1,0 +1,122 @@
+"""Poisson sampling with a largest batch: every record enters by its own coin, and what exceeds the limit is dropped.
+
+As training on accelerators does it, which wants one shape. A record of a batch that is full displaces another one
+(`calipers.laws.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from calipers.errors import InputError
+from calipers.laws.pair import Pair
+from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.run_fields import RunFields
+from calipers.samplers.truncated_poisson import TruncatedPoisson
+from calipers.schemes.exposure import Attack, Exposure, Proof
+from calipers.schemes.scheme import Scheme
+from calipers.schemes.units import all_of, sampled_unit
+
+STATEMENT = "calipers:truncated"
+_REASON = (
+    "Whether the batch was full without the record is revealed: if not, a record moves the sum by its gradient; if so, "
+    "it displaces another one, as in a batch of fixed size"
+)
+_OFTEN = 1e-3
+"""Where batches are full at least so often, an attack through displaced records is tried too."""
+
+
+class TruncatedPoissonScheme(Scheme):
+    """Coins, and a limit."""
+
+    name = "truncated-poisson"
+    summary = "coins, up to a largest batch"
+    keys = ("max_batch_size",)
+    whole_epochs = False
+    stepwise = True
+    counts_units = ("add-remove",)
+
+    def check(self, run: RunFields) -> None:
+        """How often batches are full depends on how many records there are."""
+        if run.dataset_size is None:
+            raise InputError(f"sampler={self.name!r} needs dataset_size: it decides how often a batch is full.")
+
+    def counterpart(self, run: RunFields) -> dict[str, object]:
+        """A limit three deviations above the mean."""
+        mean = run.expected_batch_size
+        return {"sampler": self.name, "max_batch_size": math.ceil(mean + 3.0 * math.sqrt(mean))}
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        limit = f"{run.max_batch_size:,}"
+        return f"Poisson batches of at most {limit} records (each enters with probability {{rate}}, surplus is dropped)"
+
+    def exposure(self, run: RunFields) -> Exposure:
+        """The exposures of both neighbors."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        if run.dataset_size + run.records_per_unit <= run.max_batch_size:
+            return sampled_unit(run, run.total_steps)
+        others = run.dataset_size - run.records_per_unit
+        sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
+        first, *further = (_exposure(run, size) for size in sizes)
+        return Exposure(first.proofs, first.attack, first.attacks, tuple(further))
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What truncation does."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        full = Truncation(run.dataset_size - 1, run.rate, run.max_batch_size).truncated
+        return (
+            f"A batch has at most {run.max_batch_size} records, and records that joined beyond that are dropped at "
+            f"random. It is full without the record with probability {full:.3g}; then a record that is kept displaces "
+            "another one, which shows more than its own gradient. The larger the limit, the nearer to Poisson "
+            "sampling.",
+        )
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """A larger limit."""
+        assert run.dataset_size is not None
+        mean = run.expected_batch_size
+        enough = min(run.dataset_size, math.ceil(mean + 8.0 * math.sqrt(mean) + 8.0))
+        if run.max_batch_size is None or run.max_batch_size >= enough:
+            return ()
+        text = f"Make room for {enough} records in a batch (max_batch_size = {enough}): then it is never full."
+        return ((text, {"max_batch_size": enough}),)
+
+    def sampler(self, run: RunFields) -> TruncatedPoisson:
+        """Draws coins, and drops what is too much."""
+        assert run.dataset_size is not None
+        assert run.max_batch_size is not None
+        size = {"batch_size": run.batch_size} if run.batch_size is not None else {"sample_rate": run.sample_rate}
+        return TruncatedPoisson(
+            dataset_size=run.dataset_size, steps=run.total_steps, max_batch_size=run.max_batch_size, **size
+        )
+
+
+def _exposure(run: RunFields, others: int) -> Exposure:
+    assert run.max_batch_size is not None
+    shift, steps = 1.0 / run.noise_multiplier, run.total_steps
+    truncation = Truncation(others, run.rate, run.max_batch_size, run.records_per_unit)
+    proof, alone, displacing = _pairs(truncation, shift, run.adjacency)
+    replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
+    scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
+    attacks = [Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)]
+    if displacing is not None:
+        told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
+        attacks.append(Attack(displacing, steps, STATEMENT, told, one_sided=True))
+    return Exposure((Proof(proof, steps, STATEMENT, _REASON),), attacks[0], tuple(attacks[1:]))
+
+
+@functools.lru_cache(maxsize=32)
+def _pairs(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, Pair, TruncatedAttack | None]:
+    """One object per kind, so that equal phases are counted together."""
+    instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
+    alone = TruncatedAttack(truncation, shift, 0.0, instead).alone()
+    often = truncation.truncated >= _OFTEN
+    displacing = TruncatedAttack(truncation, shift, -1.0, instead) if often else None
+    return truncated_proof(truncation, shift, adjacency), alone, displacing
+
+
+SCHEME = TruncatedPoissonScheme()

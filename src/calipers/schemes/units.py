@@ -1,0 +1,92 @@
+"""Units of several records: what one step, or one batch, shows of all of them together.
+
+A unit has up to g records, each with a gradient of its own that is clipped by itself. A unit with fewer records is one
+whose other gradients are zero, and less private is only the one with all of them.
+
+- **Coins.** j of the g records join a step, j binomial(g, q), and the sum moves by at most j: a drawn shift
+  (`calipers.laws.drawn_shift`), proven and attained by g equal gradients. dp_accounting's mixture of Gaussians is the
+  same pair.
+- **A batch known beforehand.** Up to B of the g records share a batch; the more do, the more shows: one release moved
+  by g, where g <= B.
+- **Anything else** is said by group privacy on the curve of one record (`calipers.measure.grouped`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from calipers.laws.drawn_shift import Shifts, drawn_shift
+from calipers.laws.pair import Pair
+from calipers.mechanisms.gaussian import gaussian
+from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
+from calipers.run_fields import RunFields
+from calipers.schemes.exposure import Attack, Exposure, Proof, closed, known_times
+
+MOST_RECORDS = 10_000
+
+
+@functools.lru_cache(maxsize=64)
+def binomial_shifts(trials: int, rate: float, shift: float) -> Shifts:
+    """j times `shift`, j binomial."""
+    chances = np.exp(log_binomial(np.arange(trials + 1.0), trials, rate))
+    rounding = BINOMIAL_RELATIVE_ERROR if trials > 1 else 1e-15
+    return Shifts.of([shift * j for j in range(trials + 1)], [float(chance) for chance in chances], rounding)
+
+
+@functools.lru_cache(maxsize=64)
+def binomial_pair(trials: int, rate: float, shift: float, opposite: bool) -> Pair:
+    """One object per kind, so that equal phases are counted together."""
+    return drawn_shift(binomial_shifts(trials, rate, shift), opposite=opposite)
+
+
+@functools.lru_cache(maxsize=64)
+def _release(shift: float) -> Pair:
+    return gaussian(shift)
+
+
+def all_of(run: RunFields) -> str:
+    """The gradients of an attack: those of the record, or of all records of the unit."""
+    if run.records_per_unit == 1:
+        return "The record's clipped gradient is the same unit vector u in every step"
+    return f"All {run.records_per_unit} records of the {run.unit_name} have the same clipped gradient u in every step"
+
+
+def sampled_unit(run: RunFields, count: int) -> Exposure:
+    """`count` steps that each record of the unit joins by a coin of its own."""
+    records, replaced = run.records_per_unit, run.adjacency == "substitute"
+    if run.rate == 1:
+        return known_times(run, count) if records == 1 else known_unit(run, float(records), count)
+    opposite = ", their replacements the opposite one," if replaced else ""
+    return closed(
+        binomial_pair(records, run.rate, 1.0 / run.noise_multiplier, replaced),
+        count,
+        "calipers:drawn-shift",
+        f"Up to {records} records of one {run.unit_name} join a step by coins of their own, and the sum moves by at "
+        "most as many: a Gaussian whose shift is drawn",
+        f"{all_of(run)}{opposite} and all other gradients are zero, so each step shows exactly this pair.",
+    )
+
+
+def known_unit(run: RunFields, records: float, count: int) -> Exposure:
+    """`count` releases at known times, each moved by up to `records` records (a root of a sum of squares, if several
+    batches of one epoch are put together).
+    """
+    shift = records * run.largest_shift
+    source = _release(shift)
+    proof = Proof(source, count, "dong2022:cor2.13", f"All records of the {run.unit_name} take part in", shift=shift)
+    scene = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
+    return Exposure((proof,), Attack(source, count, proof.statement, scene))
+
+
+def together(records: int, batch_size: int | None) -> float:
+    """The most that records dealt out once per epoch can move all sums of the epoch together, as one release.
+
+    With at most `batch_size` of them in a batch, full batches of them are worst: the root of the sum of squares.
+    """
+    if batch_size is None or records <= batch_size:
+        return float(records)
+    full, rest = divmod(records, batch_size)
+    return math.sqrt(full * float(batch_size) ** 2 + float(rest) ** 2)

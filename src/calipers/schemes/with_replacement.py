@@ -1,0 +1,75 @@
+"""Fixed-size batches drawn anew every step, with replacement: B places, each filled by a uniformly random record.
+
+A record may be in a batch several times, and displaces another one each time: j places, j binomial(B, 1/N)
+(`calipers.laws.drawn_shift` where it is added or removed, `calipers.laws.counted` else).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
+from calipers.run_fields import RunFields
+from calipers.samplers.fixed_size import FixedSize
+from calipers.schemes.displacing import displaced_notes
+from calipers.schemes.exposure import Exposure
+from calipers.schemes.scheme import Scheme, Sums
+from calipers.schemes.units import binomial_shifts
+from calipers.schemes.without_replacement import several_places
+
+
+class WithReplacementScheme(Scheme):
+    """B places, each with a record of its own draw."""
+
+    name = "with-replacement"
+    summary = "B draws, anew every step"
+    whole_epochs = False
+    equal_batches = True
+    stepwise = True
+    counts_units = ("add-remove", "zero-out", "substitute")
+
+    def check(self, run: RunFields) -> None:
+        """Both sizes, and a neighbor that has records."""
+        if run.sizes is None:
+            raise InputError(f"sampler={self.name!r} draws batches of a given size; give dataset_size and batch_size.")
+        if run.adjacency == "add-remove" and run.sizes[0] <= run.records_per_unit:
+            raise InputError(
+                f"Without one {run.unit_name} there are no records left to draw; use adjacency 'zero-out' or "
+                "'substitute'."
+            )
+
+    def batches(self, run: RunFields) -> str:
+        """In words."""
+        return "batches of fixed size drawn anew with replacement (a record fills a place with probability 1/N)"
+
+    def exposure(self, run: RunFields) -> Exposure:
+        """One pair where a record is added or removed; else the worst of either order, and the attacks."""
+        assert run.sizes is not None
+        size, batch = run.sizes
+        share = run.records_per_unit / size
+        return several_places(run, binomial_shifts(batch, share, 1.0 / run.noise_multiplier))
+
+    def notes(self, run: RunFields) -> tuple[str, ...]:
+        """What displacement costs, and that a record may come several times."""
+        (displaced,) = displaced_notes(run)
+        return (f"A record may fill several places of one batch. {displaced}",)
+
+    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
+        """Coins."""
+        text = "Let every record enter every step by its own coin (sampler = 'poisson'): then it displaces nobody."
+        return ((text, {"sampler": "poisson"}),)
+
+    def sampler(self, run: RunFields) -> FixedSize:
+        """Draws B times one of N."""
+        assert run.sizes is not None
+        size, batch = run.sizes
+        return FixedSize(dataset_size=size, batch_size=batch, steps=run.total_steps, replacement=True)
+
+    def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
+        """How often the record is among the B draws."""
+        drawn = rng.integers(sums.others + 1, size=(*shape, sums.batch_size)) == 0
+        return np.asarray(drawn.sum(axis=-1), dtype=np.float64)
+
+
+SCHEME = WithReplacementScheme()

@@ -1,0 +1,80 @@
+"""Every way in which JAX-Privacy selects batches: a run with a bracket, or a refusal with the reason.
+
+The strategies are those of the installed library; those that it does not have yet are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calipers.adapters.jax_privacy import batch_keys
+from calipers.errors import UnsupportedError
+from calipers.measure import measure
+from calipers.run import Run
+
+pytest.importorskip("jax_privacy", reason="JAX-Privacy comes with the extra jax-privacy")
+selection = pytest.importorskip("jax_privacy.batch_selection")
+pytestmark = pytest.mark.jax_privacy
+
+
+def strategy(name: str, **settings: Any) -> Any:
+    if not hasattr(selection, name):
+        pytest.skip(f"the installed JAX-Privacy has no {name}")
+    return getattr(selection, name)(**settings)
+
+
+ROWS = [
+    ("CyclicPoissonSampling", {"sampling_prob": 0.05, "iterations": 40}, "poisson"),
+    ("CyclicPoissonSampling", {"sampling_prob": 0.2, "iterations": 40, "cycle_length": 4}, "cyclic-poisson"),
+    (
+        "CyclicPoissonSampling",
+        {"sampling_prob": 0.05, "iterations": 40, "truncated_batch_size": 9},
+        "truncated-poisson",
+    ),
+    ("BallsInBinsSampling", {"iterations": 40, "cycle_length": 20}, "balls-and-bins"),
+    ("FixedBatchSampling", {"batch_size": 5, "iterations": 40}, "without-replacement"),
+    ("FixedBatchSampling", {"batch_size": 5, "iterations": 40, "replace": True}, "with-replacement"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "sampler"), ROWS)
+def test_a_strategy_is_a_run_with_a_bracket(name: str, settings: dict[str, Any], sampler: str) -> None:
+    """And the run draws as many batches of the same mean size as the library's own iterator."""
+    selected = strategy(name, **settings)
+    run = Run.from_dict({"noise_multiplier": 2.0, "dataset_size": 100, **batch_keys(selected)})
+    assert run.sampler == sampler
+    bracket = measure(run).epsilon(1e-5)
+    assert 0.0 < bracket.lower <= bracket.upper < 50.0
+    batches = list(selected.batch_iterator(100, rng=np.random.default_rng(1)))
+    assert len(batches) == run.total_steps
+    # 40 batches of about 5 records: four standard errors are below 1.5.
+    assert np.mean([len(batch) for batch in batches]) == pytest.approx(run.expected_batch_size, abs=1.5)
+
+
+def test_users_take_the_place_of_records() -> None:
+    base = strategy("FixedBatchSampling", batch_size=5, iterations=40)
+    keys = batch_keys(strategy("UserSelectionStrategy", base_strategy=base))
+    run = Run.from_dict({"noise_multiplier": 2.0, "dataset_size": 100, **keys})
+    assert (run.sampler, run.unit, run.records_per_unit) == ("without-replacement", "user", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "reason"),
+    [
+        ("BMinSepSampling", {"sampling_prob": 0.1, "iterations": 40, "min_sep": 4}, "depend on each other"),
+        ("BallsInBinsSampling", {"iterations": 41, "cycle_length": 20}, "stops inside a cycle"),
+        (
+            "CyclicPoissonSampling",
+            {"sampling_prob": 0.1, "iterations": 40, "cycle_length": 4, "truncated_batch_size": 9},
+            "leave one of them out",
+        ),
+    ],
+)
+def test_what_no_run_describes_is_refused_with_the_reason(name: str, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        batch_keys(strategy(name, **settings))
+    with pytest.raises(UnsupportedError, match="not known"):
+        batch_keys(object())

@@ -1,0 +1,110 @@
+"""A Gaussian whose shift is drawn: one line is the worst case, and dp_accounting's mixture is the same pair."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from oracles import contour, plane
+from oracles.pairs import poisson_gaussian
+from scipy import stats
+
+from calipers.bracket import Side
+from calipers.laws.drawn_shift import Shifts, drawn_shift
+from calipers.laws.product import Product
+from calipers.numerics.hypergeometric import hypergeometric
+
+
+def binomial(trials, rate):
+    return [math.comb(trials, j) * rate**j * (1 - rate) ** (trials - j) for j in range(trials + 1)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_directions_show_more_than_one_line(seed):
+    """Vectors of the same lengths, pointing anywhere, against nothing and against others: both orders."""
+    rng = np.random.default_rng(seed)
+    weights = rng.dirichlet(np.ones(4))
+    lengths = np.concatenate(([0.0], np.sort(rng.uniform(0.3, 2.0, 3))))
+    shifts = Shifts.of(lengths, weights)
+    vectors, others = (lengths[:, None] * _directions(4, rng) for _ in range(2))
+    law = drawn_shift(shifts).law(Side.UPPER, 0.01, -40.0)
+    both = drawn_shift(shifts, opposite=True).law(Side.UPPER, 0.01, -40.0)
+    nothing = (np.ones(1), np.zeros((1, 2)))
+    for eps in (0.0, 0.4, 1.2):
+        assert plane.divergence(weights, vectors, *nothing, eps) <= law.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*nothing, weights, vectors, eps) <= law.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(weights, vectors, weights, others, eps) <= both.delta(eps) * (1 + 5e-4) + 1e-9
+
+
+def _directions(count, rng):
+    angle = rng.uniform(0.0, 2.0 * math.pi, count)
+    return np.stack((np.cos(angle), np.sin(angle)), axis=1)
+
+
+@pytest.mark.parametrize("opposite", [False, True])
+def test_the_pair_is_the_integral(opposite):
+    """Against a sum over a fine grid of the two densities on the line."""
+    weights, lengths = binomial(3, 0.3), [0.0, 0.5, 1.0, 1.5]
+    pair = drawn_shift(Shifts.of(lengths, weights), opposite=opposite)
+    means = np.array([(length, 0.0) for length in lengths])
+    against = (np.array(weights), -means) if opposite else (np.ones(1), np.zeros((1, 2)))
+    for eps in (0.0, 0.3, 1.0):
+        exact = plane.divergence(np.array(weights), means, *against, eps)
+        assert pair.law(Side.LOWER, 0.01, -40.0).delta(eps) <= exact + 1e-7
+        assert exact <= pair.law(Side.UPPER, 0.01, -40.0).delta(eps) + 1e-7
+        assert pair.law(Side.UPPER, 0.01, -40.0).delta(eps) == pytest.approx(exact, rel=1e-3)
+
+
+def test_one_record_is_the_poisson_pair():
+    """The contour integral of the Poisson pair, an independent route."""
+    pair = drawn_shift(Shifts.of([0.0, 1.0], [0.99, 0.01]))
+    jaws = Product([(pair, 1000)]).epsilon(1e-5)
+    assert jaws.lower <= contour.epsilon(poisson_gaussian(0.01, 1.0), 1000, 1e-5) <= jaws.upper
+
+
+def test_more_shifts_than_can_be_told_apart_are_bracketed():
+    """With 400 records the shifts are grouped: from above and from below, around the sum over a fine grid."""
+    weights = stats.binom.pmf(np.arange(401), 400, 0.3)
+    shifts = Shifts.of(np.arange(401) / 400.0, weights / weights.sum())
+    assert not shifts.exact
+    jaws = Product([(drawn_shift(shifts), 1)]).delta(0.5)
+    means = np.stack((np.arange(401) / 400.0, np.zeros(401)), axis=1)
+    likely = weights > 1e-15
+    exact = plane.divergence(weights[likely], means[likely], np.ones(1), np.zeros((1, 2)), 0.5)
+    assert jaws.lower <= exact + 1e-7
+    assert exact - 1e-7 <= jaws.upper <= 1.1 * jaws.lower
+
+
+def test_weights_that_are_no_law_are_refused():
+    from calipers.errors import InputError
+
+    for lengths, weights in (([0.0, 1.0], [0.5, 0.4]), ([0.0, -1.0], [0.5, 0.5]), ([0.0], [1.0])):
+        with pytest.raises(InputError):
+            drawn_shift(Shifts.of(lengths, weights))
+
+
+@pytest.mark.parametrize(("population", "marked", "draws"), [(10, 3, 4), (60_000, 20, 256), (7, 7, 3), (5, 2, 5)])
+def test_hypergeometric_probabilities_are_exact(population, marked, draws):
+    """Against integer arithmetic."""
+    found, error = hypergeometric(population, marked, draws)
+    total = math.comb(population, draws)
+    for k, value in enumerate(found):
+        ways = math.comb(marked, k) * math.comb(population - marked, draws - k) if k <= draws else 0
+        exact = ways / total
+        assert abs(value - exact) <= error * exact + 1e-300
+    assert error < 1e-10
+
+
+@pytest.mark.dp_accounting
+def test_dp_accountings_mixture_of_gaussians_is_this_pair():
+    """Five records of a unit, ten steps: their pessimistic estimate lies above ours by its discretization only."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    weights = binomial(3, 0.1)
+    event = dp_accounting.MixtureOfGaussiansDpEvent(2.0, list(range(4)), weights)
+    accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(event, 10)
+    jaws = Product([(drawn_shift(Shifts.of([j / 2.0 for j in range(4)], weights)), 10)]).epsilon(1e-5)
+    theirs = accountant.get_epsilon(1e-5)
+    assert jaws.lower <= theirs
+    assert jaws.upper == pytest.approx(theirs, rel=5e-3)

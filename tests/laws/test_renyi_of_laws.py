@@ -1,0 +1,155 @@
+"""Renyi divergences where it is hidden when, or whether, a record shows: closed forms and quadrature as oracles."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from calipers.errors import UnsupportedError
+from calipers.laws.average import AllocationPair
+from calipers.laws.divided import ScaleFactor
+from calipers.laws.product import Product
+from calipers.laws.renyi import renyi, renyi_above, renyi_below
+from calipers.measure import measure
+from calipers.run import Run
+
+
+def moment_of_bins(sigma: float, rounds: int, order: int) -> mpmath.mpf:
+    """E_Q[(mean of M ratios)^t] for whole t: t! M^-t times a coefficient of (sum_k e^(k(k-1)/(2 sigma^2)) x^k/k!)^M."""
+    with mpmath.workdps(50):
+        term = [
+            mpmath.exp(mpmath.mpf(k * (k - 1)) / (2 * mpmath.mpf(sigma) ** 2)) / mpmath.factorial(k)
+            for k in range(order + 1)
+        ]
+        power = [mpmath.mpf(1)] + [mpmath.mpf(0)] * order
+        for _ in range(rounds):
+            power = [mpmath.fsum(power[i] * term[j - i] for i in range(j + 1)) for j in range(order + 1)]
+        return power[order] * mpmath.factorial(order) / mpmath.mpf(rounds) ** order
+
+
+@pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 10), (0.7, 4), (3.0, 50)])
+@pytest.mark.parametrize("order", [2, 3, 6])
+def test_bins_of_whole_orders(sigma: float, rounds: int, order: int) -> None:
+    """The bracket holds the larger direction, which is at least the closed form, and is within 1e-3 of it."""
+    truth = mpmath.log(moment_of_bins(sigma, rounds, order)) / (order - 1)
+    forward = [(AllocationPair(sigma, rounds), 1)]
+    assert renyi_below(forward, order, [False]) <= truth <= renyi_above(forward, order, [False])
+    assert renyi_above(forward, order, [False]) <= 1.001 * float(truth)
+    found = renyi(Product(forward), order)
+    assert found.lower <= found.upper <= 1.002 * found.lower
+    assert truth <= found.upper
+
+
+def test_the_swapped_pair_of_two_bins_by_quadrature() -> None:
+    """E_P[(1/L)^t] over two rounds, on a grid that resolves a smooth integrand to all digits needed."""
+    sigma, order = 1.0, 3.5
+    x = np.linspace(-14.0, 14.0, 2801)
+    one = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi) * (x[1] - x[0])
+    ratio = np.exp(x / sigma - 0.5 / sigma**2)
+    mean = 0.5 * (ratio[:, None] + ratio[None, :])
+    truth = math.log(float(np.sum(one[:, None] * one[None, :] * mean ** (1.0 - order)))) / (order - 1.0)
+    factors = [(AllocationPair(sigma, 2), 1)]
+    assert renyi_below(factors, order, [True]) <= truth * (1.0 + 1e-10)
+    assert truth * (1.0 - 1e-10) <= renyi_above(factors, order, [True]) <= 1.001 * truth
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_scale_of_the_noise_in_closed_form(reverse: bool) -> None:
+    """d coordinates over K or K + 1: the moment by one integral over the chi-square density."""
+    degrees, divisor, order = 50, 20, 1.8
+    squared = (mpmath.mpf(divisor) / (divisor + 1)) ** 2  # P: s^2 times the chi-square of Q
+    exponent = 1 - order if reverse else order
+
+    def integrand(y: mpmath.mpf) -> mpmath.mpf:
+        log_ratio = -mpmath.mpf(degrees) / 2 * mpmath.log(squared) - y / 2 * (1 / squared - 1)
+        density = (mpmath.mpf(degrees) / 2 - 1) * mpmath.log(y) - y / 2
+        return mpmath.exp(density + exponent * log_ratio)
+
+    with mpmath.workdps(30):
+        scale = mpmath.mpf(2) ** (mpmath.mpf(degrees) / 2) * mpmath.gamma(mpmath.mpf(degrees) / 2)
+        truth = mpmath.log(mpmath.quad(integrand, [0, 20, 40, 60, 100, 300]) / scale) / (order - 1)
+    factors = [(ScaleFactor(degrees, divisor), 1)]
+    assert renyi_below(factors, order, [reverse]) <= truth <= renyi_above(factors, order, [reverse])
+    assert renyi_above(factors, order, [reverse]) <= 1.02 * renyi_below(factors, order, [reverse])
+
+
+def divided_by_quadrature(size: int, rate: float, sigma: float, v: float, w: float, order: float, swap: bool) -> float:
+    """D_t of one round on one coordinate: others v, the record w, the noisy sum over N + 1 or over N."""
+    x = np.linspace(-60.0 / size, 60.0 / size, 20_001)
+
+    def density(shifts: list[tuple[float, float]], divisor: int) -> np.ndarray:
+        total = np.zeros_like(x)
+        for (weight, shift), drawn in itertools.product(shifts, range(size + 1)):
+            chance = weight * math.comb(size, drawn) * rate**drawn * (1.0 - rate) ** (size - drawn)
+            total += chance * np.exp(-0.5 * ((x * divisor - drawn * v - shift) / sigma) ** 2) * divisor / sigma
+        return total / math.sqrt(2.0 * math.pi)
+
+    p, q = density([(rate, w), (1.0 - rate, 0.0)], size + 1), density([(1.0, 0.0)], size)
+    p, q = (q, p) if swap else (p, q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.where((p > 0) & (q > 0), np.exp(order * np.log(p) + (1.0 - order) * np.log(q)), 0.0)
+    return math.log(float(np.sum(values)) * (x[1] - x[0])) / (order - 1.0)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0])
+def test_expected_batches_bound_every_choice_of_gradients(order: float) -> None:
+    """Datasets of 4, 5 and 6 records: no choice of gradients on a line leaks more than the upper jaw of one round."""
+    rate, sigma = 0.3, 3.0
+    run = Run(dataset_size=5, sample_rate=rate, steps=1, noise_multiplier=sigma, normalization="expected", dimension=1)
+    found = measure(run).rdp(order)
+    leaks = [
+        divided_by_quadrature(size, rate, sigma, v, w, order, swap)
+        for size in (4, 5)
+        for v, w in ((-1.0, 1.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0), (1.0, 0.0))
+        for swap in (False, True)
+    ]
+    assert max(leaks) <= found.upper
+    assert 0.0 < found.lower <= max(leaks) * (1.0 + 1e-9)
+    assert math.isfinite(found.upper)
+
+
+@pytest.mark.slow
+def test_shuffled_epochs_lie_between_the_attack_and_fixed_batches() -> None:
+    """With a record left over the bracket is narrower than fixed batches: 3 t/(2 sigma^2) for three epochs."""
+    found = measure(Run(sampler="shuffle", dataset_size=1050, batch_size=100, epochs=3, noise_multiplier=1.0)).rdp(2.0)
+    assert 2.0 < found.lower <= found.upper < 0.75 * 3.0
+    order = 40.0
+    high = measure(Run(sampler="shuffle", dataset_size=1050, batch_size=100, epochs=3, noise_multiplier=1.0)).rdp(order)
+    assert high.lower <= high.upper <= 1.5 * order * (1.0 + 1e-9)
+
+
+def test_realized_batch_sizes_are_refused_with_the_reason() -> None:
+    """A batch size that only one dataset can show has an infinite ratio in the proof."""
+    run = Run(dataset_size=50, sample_rate=0.1, steps=5, noise_multiplier=1.0, normalization="realized", dimension=10)
+    with pytest.raises(UnsupportedError, match="realized batch size"):
+        measure(run).rdp(2.0)
+
+
+def faint_by_quadrature(rate: float, sigma: float, order: float, swap: bool) -> mpmath.mpf:
+    """D_t of one sampled step, from E_Q[L^t - 1 - t (L - 1)], whose integrand does not change sign."""
+    with mpmath.workdps(40):
+        q, s, t = mpmath.mpf(rate), mpmath.mpf(sigma), mpmath.mpf(order)
+
+        def integrand(x: mpmath.mpf) -> mpmath.mpf:
+            ratio = 1 - q + q * mpmath.exp((2 * x - 1) / (2 * s * s))
+            density = mpmath.npdf(x, 0, s)
+            if swap:
+                ratio, density = 1 / ratio, density * ratio
+            return density * (ratio**t - 1 - t * (ratio - 1))
+
+        cuts = [-20 * s, -5 * s, 0, 1, 2, order, order + 5 * s, order + 20 * s + 5]
+        return mpmath.log(1 + mpmath.quad(integrand, sorted(set(cuts)))) / (t - 1)
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(1e-7, 1.0), (1e-6, 4.0), (1e-5, 0.7), (1e-3, 1.0)])
+@pytest.mark.parametrize("order", [1.1, 2.0, 8.0])
+def test_faint_steps_keep_their_digits(rate: float, sigma: float, order: float) -> None:
+    """A step of 1e-15 and more, where log E[L^t] drowned in the rounding of 1: the bracket is within 1e-3."""
+    truth = max(faint_by_quadrature(rate, sigma, order, swap) for swap in (False, True))
+    found = measure(Run(sample_rate=rate, steps=1000, noise_multiplier=sigma)).rdp(order)
+    assert found.lower <= 1000 * truth <= found.upper
+    assert found.upper <= 1.001 * found.lower

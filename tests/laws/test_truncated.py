@@ -1,0 +1,116 @@
+"""Poisson batches with a largest size: every batch of small datasets is enumerated."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from oracles import plane
+
+from calipers.bracket import Side
+from calipers.laws.product import Product
+from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+
+EPSILONS = (0.0, 0.2, 0.9)
+
+
+def shown(gradients, rate, largest, sigma):
+    """(weights, means) of the truncated sum: all who join, and all sets of those that are kept."""
+    found = {}
+    count = len(gradients)
+    for coins in itertools.product((0, 1), repeat=count):
+        joined = [i for i in range(count) if coins[i]]
+        chance = rate ** len(joined) * (1 - rate) ** (count - len(joined))
+        kept = [tuple(joined)] if len(joined) <= largest else list(itertools.combinations(joined, largest))
+        for members in kept:
+            total = np.sum([gradients[i] for i in members], axis=0) if members else np.zeros(2)
+            key = tuple(np.round(total, 12))
+            found[key] = found.get(key, 0.0) + chance / len(kept)
+    return np.array(list(found.values())), np.array(list(found)) / sigma
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("unit", [1, 2])
+def test_no_gradients_show_more_than_the_proof(seed, unit):
+    """Added or removed: three others and a unit of one or two records, gradients anywhere in the disk."""
+    rng = np.random.default_rng(seed)
+    rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
+    others, own = plane.unit_disk(3, rng), plane.unit_disk(unit, rng)
+    if seed == 0:
+        others, own = np.tile([-1.0, 0.0], (3, 1)), np.tile([1.0, 0.0], (unit, 1))
+    law = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").law(Side.UPPER, 0.02, -40.0)
+    present = shown(np.concatenate((others, own)), rate, largest, sigma)
+    absent = shown(others, rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= law.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= law.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_record_that_keeps_its_place(adjacency, seed):
+    """Zeroed out, or replaced: the same enumeration with four places."""
+    rng = np.random.default_rng(10 + seed)
+    rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
+    others, (record, other) = plane.unit_disk(3, rng), plane.unit_disk(2, rng)
+    instead = np.zeros(2) if adjacency == "zero-out" else other
+    law = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).law(Side.UPPER, 0.02, -40.0)
+    present = shown(np.vstack((others, record)), rate, largest, sigma)
+    absent = shown(np.vstack((others, instead)), rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= law.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= law.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize(("direction", "instead"), [(-1.0, None), (-0.4, None), (-1.0, 0.0), (-1.0, -1.0), (0.0, None)])
+@pytest.mark.parametrize("unit", [1, 2])
+def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
+    """At most the enumerated divergence, and within half a percent of it."""
+    rate, largest, sigma = 0.4, 2, 1.3
+    attack = TruncatedAttack(Truncation(3, rate, largest, unit), 1.0 / sigma, direction, instead)
+    law = attack.alone().law(Side.LOWER, 0.01, -40.0) if direction == 0.0 else attack.law(Side.LOWER, 0.01, -40.0)
+    others = [np.array([direction, 0.0])] * 3
+    present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
+    rest = [] if instead is None else [np.array([instead, 0.0])] * unit
+    absent = shown([*others, *rest], rate, largest, sigma)
+    for eps in EPSILONS:
+        exact = plane.divergence(*present, *absent, eps)
+        assert 0.995 * exact - 1e-5 <= law.delta(eps) <= exact + 1e-7
+
+
+def test_a_limit_that_is_never_reached_is_poisson_sampling():
+    from calipers.mechanisms.gaussian import poisson_gaussian
+
+    plain = Product([(poisson_gaussian(0.01, 2.0), 1000)]).epsilon(1e-5)
+    truncated = Product([(truncated_proof(Truncation(1000, 0.01, 400), 0.5, "add-remove"), 1000)]).epsilon(1e-5)
+    assert truncated.upper == pytest.approx(plain.upper, rel=1e-4)
+
+
+def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
+    """Everybody joins and 3 of 11 are kept: 3 of 11 without replacement."""
+    from calipers.laws.fixed_size import fixed_size_proof
+
+    fixed = Product([(fixed_size_proof(3 / 11, 0.5, "add-remove"), 50)]).epsilon(1e-5)
+    truncated = Product([(truncated_proof(Truncation(10, 1.0, 3), 0.5, "add-remove"), 50)]).epsilon(1e-5)
+    assert truncated.upper == pytest.approx(fixed.upper, rel=1e-4)
+
+
+@pytest.mark.dp_accounting
+@pytest.mark.parametrize(
+    ("size", "rate", "largest", "sigma", "steps"), [(1000, 0.01, 15, 2.0, 200), (100, 0.1, 3, 1.0, 50)]
+)
+def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigma, steps):
+    """They bound a full batch by replacement; here the pair is that of adding or removing."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    event = dp_accounting.TruncatedSubsampledGaussianDpEvent(size, rate, largest, sigma)
+    accountant = dp_accounting.pld.PLDAccountant()
+    accountant.compose(event, steps)
+    theirs = accountant.get_epsilon(1e-5)
+    for others in (size - 1, size):
+        proof = truncated_proof(Truncation(others, rate, largest), 1.0 / sigma, "add-remove")
+        ours = Product([(proof, steps)]).epsilon(1e-5).upper
+        assert ours <= theirs
+    attack = TruncatedAttack(Truncation(size - 1, rate, largest), 1.0 / sigma).alone()
+    assert AttackProduct([(attack, steps)]).epsilon(1e-5)[0] <= ours
