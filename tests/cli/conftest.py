@@ -43,6 +43,7 @@ class GaussianMeasurement:
         self.mu = math.sqrt(sum(run.noise_multiplier**-2 for run in runs))
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05
+        self.stated = None
         self.closes = True
         self.stated = None
         self.claim = SimpleNamespace(
