@@ -66,6 +66,7 @@ def decimal(number: Fraction) -> str:
     """The number as written in decimals where it is one, and as a fraction otherwise."""
     with localcontext(prec=60) as context:
         context.traps[Inexact] = False
+        context.clear_flags()
         value = (Decimal(number.numerator) / number.denominator).normalize()
         shown = f"{value:f}" if value.adjusted() > -12 else str(value)
         return str(number) if context.flags[Inexact] else shown

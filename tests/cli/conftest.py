@@ -43,7 +43,9 @@ class GaussianMeasurement:
         self.mu = math.sqrt(sum(run.noise_multiplier**-2 for run in runs))
         self.notes = ("The bracket is one percent wide.",)
         self.tolerance = 0.05
+        self.stated = None
         self.closes = True
+        self.stated = None
         self.claim = SimpleNamespace(
             epsilon=lambda delta: epsilon_of(self.mu / 2, delta), delta=lambda e: delta_of(self.mu / 2, e)
         )

@@ -35,7 +35,7 @@ def test_every_command_teaches_by_example(calipers, command):
 def test_calibrate_prints_the_contract(calipers, calibrated_with):
     result = calipers("calibrate", *OPEN_RUN, "--epsilon", 3, "--delta", 1e-5, "--json")
     record = json.loads(result.stdout)
-    assert list(record) == ["noise_multiplier", "run", "target", "achieved"]
+    assert list(record) == ["noise_multiplier", "run", "target", "achieved", "provenance"]
     assert record["target"] == {"epsilon": 3.0, "delta": 1e-5}
     assert record["run"]["noise_multiplier"] == record["noise_multiplier"] == 0.123456789012
     assert record["achieved"] == {"lower": 0.98765432, "upper": 0.99876543}

@@ -16,7 +16,10 @@ def test_json_has_exactly_the_keys_of_the_contract(calipers, measured_with):
     result = calipers("measure", *RUN, "--epsilon", 1, "--json")
     assert result.exit_code == 0
     record = json.loads(result.stdout)
-    assert list(record) == ["run", "epsilon", "delta", "tpr", "gdp", "advantage", "separation", "notes"]
+    told = ["run", "epsilon", "delta", "tpr", "gdp", "advantage", "separation", "refuted", "closes", "notes"]
+    assert list(record) == ["schema", *told, "provenance"]
+    assert (record["refuted"], record["closes"]) == (True, True)
+    assert set(record["provenance"]) == {"calipers", "date", "command", "run_sha256", "sha256"}
     (row,) = record["epsilon"]
     assert set(row) == {"delta", "lower", "upper", "claim", "lower_evidence", "upper_evidence"}
     assert row["upper_evidence"] == {

@@ -73,7 +73,7 @@ def test_more_shifts_than_can_be_told_apart_are_bracketed():
     likely = weights > 1e-15
     exact = plane.divergence(weights[likely], means[likely], np.ones(1), np.zeros((1, 2)), 0.5)
     assert jaws.lower <= exact + 1e-7
-    assert exact - 1e-7 <= jaws.upper <= 1.1 * jaws.lower
+    assert exact - 1e-7 <= jaws.upper <= 1.2 * jaws.lower
 
 
 def test_weights_that_are_no_law_are_refused():
@@ -98,10 +98,10 @@ def test_hypergeometric_probabilities_are_exact(population, marked, draws):
 
 @pytest.mark.dp_accounting
 def test_dp_accountings_mixture_of_gaussians_is_this_pair():
-    """Five records of a unit, ten steps: their pessimistic estimate lies above ours by its discretization only."""
+    """Three records of a unit, ten steps: their pessimistic estimate lies above ours by its discretization only."""
     dp_accounting = pytest.importorskip("dp_accounting")
     weights = binomial(3, 0.1)
-    event = dp_accounting.MixtureOfGaussiansDpEvent(2.0, list(range(4)), weights)
+    event = dp_accounting.dp_event.MixtureOfGaussiansDpEvent(2.0, list(range(4)), weights)
     accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
     accountant.compose(event, 10)
     jaws = Product([(drawn_shift(Shifts.of([j / 2.0 for j in range(4)], weights)), 10)]).epsilon(1e-5)

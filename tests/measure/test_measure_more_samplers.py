@@ -59,6 +59,13 @@ def test_values_that_were_asked_for(keys, delta, least, most):
     assert least <= bracket.lower <= bracket.upper <= most
 
 
+def test_an_epsilon_far_beyond_the_first_guess_is_found():
+    """Places that a record may take many times over: the search for epsilon ends at infinity, not in an overflow."""
+    keys = {"dataset_size": 221, "batch_size": 58, "steps": 17, "noise_multiplier": 0.881}
+    bracket = epsilon(7.8e-7, **keys, sampler="with-replacement")
+    assert 107.0 < bracket.lower <= bracket.upper < 107.4
+
+
 def test_a_cyclic_run_is_the_poisson_run_of_one_group():
     """14,040 steps in ten groups are 1404 steps at ten times the rate."""
     cyclic = epsilon(**MNIST, sampler="cyclic-poisson", cycle=10)

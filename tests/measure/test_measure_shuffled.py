@@ -145,14 +145,6 @@ def test_random_runs_do_not_cross(seed: int) -> None:
     assert crossing(random_run(rng), float(10 ** rng.uniform(-9.0, -2.0))) is None
 
 
-@pytest.mark.heavy
-def test_many_random_runs_do_not_cross() -> None:
-    """5,000 of them; hours of one core."""
-    rng = np.random.default_rng(2026)
-    found = [crossing(random_run(rng), float(10 ** rng.uniform(-9.0, -2.0))) for _ in range(5_000)]
-    assert [reason for reason in found if reason is not None] == []
-
-
 def test_a_length_in_steps_is_the_length_in_epochs() -> None:
     """Where a short last batch is kept, an epoch has one step more; both ways to say the length give one bracket."""
     keys = {"dataset_size": 42, "batch_size": 10, "noise_multiplier": 4.0, "sampler": "shuffle", "last_batch": "keep"}

@@ -163,7 +163,7 @@ def asked(draws: int, each: int, seed: int) -> Iterator[dict[str, object]]:
             yield {"draw": number, "run": draw.words, "wrong": wrong, **seen, "seconds": seconds, "megabytes": memory}
 
 
-@pytest.mark.parametrize(("draws", "seed"), [(4, 5), pytest.param(30, 6, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(("draws", "seed"), [(2, 5), pytest.param(30, 6, marks=pytest.mark.heavy)])
 def test_random_shuffled_runs_do_not_cross(draws: int, seed: int) -> None:
     """Lower <= upper <= fixed batches, without tolerance between the jaws; nothing is raised."""
     assert [seen for seen in asked(draws, 4, seed) if seen["wrong"] is not None] == []

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from calipers.bracket import Bracket, Evidence, Kind
 from calipers.cli import main
 from calipers.errors import InputError
 from calipers.gate import Budget, read_described
@@ -205,3 +206,13 @@ def test_infinite_bounds_are_no_numbers() -> None:
     text = json.dumps(receipt(Record(())), allow_nan=False)
     assert "Infinity" not in text
     assert math.isfinite(Budget(epsilon=1, delta=1e-5).epsilon)
+
+
+def test_what_this_computation_cannot_prove_is_not_confirmed(honest, monkeypatch) -> None:
+    """Compatible with what comes out, but no proof carries it: neither confirmed nor contradicted."""
+    evidence = Evidence(Kind.THEOREM, "a statement", "a source")
+    row = honest["measurement"]["epsilon"][0]
+    wide = Bracket(row["lower"] / 2, row["upper"] * 2, evidence, evidence)
+    found = SimpleNamespace(epsilon=lambda delta: wide)
+    monkeypatch.setattr("calipers.receipts.verify.measure", lambda runs, tolerance: found)
+    assert verify_receipt(honest).standing is Standing.UNCONFIRMED

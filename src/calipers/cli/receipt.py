@@ -62,6 +62,8 @@ def receipt_command(
         runs = load_runs(run_path)
         if report is not None:
             refuse_contradiction(runs, report)
+            if len(runs) > 1:
+                raise InputError(f"A probe is about one run, and RUN has {len(runs)} phases; leave --probe out.")
             run = runs[0]
             found = probed(report | {"run": run.to_dict()}, {}, **stated)
         else:

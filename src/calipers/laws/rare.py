@@ -54,6 +54,8 @@ _FEW_EXACT, _MANY_EXACT, _MANY_STEPS = 1, 4, 3000
 """Up to so many jumps the small steps are counted exactly, with many and with few steps."""
 _BULK, _FURTHER = 0.1, 1.06
 """Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond."""
+_FARTHEST = 600.0
+"""Log of an epsilon beyond which nothing is looked for."""
 _FAR = 32.0
 """Jumps this far above epsilon (in log ratio) count as certain."""
 
@@ -309,6 +311,8 @@ def _crossing(bound: Callable[[float], float], delta: float, guess: float, width
     for _ in range(40):  # outward until the crossing is enclosed
         if low[1] > 0.0 >= high[1]:
             break
+        if high[1] > 0.0 and high[0] + step > _FARTHEST:
+            return math.exp(high[0]), math.inf
         if low[1] <= 0.0:
             low = (low[0] - step, excess(low[0] - step))
         else:

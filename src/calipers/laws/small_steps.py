@@ -119,7 +119,8 @@ class Profile:
     def _lowers(self) -> list[LowerTail]:
         if self.count == 0:
             return []
-        return [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        found = [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
     def upper(self, epsilon: FloatArray) -> FloatArray:
         """At least D at every epsilon."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
-from calipers.measure.notes import notes_of
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
@@ -86,6 +85,8 @@ def report_calibration(calibration: Calibration, measurement: Measurement, quest
 
 def brief_calibration(calibration: Calibration) -> Document:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
+    from calipers.measure.notes import notes_of
+
     achieved, target = calibration.achieved, calibration.target
     several = len(set(calibration.noise_multipliers)) > 1
     noises = calibration.noise_multipliers if several else (calibration.noise_multiplier,)

@@ -165,7 +165,7 @@ function showForm() {
     const text = "question" in input.dataset ? state.questions[input.name] : run[input.name];
     if (input.value !== text) input.value = text;
   }
-  for (const key of ["last_batch", "reshuffle"]) form.querySelector(`[data-key="${key}"]`).hidden = !applies(run, key);
+  for (const key of ["last_batch", "reshuffle", "max_batch_size", "cycle", "participations"]) form.querySelector(`[data-key="${key}"]`).hidden = !applies(run, key);
   for (const either of form.querySelectorAll("[data-choice]")) {
     const chosen = run[either.dataset.choice];
     for (const button of either.querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.value === chosen);

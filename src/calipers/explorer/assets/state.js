@@ -9,20 +9,29 @@ export const DEFAULTS = {
   last_batch: "drop", reshuffle: "every-epoch",
 };
 // Keys that mean something to these samplers only.
-const ONLY = { last_batch: ["shuffle", "deterministic"], reshuffle: ["shuffle"] };
-export const applies = (run, key) => !(key in ONLY) || ONLY[key].includes(run.sampler);
+const ONLY = {
+  last_batch: ["shuffle", "deterministic"], reshuffle: ["shuffle", "balls-and-bins"],
+  max_batch_size: ["truncated-poisson"], cycle: ["cyclic-poisson"], participations: ["random-allocation"],
+};
+// How large a batch is follows from the participations.
+const SIZES = ["batch_size", "sample_rate"];
+export const applies = (run, key) =>
+  (!(key in ONLY) || ONLY[key].includes(run.sampler)) && !(run.sampler === "random-allocation" && SIZES.includes(key));
 // Keys that the phases of one run share.
 export const SHARED = ["dataset_size", "adjacency", "view", "name"];
 export const MOST_PHASES = 8;
 export const QUESTIONS = { delta: "1e-5", epsilon: "", fpr: "0.1, 0.01, 0.001", delta0: "1e-10", tolerance: "0.001" };
-const NUMBERS = ["dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension"];
+const NUMBERS = [
+  "dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension",
+  "max_batch_size", "cycle", "participations",
+];
 const EITHER = { batch_by: ["batch_size", "sample_rate"], length_by: ["epochs", "steps"] };
 const LISTS = ["delta", "epsilon", "fpr"];
 
 export function firstRun() {
   return {
     ...DEFAULTS, dataset_size: "60000", batch_by: "batch_size", batch_size: "256", sample_rate: "",
-    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "", name: "", more: [],
+    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "", max_batch_size: "", cycle: "", participations: "", name: "", more: [],
   };
 }
 
