@@ -53,8 +53,8 @@ def test_a_damaged_certificate_is_refused_with_status_one(tmp_path: Path, small:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("certify", *RUN), "exactly one of epsilon and delta"),
-        (("certify", *RUN, "--delta", "1e-3", "--epsilon", "1"), "exactly one of epsilon and delta"),
+        (("certify", *RUN), "exactly one of --epsilon and --delta"),
+        (("certify", *RUN, "--delta", "1e-3", "--epsilon", "1"), "exactly one of --epsilon and --delta"),
         (("certify", "--delta", "1e-3"), "Expected a run"),
         (("certify", "absent.toml", "--delta", "1e-3"), "absent.toml"),
         (("certify", *RUN, "--delta", "1e-3", "-o", "no/such/folder/x.json"), "no folder"),

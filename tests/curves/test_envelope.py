@@ -14,6 +14,7 @@ from scipy.special import ndtr
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
+from calipers.curves.gdp import gaussian_curve
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
@@ -138,6 +139,9 @@ class _Wide(ProductBackend):
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         return Jaws(0.9, 1.0, 0.0, False)
 
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        return {side: gaussian_curve(0.1 if side is Side.LOWER else 5.0, side) for side in Side}
+
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         return Evidence(Kind.NUMERICAL, "A proof.", "here")
 
@@ -158,5 +162,5 @@ def test_a_missed_tolerance_is_said_and_the_bracket_no_longer_claims_to_close() 
     assert not wide.closes
     assert wide.notes == (
         "A condition.",
-        "epsilon at delta = 1e-05 is wider than the tolerance asked for; both jaws hold.",
+        "epsilon at delta = 1e-5 is wider than the tolerance asked for; both jaws hold.",
     )

@@ -47,7 +47,7 @@ def test_every_mechanism_answers_every_question(mechanism: object) -> None:
     """All quantities of a report exist, in order, and its JSON has the keys of a run's."""
     measured = cp.measure(mechanism)  # type: ignore[arg-type]
     answers = answer(measured, Questions(deltas=(1e-2, 1e-5), epsilons=(0.5,), fprs=(0.1, 1e-3)))
-    assert all(bracket.lower <= bracket.upper for _, bracket in answers.brackets())
+    assert all(reading.bracket.lower <= reading.bracket.upper for reading in answers.readings)
     run = answer(cp.measure(cp.Run(sample_rate=0.1, steps=3, noise_multiplier=2.0)), Questions())
     assert set(measurement_record(answers)) == set(measurement_record(run))
     for rate in (0.01, 0.5):

@@ -14,5 +14,5 @@ def library() -> Any:
         return importlib.import_module("dp_accounting")
     except ImportError as error:
         raise MissingExtraError(
-            "Reading and writing events needs the library dp-accounting: pip install 'calipers[dp-accounting]'."
+            "Reading and writing events needs the library dp-accounting: pip install '.[dp-accounting]' in the clone."
         ) from error

@@ -120,8 +120,12 @@ def _sampled(
     """One run as it is, and its counterparts under all other samplers; those it cannot have are left out, loudly."""
     several = [f"--{key.replace('_', '-')}" for key, values in alternatives.items() if len(values) > 1]
     if "sampler" in alternatives or several or len(files) > 1:
-        given = ", ".join([*files, *several]) or "--sampler"
-        raise InputError(f"--samplers compares one run with itself, got {given}; describe one.")
+        given = ", ".join([*files, *several])
+        raise InputError(
+            f"--samplers compares one run with itself, got {given}; describe one."
+            if given
+            else "--samplers and --sampler contradict each other: both say which samplers; give one."
+        )
     change = {key: values[0] for key, values in alternatives.items()}
     click.get_current_context().meta[BY_OPTIONS] = tuple(alternatives) if files else KEYS
     file = named_file(files[0])[1] if files else ""

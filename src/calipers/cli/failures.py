@@ -118,7 +118,7 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
             message = re.sub(rf"(?<![\w-]){key}\b", option, message)
         else:
             message = re.sub(rf"\b{key}(?= or epochs| and epochs contradict)", option, message)
-            before, after = "Expected|give|add|or|and|needs", r" in | to be | or | contradict|[.;,:]|$"
+            before, after = "Expected|give|add|or|and|needs|one of", r" in | to be | or | and | contradict|[.;,:]|$"
             message = re.sub(rf"\b({before}) {key}(?={after})", rf"\1 {option}", message)
     return message
 

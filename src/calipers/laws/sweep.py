@@ -149,16 +149,23 @@ def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e
 
 
 def directed_sweep(
-    product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3, sides: Collection[Side] = tuple(Side)
+    product: Product,
+    smallest_delta: float = 1e-12,
+    tolerance: float = 1e-3,
+    sides: Collection[Side] = tuple(Side),
+    conditioned: bool = True,
 ) -> dict[Side, TradeoffCurve]:
-    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners."""
+    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners.
+
+    `conditioned`: whether to spend a second or so on curves that rare large steps bend.
+    """
     smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
     log_smallest = math.log(smallest_delta)
     uppers, lowers, middles = [], [], []
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
         plans = _plans(direction, log_tail, log_smallest, tolerance)
-        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance)
+        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
         between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if is_bounded_below(direction) else []

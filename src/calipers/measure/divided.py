@@ -179,13 +179,13 @@ class DividedBackend:
         }
         attack = max(tried, key=lambda attack: tried[attack])
         product = first.product(first.proofs[0], attack)
-        shown = directed_sweep(product, smallest_delta, tolerance, (Side.LOWER,))[Side.LOWER]
+        shown = directed_sweep(product, smallest_delta, tolerance, (Side.LOWER,), False)[Side.LOWER]
         proven = [
             best_guarantee(
                 [
-                    directed_sweep(pair.product(proof, pair.attacks[0]), smallest_delta, tolerance, (Side.UPPER,))[
-                        Side.UPPER
-                    ]
+                    directed_sweep(
+                        pair.product(proof, pair.attacks[0]), smallest_delta, tolerance, (Side.UPPER,), False
+                    )[Side.UPPER]
                     for proof in pair.proofs
                 ]
             )

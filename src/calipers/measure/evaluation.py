@@ -90,6 +90,8 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
         return GaussianBackend(mu, f"{reason} {gaussian_releases(count)}.")
     hidden = [proof for proof in proofs if proof.shift is None]
     reason = f"{'. '.join(dict.fromkeys(proof.reason for proof in hidden))}: a product of {count} pairs."
+    for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
+        reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
     kind = ProductBackend if _lone(factors, ReplacedPair) is None else ReplacedBackend
     return kind(Product(factors), reason, _statement(hidden), scene, _WAYS[replaced])
@@ -115,4 +117,5 @@ def _scenes(scenes: Sequence[str]) -> str:
     """What everybody's gradients are: once where all phases are alike."""
     if len(set(scenes)) == 1:
         return scenes[0]
-    return " ".join(f"In phase {number}: {scene}" for number, scene in enumerate(scenes, start=1))
+    told = " ".join(f"In phase {number}: {scene}" for number, scene in enumerate(scenes, start=1))
+    return f"{told} Where no score is named, it is the log likelihood ratio of what is shown."
