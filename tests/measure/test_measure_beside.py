@@ -18,19 +18,28 @@ def test_joint_noise_adds_inverse_squares() -> None:
     """3-4-5 the other way round, and Andrew et al.'s correction inverted."""
     assert joint_noise(1 / 3, 1 / 4) == pytest.approx(1 / 5, rel=1e-14)
     gradient = (1.0**-2 - (2 * 12.8) ** -2) ** -0.5
-    assert joint_noise(gradient, count_noise(12.8)) == pytest.approx(1.0, rel=1e-14)
+    assert joint_noise(gradient, count_noise(12.8, RUN)) == pytest.approx(1.0, rel=1e-14)
     with pytest.raises(InputError):
         joint_noise()
 
 
 def test_a_count_costs_and_its_correction_pays_for_it() -> None:
     """A visible count leaks visibly more; gradient noise raised by Theorem 1 brings the run back where it was."""
-    alone, joint = cp.measure(RUN).epsilon(1e-5), cp.measure(Beside(RUN, (count_noise(1.0),))).epsilon(1e-5)
+    alone, joint = cp.measure(RUN).epsilon(1e-5), cp.measure(Beside(RUN, (count_noise(1.0, RUN),))).epsilon(1e-5)
     assert joint.lower > alone.upper
     paid = RUN.replace(noise_multiplier=(1.0**-2 - 2.0**-2) ** -0.5)
-    back = cp.measure(Beside(paid, (count_noise(1.0),))).epsilon(1e-5)
+    back = cp.measure(Beside(paid, (count_noise(1.0, paid),))).epsilon(1e-5)
     assert back.lower <= alone.upper
     assert alone.lower <= back.upper
+
+
+def test_a_zeroed_record_moves_the_count_from_clipped_to_not() -> None:
+    """Gradient by 1 and count by 1, each under noise 1: mu = sqrt 2; replaced, by 2 and by 1 under noise 1."""
+    fixed = cp.Run(dataset_size=10, batch_size=10, epochs=1, noise_multiplier=1.0, sampler="deterministic")
+    for adjacency, mu in (("zero-out", math.sqrt(2.0)), ("add-remove", math.sqrt(2.0)), ("substitute", math.sqrt(5.0))):
+        run = fixed.replace(adjacency=adjacency)
+        found = cp.measure(Beside(run, (count_noise(1.0, run),))).gdp().mu
+        assert found.upper == pytest.approx(mu, rel=1e-11)
 
 
 def test_simulated_joint_test_agrees() -> None:
@@ -44,7 +53,7 @@ def test_simulated_joint_test_agrees() -> None:
     count = rng.standard_normal(trials) * deviation + 0.5 * drawn
     log_joint = (gradient - 0.5) / noise**2 + (0.5 * count - 0.125) / deviation**2
     found = cp.measure(
-        Beside(cp.Run(sample_rate=rate, steps=1, noise_multiplier=noise), (count_noise(deviation),))
+        Beside(cp.Run(sample_rate=rate, steps=1, noise_multiplier=noise), (count_noise(deviation, RUN),))
     ).advantage()
     ratio = 1.0 - rate + rate * np.exp(log_joint)
     gain = np.maximum(1.0 - 1.0 / ratio, 0.0)
@@ -59,7 +68,7 @@ def test_layers_are_releases() -> None:
     for sampler in ("poisson", "shuffle", "balls-and-bins", "deterministic"):
         run = cp.Run(dataset_size=1000, batch_size=90, epochs=1, noise_multiplier=3.0, sampler=sampler)
         joint = cp.measure(Beside(run, (4.0,)))
-        assert joint.run.noise_multiplier == pytest.approx(2.4, rel=1e-12)
+        assert joint.run.noise_multiplier == pytest.approx(2.4, rel=1e-11)
         assert joint.epsilon(1e-4) == cp.measure(joint.run).epsilon(1e-4)
         assert "beside the gradient" in joint.notes[0].lower()
 

@@ -40,7 +40,7 @@ class BudgetGuard:
 
     training: a `Run` that describes what is executed, or the record of `calipers.adapters.opacus.attach`.
     epsilon, delta: the budget. log: called with {name: value} and the number of steps, at the end of every pass and
-    every `every` steps if that is given.
+    every `every` steps if that is given. In a loop::
 
         guard = BudgetGuard(record, epsilon=3, delta=1e-5)
         for epoch in range(100):

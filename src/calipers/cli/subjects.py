@@ -165,8 +165,9 @@ def stated_subject(
             raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
         from calipers.measure import count_noise
 
-        counted = (count_noise(beside["clip_count_noise"]),) if "clip_count_noise" in beside else ()
-        return BesideSubject(runs(), (*beside.get("beside", ()), *counted))
+        phases = runs()
+        counted = (count_noise(beside["clip_count_noise"], phases),) if "clip_count_noise" in beside else ()
+        return BesideSubject(phases, (*beside.get("beside", ()), *counted))
     if matrix:
         return _correlated(matrix, {**stated, **chosen}, given, run_file)
     found = _stated(stated, given, run_file)

@@ -16,8 +16,9 @@ alpha = 1 + (k - 1)/eta and beta = k/alpha (advanced joint convexity, Balle, Bar
 
 the divergence being convex in its second argument. D_alpha(P'||N(0)) is largest with all moves on one line
 (`calipers.laws.drawn_shift`), and D_alpha(P'||Q') is at most the mean of the Gaussian divergences of |a_j - b_j|, j
-being revealed. For k < 1 exchange the datasets, hence a and b. With one record (j <= 1) and replacement of that record
-this is the exact worst case of `calipers.laws.fixed_size`.
+being revealed. Where w_0 = 0 (fewer than B records are not the unit's) eta is 1, beta is 1, and the second term alone
+is the bound: no batch without the unit is needed. For k < 1 exchange the datasets, hence a and b. With one record (j
+<= 1) and replacement of that record this is the exact worst case of `calipers.laws.fixed_size`.
 
 Nodes are placed by the threshold x of the best test of the first term, where alpha is the likelihood ratio at x.
 """
@@ -25,7 +26,7 @@ Nodes are placed by the threshold x of the best test of the first term, where al
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -56,7 +57,7 @@ _SLACK = 1.0 + 1e-9
 @implements("calipers:counted", "balle2018:thm2")
 @dataclass(frozen=True)
 class CountedPair:
-    """`counts`: the law of j as lengths j r (the first 0). UPPER only."""
+    """`counts`: the law of j as lengths j r. UPPER only."""
 
     counts: Shifts
     adjacency: str
@@ -75,9 +76,12 @@ class CountedPair:
 
     def nodes(self, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
         """(epsilon, delta): upper bounds of the divergence, present against absent unless `reverse`."""
-        counts = self.counts.grouped(Side.UPPER)
-        lengths, weights = np.array(counts.lengths[1:]), np.array(counts.weights[1:])
-        eta = float(np.sum(weights)) + counts.beyond
+        none = self.counts.weights[0] if self.counts.lengths[0] == 0.0 else 0.0
+        first = 1 if none else 0  # where every batch holds the unit, there is no part without it
+        drawn = replace(self.counts, lengths=self.counts.lengths[first:], weights=self.counts.weights[first:])
+        counts = drawn.grouped(Side.UPPER)
+        lengths, weights = np.array(counts.lengths), np.array(counts.weights)
+        eta = float(np.sum(weights)) + counts.beyond if none else 1.0
         shares = weights / float(np.sum(weights))
         zeroed = self.adjacency == "zero-out"
         moves = lengths if zeroed and reverse else 2.0 * lengths
@@ -88,11 +92,11 @@ class CountedPair:
         seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
         told = np.array([np.sum(shares * gaussian_delta(apart, float(log))) for log in log_alpha])
         alpha_less_one = np.expm1(np.minimum(log_alpha, 600.0))
-        k = 1.0 + eta * alpha_less_one
-        beta = k / (1.0 + alpha_less_one)
-        bound = eta * ((1.0 - beta) * np.maximum(seen, 0.0) + beta * told)
+        # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
+        rest = none * alpha_less_one / (1.0 + alpha_less_one)
+        bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
         # Rounding of `seen` is relative to its larger term.
-        rounded = 4e-16 * eta * (1.0 - beta) * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
+        rounded = 4e-16 * eta * rest * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
         value = np.minimum(1.0, (bound + rounded) * (_SLACK + counts.rounding) + counts.beyond)
         # A node is rounded down: there the divergence is at most what it is at the true k ... times nothing.
         epsilon = np.log1p(eta * alpha_less_one) * (1.0 + 1e-14)

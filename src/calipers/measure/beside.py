@@ -11,9 +11,11 @@ proven about batches drawn by some sampler with that multiplier holds, and it is
 release by its full sensitivity.
 
 **Adaptive clipping's count.** Each record adds 1/2 or -1/2 (unclipped or clipped) to a sum with noise of deviation s:
-sensitivity 1/2, sigma_1 = 2 s. A gradient whose norm is exactly the clipping norm is unclipped and has full norm, so
-the pair is attained; and an attack that plays u against -u plays 1/2 against -1/2 as well, with norms at and above the
-clipping norm.
+sensitivity 1/2, sigma_1 = 2 s, where a record is added or removed; replaced, it moves gradient and count by twice
+that. A record that is zeroed out has a gradient that is not clipped: it moves the count from -1/2 to 1/2, sensitivity
+1 and sigma_1 = s. So does a place that is left empty, since nobody says what it counts. A gradient whose norm is
+exactly the clipping norm is unclipped and has full norm, so the pair is attained; and an attack that plays u against
+-u plays 1/2 against -1/2 as well, with norms at and above the clipping norm.
 
 **Opacus divides the count by the batch size that came out** (`AdaClipDPOptimizer`), and its ghost clipping with
 adaptive norms draws count noise of deviation n/20 and derives the gradient's noise from it, n being that batch size.
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calipers.citations import add_source, add_statement, implements
@@ -32,6 +35,7 @@ from calipers.domains import POSITIVE
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
 from calipers.run import DATA_DEPENDENT, Run, as_phases
+from calipers.schemes import scheme_of
 
 add_source(
     "andrew2021",
@@ -57,9 +61,17 @@ def joint_noise(*noise_multipliers: float) -> float:
     return 1.0 / math.sqrt(math.fsum((1.0 / noise) ** 2 for noise in checked)) * (1.0 - 1e-15)
 
 
-def count_noise(deviation: float) -> float:
-    """The noise multiplier of adaptive clipping's count: each record adds 1/2 or -1/2, the noise has this deviation."""
-    return 2.0 * POSITIVE.check("deviation", deviation)
+def count_noise(deviation: float, run: Run | Sequence[Run]) -> float:
+    """The noise multiplier of adaptive clipping's count beside a run: each record adds 1/2 or -1/2.
+
+    A record that is zeroed out, or leaves its place empty, moves the count by 1, any other by 1/2 for each unit that it
+    moves the gradient by.
+    """
+    phases = as_phases(run)
+    empty = phases[0].adjacency == "zero-out" or (
+        phases[0].adjacency == "add-remove" and any(scheme_of(phase).equal_batches for phase in phases)
+    )
+    return (1.0 if empty else 2.0) * POSITIVE.check("deviation", deviation)
 
 
 @dataclass(frozen=True)
