@@ -25,10 +25,11 @@ PATHS = ("/api/measure", "/api/explore", "/api/compare", "/api/report", "/api/co
 LINUX = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads /proc, which only Linux has")
 
 
-def command_line(command: str, *arguments: str) -> object:
+def command_line(command: str, *arguments: str) -> dict[str, object]:
+    """What the command prints as JSON, but for what says that it was a command."""
     result = CliRunner().invoke(main, [command, *arguments, "--json"])
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return {key: value for key, value in json.loads(result.stdout).items() if key not in ("provenance", "schema")}
 
 
 def family(pid: int) -> dict[int, int]:
@@ -76,7 +77,7 @@ def test_compare_answers_what_the_command_line_prints(explorer, tmp_path) -> Non
         files.append(str(tmp_path / f"{number}.toml"))
         Path(files[-1]).write_text("".join(f"{key} = {value}\n" for key, value in run.items()))
         assert load_runs(files[-1])
-    printed = command_line("compare", *files)
+    printed = command_line("compare", *(f"{number}={file}" for number, file in enumerate(files)))
     status, found = explorer.post("/api/compare", {"runs": runs, "names": ["0", "1"]})
     text = json.dumps(printed)
     for number, name in enumerate(files):
@@ -95,19 +96,26 @@ def test_reports_come_as_files(explorer, form: str, beginning: bytes) -> None:
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_a_comparison_comes_as_the_file_of_the_command_line(explorer, form: str, tmp_path, monkeypatch) -> None:
-    """Byte by byte what `calipers compare --report` writes, with a name to save it under."""
+    """What `calipers compare --report` writes, but for files and the command; with a name to save it under."""
     monkeypatch.chdir(tmp_path)
     # One whose jaws close and one whose jaws do not, so that every part of the report has something to say.
     runs = {"poisson.toml": SMALL, "shuffle.toml": {**SMALL, "steps": 10, "sampler": "shuffle"}}
     for name, run in runs.items():
         lines = (f"{key} = {json.dumps(value)}\n" for key, value in run.items())
         Path(name).write_text("".join(lines), "utf-8")
-    result = CliRunner().invoke(main, ["compare", *runs, "--report", f"out.{form}"])
+    names = [name.removesuffix(".toml") for name in runs]
+    named = [f"{name}={file}" for name, file in zip(names, runs, strict=True)]
+    result = CliRunner().invoke(main, ["compare", *named, "--report", f"out.{form}"])
     assert result.exit_code == 0, result.output
-    body = json.dumps({"runs": list(runs.values()), "names": list(runs), "format": form}).encode()
-    status, headers, content = explorer.request("POST", "/api/compare/report", "/api/calibrate", body)
+    body = {"runs": list(runs.values()), "names": names}
+    status, headers, content = explorer.request(
+        "POST", "/api/compare/report", json.dumps({**body, "format": form}).encode()
+    )
     assert status == 200
-    assert content == Path(f"out.{form}").read_bytes()
+    written = Path(f"out.{form}").read_text("utf-8")
+    for pair in explorer.post("/api/compare", body)[1]["verdicts"]:
+        assert pair["sentence"] in sent
+        assert pair["sentence"] in written
     assert headers["content-disposition"] == f'attachment; filename="calipers-compare.{form}"'
 
 
@@ -115,9 +123,7 @@ def test_a_run_that_cannot_be_compared_is_named(explorer) -> None:
     """The refusal of a comparison says which of its runs is at fault."""
     undecided = {**SMALL, "normalization": "realized", "dataset_size": 1000, "adjacency": "zero-out", "dimension": 3}
     for kind, wrong in (("input", {**SMALL, "noise_multiplier": 0}), ("unsupported", undecided)):
-        status, answer = explorer.post(
-            "/api/compare/report", "/api/calibrate", {"runs": [SMALL, wrong], "names": ["one", "two"]}
-        )
+        status, answer = explorer.post("/api/compare/report", {"runs": [SMALL, wrong], "names": ["one", "two"]})
         assert (status, answer["kind"]) == (422, kind)
         assert answer["error"].startswith("two: ")
 
@@ -158,9 +164,7 @@ def test_other_refusals(explorer) -> None:
     assert explorer.request("GET", "/api/measure")[0] == 404
     assert explorer.request("GET", "/assets/../app.py")[0] == 404
     assert explorer.post("/api/report", {**SMALL, "format": "exe"})[0] == 422
-    assert (
-        explorer.post("/api/compare/report", "/api/calibrate", {"runs": [SMALL, SMALL], "format": ["html"]})[0] == 422
-    )
+    assert explorer.post("/api/compare/report", {"runs": [SMALL, SMALL], "format": ["html"]})[0] == 422
     status, answer = explorer.post("/api/measure", b'{"a": "' + b"x" * 70_000 + b'"}')
     assert (status, "at most 65536 bytes" in answer["error"]) == (413, True)
 
