@@ -130,6 +130,11 @@ class Run(RunFields):
             if name in scheme_of(self).keys and getattr(self, name) is None:
                 raise InputError(f"sampler={self.sampler!r} needs {name}: it {_MEANT[name][0]}.")
         self._check_unit()
+        if self.view == "isolated" and not scheme_of(self).isolates:
+            raise InputError(
+                f"view='isolated' is not offered for sampler={self.sampler!r}, where a record shows by the one that it "
+                "displaces; leave it out."
+            )
         if self.derived_rate == "moving" and self.batch_size is None:
             raise InputError(_refused(self, "derived_rate"))
 

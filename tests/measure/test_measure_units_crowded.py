@@ -7,6 +7,7 @@ from math import comb
 import pytest
 from scipy.special import ndtr
 
+from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -40,3 +41,27 @@ def test_whole_datasets_and_whole_batches_are_measured(
     )  # fmt: skip
     found = measure(run).epsilon(1e-5)
     assert 0.0 < found.lower <= found.upper
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "truncated-poisson"])
+def test_the_attack_on_a_unit_does_not_need_what_the_unit_does_not_do(sampler: str) -> None:
+    """Zeroed out, all records of the unit but one are zero before: only attacks among zeros count, not opposed ones."""
+    keys: dict[str, object] = {"dataset_size": 100, "batch_size": 10, "noise_multiplier": 2.0, "sampler": sampler}
+    keys |= {"epochs": 1} if sampler == "shuffle" else {"steps": 10, "max_batch_size": 11}
+    one, alone = (Run(**keys, adjacency="zero-out", view=view) for view in ("worst-case", "isolated"))  # type: ignore[arg-type]
+    unit = measure(one.replace(unit="user", records_per_unit=3)).epsilon(1e-3)
+    among_zeros, opposed = measure(alone).epsilon(1e-3), measure(one).epsilon(1e-3)
+    assert unit.lower == among_zeros.lower <= opposed.lower
+    assert (among_zeros.lower < opposed.lower) == (sampler == "shuffle")  # elsewhere zeros are the best others there
+    assert unit.upper > opposed.upper
+    assert "do nothing" in unit.lower_evidence.statement
+    replaced = one.replace(adjacency="substitute")
+    found = measure(replaced.replace(unit="user", records_per_unit=3)).epsilon(1e-3)
+    assert found.lower == measure(replaced).epsilon(1e-3).lower
+
+
+@pytest.mark.parametrize("sampler", ["without-replacement", "with-replacement"])
+def test_displaced_records_are_not_isolated(sampler: str) -> None:
+    """An adversary who sees the record's own contribution only does not see whom it displaces."""
+    with pytest.raises(InputError, match="displaces"):
+        Run(dataset_size=100, batch_size=10, steps=3, noise_multiplier=2.0, sampler=sampler, view="isolated")

@@ -149,6 +149,17 @@ def test_the_bound_covers_what_is_summed(kind, seed, short) -> None:
                 assert limit <= 1.02 * summand
 
 
+def test_squares_too_small_for_the_format_are_counted() -> None:
+    """Rows whose squares vanish in single precision, and what came back large: the norm is not taken for zero."""
+    rows, back = torch.full((1, 3, 40), 1e-25), torch.full((1, 3, 30), 1e15)
+    norms, small = LayerRule(nn.Linear(40, 30, bias=False), "linear").norms(
+        rows, back, Accuracy.of(torch.float32, False)
+    )
+    summand = np.linalg.norm(back[0].double().numpy().T @ rows[0].double().numpy())
+    assert summand <= float(norms[0]) + float(small[0])
+    assert not torch.any(torch.linalg.vector_norm(rows, dim=2) > 0)
+
+
 def test_cutting_keeps_eleven_bits_and_what_is_no_number() -> None:
     """Nothing grows, nothing moves by a share of 2^-10, and infinities and NaN are still there to be found."""
     numbers = torch.from_numpy(np.random.default_rng(1).normal(size=1000)).float()
@@ -179,6 +190,39 @@ def test_layers_without_a_rule() -> None:
         nn.LayerNorm(3),
     ]
     assert [rule_for(layer) for layer in refused] == [None] * len(refused)
+
+
+def test_the_choice_of_rules_does_not_look_at_the_records() -> None:
+    """A weight used twice, where the records show nothing of its second use: the rule is given up all the same."""
+    torch.manual_seed(2)
+    model = Tied().double()
+    found = GradientSum(model, max_grad_norm=1.0)
+    found(torch.zeros(4, 6, dtype=torch.int64), LABELS)  # padding only: the embedding gives zeros
+    other = GradientSum(model, max_grad_norm=1.0)
+    other(torch.randint(1, 7, (4, 6), generator=generator(5)), LABELS)
+    assert found._books.ruled == other._books.ruled == {"head.weight", "head.bias"}
+
+
+def test_a_model_that_reads_only_some_records_is_trained_without_rules() -> None:
+    """The made-up record is refused by the model; the mapped gradients are there."""
+
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 3)
+
+        def forward(self, rows):
+            if rows.shape[-1] != 5:
+                raise ValueError("Five numbers, please.")
+            return self.head(rows)
+
+    torch.manual_seed(3)
+    model, records = Picky().double(), torch.randn(4, 5, generator=generator(6), dtype=torch.float64)
+    found = GradientSum(model, max_grad_norm=0.1)
+    found._books._made_up = lambda rows: rows[:1, :4]  # of another shape, which the model refuses
+    expected = one_by_one(model, records, 0.1)
+    assert float((found(records, LABELS) - expected).norm()) < 1e-10 * float(expected.norm())
+    assert not found._books
 
 
 def test_dropout_is_drawn_per_record_and_checked_alike() -> None:

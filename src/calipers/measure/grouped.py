@@ -8,8 +8,9 @@ curve f, a test of D_0 against D_g with false positive rate alpha has false nega
 (Dong, Roth, Su 2022, Theorem 2.14; the same direction of every step, so a symmetric f serves both orders). On profiles:
 D_(k l)(P||R) <= D_k(P||Q) + k D_l(Q||R), and f_g is the best of all ways to split e^epsilon.
 
-From below, a unit may have its gradients such that all but one of its records do nothing: the attack on one record.
-Nothing more is shown here, so the bracket stays open, and says so.
+From below, all but one of the unit's records do nothing: where they are zeroed out or removed they have gradient zero
+before as well, so what is shown is an attack on one record in which all other gradients are zero (others that oppose it
+would miss the unit's own). Nothing more is shown here, so the bracket stays open, and says so.
 """
 
 from __future__ import annotations
@@ -82,9 +83,10 @@ def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class GroupedBackend:
-    """A unit of `records` records by group privacy on the curve of one record."""
+    """A unit of `records` records by group privacy on the curve of one record; `shown` holds the attack."""
 
     single: Backend
+    shown: Backend
     records: int
     unit: str
     closes: ClassVar[bool] = False
@@ -100,24 +102,24 @@ class GroupedBackend:
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """One record from below, the group from above."""
-        low = self.single.epsilon(delta, tolerance)
+        low = self.shown.epsilon(delta, tolerance)
         found = self._curve(min(1e-12, 1e-3 * delta), tolerance).epsilon(delta)
         return Jaws(low.lower, found, low.threshold, low.reversed, low.proof, low.attack)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """One record from below, the group from above."""
-        low = self.single.delta(epsilon, tolerance)
+        low = self.shown.delta(epsilon, tolerance)
         found = float(self._curve(1e-15, tolerance).delta(np.array([epsilon]))[0])
         return Jaws(low.lower, min(1.0, found), low.threshold, low.reversed, low.proof, low.attack)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """The attack on one record, the guarantee for the group."""
-        below = self.single.curves(smallest_delta, tolerance)[Side.LOWER]
+        below = self.shown.curves(smallest_delta, tolerance)[Side.LOWER]
         return {Side.LOWER: below, Side.UPPER: self._curve(smallest_delta, tolerance)}
 
     def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
         """The attack on one record, the guarantee for the group."""
-        below = self.single.envelopes(smallest_delta, tolerance)[Side.LOWER]
+        below = self.shown.envelopes(smallest_delta, tolerance)[Side.LOWER]
         return {Side.LOWER: below, Side.UPPER: Envelope((self._curve(smallest_delta, tolerance),))}
 
     def renyi(self, order: float) -> Jaws:
@@ -130,7 +132,7 @@ class GroupedBackend:
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """The attack on one record, the guarantee for the group."""
         deep = max(_DEEPEST, min(1e-12, 1e-2 * delta0))
-        return self.single.mu(delta0, tolerance)[0], gdp_mu(self._curve(deep, tolerance), delta0)
+        return self.shown.mu(delta0, tolerance)[0], gdp_mu(self._curve(deep, tolerance), delta0)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Group privacy, and what it starts from."""
@@ -144,6 +146,6 @@ class GroupedBackend:
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack on one record, the others doing nothing."""
-        found = self.single.lower_evidence(None if jaws is None else jaws)
-        said = f"All records of the {self.unit} but one have gradient zero. {found.statement}"
+        found = self.shown.lower_evidence(jaws)
+        said = f"All records of the {self.unit} but one do nothing. {found.statement}"
         return Evidence(found.kind, said, found.source, found.confidence)

@@ -95,8 +95,24 @@ def _backend(phases: tuple[Run, ...]) -> Backend:
         return divided_backend(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
-        return GroupedBackend(_backend(alone), records, phases[0].unit_name)
+        return GroupedBackend(_backend(alone), _backend(_shown_of_units(alone)), records, phases[0].unit_name)
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
+
+
+def _shown_of_units(alone: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Runs whose attacks on one record are attacks on a unit of which it is a part.
+
+    Replaced records may stay what all others are. Records that are zeroed out or removed have gradient zero before,
+    lest they show where they were: so the attack must be one in which all other gradients are zero.
+    """
+    if alone[0].adjacency == "substitute":
+        return alone
+    if not all(scheme_of(run).isolates for run in alone):
+        raise UnsupportedError(
+            "No attack on units of several records is known for phases of these samplers together; measure the phases "
+            "one by one."
+        )
+    return tuple(run.replace(view="isolated") for run in alone)
 
 
 def _claimed_backend(phases: tuple[Run, ...]) -> Backend:

@@ -143,11 +143,11 @@ class Trials:
         return (self.shape + 1.0) * max(at, grown) * (1.0 + _ROUNDING)
 
     def renyi(self, order: float, base: FloatArray, orders: FloatArray, best: float) -> float:
-        """At least the divergence of order `order`, given those of one trial at `orders`.
+        """At least the divergence of order `order`, given those of one trial at `orders`, `order` among them.
 
         `best` is, for Poisson, D(log(1 + 1/(order - 1))) of one trial from above.
         """
-        own = float(np.interp(order, orders, base)) if order not in orders else float(base[orders == order][0])
+        own = float(base[orders == order][0])
         added = math.log(self.mean) / (order - 1.0)
         if self.shape == math.inf:
             return (own + self.mean * best + added) * (1.0 + _ROUNDING)

@@ -64,6 +64,7 @@ class Scheme(ABC):
     equal_batches: every batch has the same public number of records.
     revealed: the sampler that this one is once its order is known, which can only leak more.
     stepwise: nothing ties steps together, so that a step is an epoch of its own.
+    isolates: the isolated view is offered, in which all other gradients count as zero.
     counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
     record, and group privacy does the rest.
     """
@@ -77,6 +78,7 @@ class Scheme(ABC):
     revealed: ClassVar[str | None] = None
     stepwise: ClassVar[bool] = False
     counts_units: ClassVar[tuple[str, ...]] = ()
+    isolates: ClassVar[bool] = True
 
     # The description of a run
 

@@ -100,6 +100,8 @@ def _exposure(run: RunFields, others: int) -> Exposure:
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
     truncation = Truncation(others, run.rate, run.max_batch_size, run.records_per_unit)
     proof, alone, displacing = _pairs(truncation, shift, run.adjacency)
+    if run.view == "isolated":  # what the others do is not seen
+        displacing = None
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
     scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
     attacks = [Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)]

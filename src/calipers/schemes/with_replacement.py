@@ -28,6 +28,7 @@ class WithReplacementScheme(Scheme):
     equal_batches = True
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    isolates = False
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that has records."""

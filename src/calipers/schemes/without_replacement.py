@@ -34,6 +34,7 @@ class WithoutReplacementScheme(Scheme):
     equal_batches = True
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    isolates = False
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that can fill its batch."""

@@ -7,9 +7,11 @@ gradient, so that no layer ever sees two records at once and nothing can mix the
 positions, whatever a model holds) keep their mapped gradients.
 
 **A rule that does not hold of a model.** A weight that is also used elsewhere (tied weights) has gradients that its
-layer never sees. Before the first batch the gradients of one record are computed both ways; parameters where they
-differ, and layers that were not called, lose their rule. A rule that is wrong can spoil the training and not the
-privacy: what is summed is clipped, whatever it is, and depends on one record.
+layer never sees. Before the first batch the gradients of a record that is made up are computed both ways; parameters
+where they differ, and layers that were not called, lose their rule. Made up, because the choice acts on the gradients
+of everybody: were it made by somebody's record, that record would show beyond its own clipped gradient. Where the model
+cannot read such a record, no rule is used. A rule that is wrong can spoil the training and not the privacy: what is
+summed is clipped, whatever it is, and depends on one record.
 """
 
 from __future__ import annotations
@@ -48,19 +50,24 @@ class BookKeeping:
         return bool(self._rules)
 
     def prepare(self, records: Any, labels: Any, each: Callable[..., dict[str, Any]], current: dict[str, Any]) -> int:
-        """Look at one record of this shape: sizes of the taps, and whether the rules hold.
+        """Try a made-up record of this shape: sizes of the taps, and whether the rules hold.
 
         How many numbers are held per record is returned, once for every shape; 0 if nothing was to be done.
         """
         key = _shape(records)
         if key in self._checked or not self._rules:
             return 0
-        with random_layers(0, records.device):
-            self._checked[key] = self._outputs(records[:1], current)
-        with random_layers(0, records.device):
-            expected = each(current, records[:1], labels[:1])
-        with random_layers(0, records.device):
-            loose, kept = self.gradients(records[:1], labels[:1], current)
+        record, label = self._made_up(records), self._torch.zeros_like(labels[:1])
+        try:
+            with random_layers(0, records.device):
+                self._checked[key] = self._outputs(record, current)
+            with random_layers(0, records.device):
+                expected = each(current, record, label)
+            with random_layers(0, records.device):
+                loose, kept = self.gradients(record, label, current)
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            self._rules.clear()
+            return 0
         wrong = [name for name, calls in kept.items() if not self._agrees(name, calls, expected)]
         wrong += [name for name in self._rules if name not in kept]
         if wrong:
@@ -70,6 +77,18 @@ class BookKeeping:
             return self.prepare(records, labels, each, current)
         held = [self._held(name, calls) for name, calls in kept.items()]
         return sum(held) + sum(int(p[0].numel()) for p in loose.values())
+
+    def _made_up(self, records: Any) -> Any:
+        """One record of the shape of these, with nothing of them in it; tokens are known to every embedding."""
+        torch = self._torch
+        generator = torch.Generator().manual_seed(0)
+        shape, dtype = (1, *records.shape[1:]), records.dtype
+        if dtype.is_floating_point:
+            found = torch.randn(shape, generator=generator)
+        else:
+            tables = [m.num_embeddings for m in self._model.modules() if isinstance(m, torch.nn.Embedding)]
+            found = torch.randint(0, 2 if dtype == torch.bool else min([*tables, 128]), shape, generator=generator)
+        return found.to(dtype).to(records.device)
 
     def _held(self, name: str, calls: list[tuple[Any, Any]]) -> int:
         """Numbers per record that a layer's rule works on."""

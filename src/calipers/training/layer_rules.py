@@ -101,12 +101,14 @@ class LayerRule:
         b is what products too small for the format may add.
         """
         torch, (positions, depth) = torch_module(), back.shape[1:]
-        products, read = torch.linalg.vector_norm(back, dim=2).double(), float(positions)
+        tiny = torch.finfo(back.dtype).tiny / accuracy.unit  # squares below it may be lost: added as if they were
+        products = torch.linalg.vector_norm(back, dim=2).double() + math.sqrt(depth * tiny)
+        read: Any = float(positions)
         if self.kind == "embedding":
             width, table = 1, rows.unsqueeze(2) == rows.unsqueeze(1)
         else:
             width, table = rows.shape[2], rows @ rows.transpose(1, 2)
-            lengths = torch.linalg.vector_norm(rows, dim=2).double()
+            lengths = torch.linalg.vector_norm(rows, dim=2).double() + math.sqrt(width * tiny)
             products, read = products * lengths, lengths.sum(dim=1)
         terms = width + depth + 2
         bound = products.sum(dim=1) * (1.0 + (terms + positions + 8) * accuracy.unit)
