@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.average import AllocationPair
 from calipers.laws.product import Product
@@ -83,7 +82,7 @@ def test_simulation_agrees_and_tells_it_from_its_neighbors(rounds: int, share: f
     lower, upper = ReplacedPair(sigma, rounds, share).delta(epsilon)
     estimate, error = simulated(sigma, rounds, epsilon, share)
     assert lower - 5 * error <= estimate <= upper + 5 * error
-    zeroed = AllocationPair(sigma, rounds, share).law(Side.UPPER).delta(epsilon)
+    zeroed = AllocationPair(sigma, rounds, share).upper().delta(epsilon)
     assert abs(estimate - zeroed) > 20 * error
 
 
@@ -106,7 +105,7 @@ def test_shorter_gradients_leak_less() -> None:
 def test_laws_enclose_the_profile(share: float) -> None:
     """The UPPER law lies above and the LOWER law below the exact profile of two rounds, within 10% of it: chords."""
     pair = ReplacedPair(1.0, 2, share)
-    upper, lower = (pair.law(side) for side in (Side.UPPER, Side.LOWER))
+    upper, lower = pair.upper(), pair.lower()
     for epsilon in (0.0, 0.5, 2.0):
         truth = two_rounds(1.0, epsilon, share)
         assert lower.delta(epsilon) <= truth <= upper.delta(epsilon)
@@ -133,7 +132,7 @@ def test_one_epoch_composed_is_one_epoch() -> None:
 @pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 70), (0.6, 4)])
 def test_two_steps_through_the_zeroed_out_record(sigma: float, rounds: int) -> None:
     """Group privacy allows delta(e1) + e^(e1) delta(e2) at e1 + e2; the pair keeps to it, and needs less."""
-    law = AllocationPair(sigma, rounds).law(Side.UPPER)
+    law = AllocationPair(sigma, rounds).upper()
     removed, added = law, law.reverse()
     scale = 2.0 * law.delta(0.0)
     for total in (0.0, 3.0 * scale):
@@ -159,4 +158,4 @@ def test_bad_input(sigma: float, rounds: int, participation: float) -> None:
     with pytest.raises(InputError):
         ReplacedPair(sigma, rounds, participation)
     with pytest.raises(InputError, match="resolution"):
-        ReplacedPair(1.0, 5).law(Side.UPPER, 0.0)
+        ReplacedPair(1.0, 5).upper(0.0)

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from calipers.laws.direction import LawSource
 from calipers.laws.product import Product
 from calipers.laws.proof_product import ProofProduct
-from calipers.laws.replaced import ReplacedPair
-from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.shuffled import ShuffledEpoch
-from calipers.measure.allocation import AttackBackend, ReplacedBackend
+from calipers.laws.source import LawSource, Source
+from calipers.measure.allocation import AttackBackend, LoneBackend
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
 from calipers.measure.greatest import GreatestBackend
 from calipers.measure.proven import LeastBackend, ProofBackend
@@ -28,8 +25,29 @@ _WAYS = {
     True: ("the original against its replacement", "the replacement against the original"),
     False: ("record present against absent", "record absent against present"),
 }
-Source = TypeVar("Source")
 Part = TypeVar("Part")
+Kind = TypeVar("Kind", bound=Source, covariant=True)
+
+
+class Composed(Protocol[Kind]):
+    """Participations of one phase: `Proof` or `Attack`."""
+
+    @property
+    def source(self) -> Kind:
+        """What each of them is."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def beside(self) -> Sequence[tuple[Kind, int]]:
+        """Those of another kind."""
+        ...
+
+
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
 
 
@@ -57,13 +75,20 @@ def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
     return [[choices[min(place, len(choices) - 1)] for choices in phases] for place in range(most)]
 
 
-def factors_of(parts: Sequence[Proof] | Sequence[Attack]) -> list[tuple[LawSource, int]]:
+def factors_of(parts: Sequence[Composed[Kind]]) -> list[tuple[Kind, int]]:
     """The sources of all phases with the number of participations, equal ones together."""
-    counts: dict[LawSource, int] = {}
+    counts: dict[Kind, int] = {}
     for part in parts:
         for source, count in ((part.source, part.count), *part.beside):
             counts[source] = counts.get(source, 0) + count
     return list(counts.items())
+
+
+def _pairs(factors: Sequence[tuple[Source, int]]) -> list[tuple[LawSource, int]] | None:
+    """The same factors, where every one of them is proof and attack in one."""
+    found = [(source.both, count) for source, count in factors]
+    kept = [(both, count) for both, count in found if both is not None]
+    return kept if len(kept) == len(found) else None
 
 
 def gaussian_releases(count: int) -> str:
@@ -79,10 +104,11 @@ def _statement(proofs: Sequence[Proof]) -> str:
 def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Backend:
     """The composition of one proof per phase; its lower jaw counts only where the attacks have the same sources."""
     factors = factors_of(proofs)
-    count = sum(number for _, number in factors)
-    if any(proof.one_sided for proof in proofs):
+    pairs, count = _pairs(factors), sum(number for _, number in factors)
+    if pairs is None:
         reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
-        return ProofBackend(ProofProduct(factors), reason, _statement(proofs), _lone(factors, ShuffledEpoch))
+        lone = factors[0][0].lone_proof if count == 1 else None
+        return ProofBackend(ProofProduct(factors), reason, _statement(proofs), lone)
     shifts = [(proof.count, proof.shift) for proof in proofs if proof.shift is not None]
     if len(shifts) == len(proofs):
         mu = math.sqrt(math.fsum(number * shift * shift for number, shift in shifts))
@@ -93,24 +119,20 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    kind = ProductBackend if _lone(factors, ReplacedPair) is None else ReplacedBackend
-    return kind(Product(factors), reason, _statement(hidden), scene, _WAYS[replaced])
+    composed = ProductBackend(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced])
+    narrow = pairs[0][0].lone_pair if count == 1 else None
+    return composed if narrow is None else LoneBackend(composed, narrow)
 
 
 def _shown(attacks: Sequence[Attack], replaced: bool) -> Backend:
     """The composition of the attacks on all phases."""
     factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
-    if not any(attack.one_sided for attack in attacks):
-        return ProductBackend(Product(factors), "", attacks[-1].statement, scene, _WAYS[replaced])
+    pairs = None if any(attack.one_sided for attack in attacks) else _pairs(factors)
+    if pairs is not None:
+        return ProductBackend(Product(pairs), "", attacks[-1].statement, scene, _WAYS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
-    statement, single = attacks[-1].statement, _lone(factors, ShuffleAttack)
-    return AttackBackend(AttackProduct(factors), scene, _CLAIMS[replaced], single, rival, statement)
-
-
-def _lone(factors: Sequence[tuple[LawSource, int]], kind: type[Source]) -> Source | None:
-    """The only participation there is, if it is of this kind: its own numbers are sharper than those of its laws."""
-    source, count = factors[0]
-    return source if len(factors) == 1 and count == 1 and isinstance(source, kind) else None
+    lone = factors[0][0].lone_attack if sum(number for _, number in factors) == 1 else None
+    return AttackBackend(AttackProduct(factors), scene, _CLAIMS[replaced], lone, rival, attacks[-1].statement)
 
 
 def _scenes(scenes: Sequence[str]) -> str:

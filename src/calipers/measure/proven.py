@@ -21,7 +21,7 @@ from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.proof_product import ProofProduct
 from calipers.laws.renyi import renyi_above
-from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.source import LoneProof
 from calipers.measure.backends import Backend
 from calipers.numerics.types import FloatArray
 
@@ -33,7 +33,7 @@ class ProofBackend:
     product: ProofProduct
     reason: str
     statement: str
-    single: ShuffledEpoch | None = None
+    single: LoneProof | None = None
     _swept: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:

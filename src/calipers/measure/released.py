@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from calipers.errors import InputError
-from calipers.laws.direction import LawSource
 from calipers.laws.product import Product
+from calipers.laws.source import LawSource
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.guarantees import SOME, ApproximateBackend, ConcentratedBackend, guarantee_backend
 from calipers.measure.measurement import Claim, Measurement
@@ -103,9 +103,9 @@ def backend_of(product: Product) -> Backend:
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
     lone = factors[0][0] if len(factors) == 1 and factors[0][1] == 1 else None
-    if isinstance(lone, Sided) and lone.pointwise:
+    if isinstance(lone, Sided) and lone.pointwise is not None:
         points = "Every point is attained, each by its own scores."
-        return ProductBackend(Product([(lone.above, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
+        return ProductBackend(Product([(lone.pointwise, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
     if rho or any(isinstance(source, Sided) for source, _ in product.factors):
         return _OpenProduct(product, reason, "zhu2022:thm10", f"{_ATTACK} {SOME}")
     return ProductBackend(product, reason, "zhu2022:thm10", _ATTACK)
