@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -301,3 +302,18 @@ def test_law_sides_are_what_they_say() -> None:
     for law in (upper, lower):
         assert np.exp(law.log_q).sum() == pytest.approx(1.0, abs=1e-9)
         assert np.exp(law.log_p).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rounds", "log_tail"), [(2, -1.0), (5, -2.0), (20, -2.0)])
+def test_mass_beyond_a_shallow_tail_counts_as_infinite(rounds: int, log_tail: float, reverse: bool) -> None:
+    """Cut where a share of a hundredth lies beyond, the law still dominates; without that mass it would not."""
+    pair = AllocationPair(0.6, rounds)
+    cut, deep = pair.upper(0.02, log_tail), pair.lower(0.02, -60.0)
+    lossy = replace(cut, p_inf=0.0, q_zero=0.0)
+    if reverse:
+        cut, deep, lossy = cut.reverse(), deep.reverse(), lossy.reverse()
+    for epsilon in (0.0, 1.0, 3.0, 5.0):
+        assert cut.delta(epsilon) >= deep.delta(epsilon)
+    if not reverse:
+        assert lossy.delta(1.0) < deep.delta(1.0), "the cut is deep enough to hide a missing charge"

@@ -11,6 +11,8 @@ from scipy.special import ndtr
 
 from calipers.errors import InputError
 from calipers.laws.average import AllocationPair
+from calipers.laws.hidden_sum import divergence
+from calipers.laws.hidden_term import opposite
 from calipers.laws.product import Product
 from calipers.laws.replaced import ReplacedPair
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
@@ -159,3 +161,17 @@ def test_bad_input(sigma: float, rounds: int, participation: float) -> None:
         ReplacedPair(sigma, rounds, participation)
     with pytest.raises(InputError, match="resolution"):
         ReplacedPair(1.0, 5).upper(0.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize(("sigma", "rounds", "log_tail"), [(0.6, 2, -1.0), (0.6, 5, -2.0), (1.0, 20, 0.0)])
+def test_what_a_shallow_tail_loses_is_charged(sigma: float, rounds: int, log_tail: float, epsilon: float) -> None:
+    """Cut where much of the moments lies beyond, the bound is above an attack that goes deep, and not by an accident.
+
+    Of two rounds the exact divergence is known as well.
+    """
+    node, bound = divergence(opposite(sigma, epsilon), rounds, 1.0, 0.02, log_tail)
+    shown = ReplacedPair(sigma, rounds).delta(node)[0]
+    assert shown <= bound
+    if rounds == 2:
+        assert two_rounds(sigma, node) <= bound
