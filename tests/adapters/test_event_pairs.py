@@ -9,12 +9,12 @@ import mpmath
 import pytest
 
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
-from calipers.adapters.no_release import NoRelease
 from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
 from calipers.laws.source import LawSource
+from calipers.measure.perfect import NoRelease
 from calipers.mechanisms.classic import laplace
 
 TIGHT = 2e-3

@@ -182,3 +182,26 @@ def test_a_constant_ratio_is_refused() -> None:
     same = Pair("same", (gaussian_mixture_part([1.0], [0.0], [1.0], [0.0]),))
     with pytest.raises(CertificationError, match="constant"):
         same.upper(0.1, -40.0)
+
+
+@pytest.mark.parametrize("log_tail", [-2.0, -5.0])
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+def test_what_lies_beyond_the_last_cells_is_kept_by_q_and_charged_to_p(mu: float, log_tail: float) -> None:
+    """Cut where a tenth lies beyond: an UPPER law has at least the mass 1 under Q and under P, in both orders.
+
+    A composition needs both: atoms of one factor meet negative thresholds left by the others.
+    """
+    law = gaussian(mu).upper(0.1, log_tail)
+    for one in (law, law.reverse()):
+        assert float(np.exp(one.log_q).sum()) + one.q_zero >= 1.0 - 1e-12
+        assert float(np.exp(one.log_p).sum()) + one.p_inf >= 1.0 - 1e-12
+        for k in (-1.5, -0.3, 0.0, 0.7, 2.0):
+            masses = np.exp(one.log_q)
+            call = float(np.sum(masses * np.maximum(np.expm1(one.log_ratio - k), 0.0))) * math.exp(k) + one.p_inf
+            assert call >= exact_call(mu, k) * (1.0 - 1e-12)
+
+
+def exact_call(mu: float, log_k: float) -> float:
+    """E_Q[(L - k)+] of N(mu, 1) against N(0, 1), for every k > 0."""
+    z = log_k / mu + 0.5 * mu
+    return float(ndtr(mu - z) - math.exp(log_k) * ndtr(-z))

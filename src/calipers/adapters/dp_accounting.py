@@ -37,7 +37,6 @@ from calipers.adapters.event_library import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.adapters.event_releases import PAIRS, is_silent
 from calipers.adapters.event_releases import READERS as MORE
-from calipers.adapters.no_release import NoRelease
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
@@ -48,6 +47,7 @@ from calipers.laws.source import LawSource
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.evaluation import gaussian_releases
 from calipers.measure.measurement import Measurement
+from calipers.measure.perfect import NoRelease
 from calipers.measure.released import backend_of, stated_measurement
 from calipers.measure.selection import SelectionBackend
 from calipers.mechanisms.classic import laplace

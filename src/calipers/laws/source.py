@@ -169,6 +169,11 @@ class LawSource(UpperSource, LowerSource):
         return self
 
     @property
+    def mu(self) -> float | None:
+        """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
+        return None
+
+    @property
     def lone_pair(self) -> LonePair | None:
         """What is narrower than the laws where there is one participation only."""
         return None

@@ -25,19 +25,19 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.renyi import renyi_below
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.source import LoneAttack, LonePair
 from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
-from calipers.measure.backends import ProductBackend
+from calipers.measure.backends import ProductBackend, depth_for
 
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
@@ -100,18 +100,13 @@ class AttackBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""
-        curve = self.curves(max(1e-280, min(1e-12, 1e-2 * delta0)), tolerance)[Side.LOWER]
+        curve = self.curves(depth_for(delta0), tolerance)[Side.LOWER]
         return gdp_mu(curve, delta0), math.inf
 
     def renyi(self, order: float) -> Jaws:
         """What the laws of the attack show."""
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(renyi_below(self.product.factors, order, ways), math.inf, math.inf, False)
-
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """None."""
-        del jaws
-        raise UnsupportedError("An attack proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
@@ -141,6 +136,7 @@ class LoneBackend:
 
     laws: ProductBackend
     pair: LonePair
+    closes: ClassVar[bool] = True
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """The pair's own."""

@@ -34,16 +34,21 @@ SEEN_ALONE = (
 class Proof:
     """`count` participations, each dominated by the laws of `source`.
 
-    `reason` begins a sentence that the evaluation ends with how many there are. `shift` is the mu of a participation
-    that is a plain Gaussian at a known time. `beside`: participations of another kind that are there as well.
+    `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
+    kind that are there as well.
     """
 
     source: UpperSource
     count: int
     statement: str
     reason: str
-    shift: float | None = None
     beside: Proven = ()
+
+    @property
+    def shift(self) -> float | None:
+        """mu of a participation that is a plain Gaussian at a known time."""
+        both = self.source.both
+        return None if both is None else both.mu
 
     @property
     def one_sided(self) -> bool:
@@ -99,7 +104,7 @@ def closed(source: LawSource, count: int, statement: str, reason: str, scene: st
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
     """Plain Gaussians at known times, in which a record takes part at most `count` times."""
-    return Proof(_release(run.largest_shift), count, statement, reason, shift=run.largest_shift)
+    return Proof(_release(run.largest_shift), count, statement, reason)
 
 
 def known_times(run: RunFields, count: int) -> Exposure:
