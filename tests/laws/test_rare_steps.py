@@ -13,10 +13,11 @@ from oracles import line_arb
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gdp_mu
-from calipers.laws.direction import Direction, Shelf
+from calipers.laws.direction import Direction
 from calipers.laws.law import Law
 from calipers.laws.product import Product
 from calipers.laws.rare import RareSteps
+from calipers.laws.source import LawSource
 from calipers.laws.sweep import sweep
 from calipers.mechanisms.gaussian import poisson_gaussian
 
@@ -86,16 +87,20 @@ def test_a_finer_tolerance_never_proves_less() -> None:
 
 
 @dataclass(frozen=True)
-class Atoms:
+class Atoms(LawSource):
     """A pair with finitely many outcomes: the same law on both sides."""
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         del resolution, log_tail
-        return Law.from_masses(np.array(self.p), np.array(self.q), side)
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.UPPER)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        del resolution, log_tail
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
 
 
 def enumerated(atoms: Atoms, steps: int, eps: float) -> mp.mpf:
@@ -126,7 +131,7 @@ FINITE = Atoms(
 @pytest.mark.parametrize("eps", [0.0, 0.05, 0.5, 1.7, 3.0, 5.0])
 def test_against_enumeration(steps: int, eps: float) -> None:
     """Jumps of log 6 and log 30 among coin flips: both bounds hold at every eps, also between the jumps."""
-    direction = Direction(Shelf([(FINITE, steps)]), False)
+    direction, _ = Direction.of([(FINITE, steps)])
     truth = enumerated(FINITE, steps, eps)
     rare = RareSteps(direction, float(mp.log(truth)), -60.0, 1e-3)
     assert rare.useful
@@ -137,7 +142,7 @@ def test_against_enumeration(steps: int, eps: float) -> None:
 
 def test_jumps_that_are_not_followed_are_charged() -> None:
     """With two jumps followed out of fourteen, the upper bound still holds, by the mass of three or more."""
-    direction = Direction(Shelf([(FINITE, 14)]), False)
+    direction, _ = Direction.of([(FINITE, 14)])
     rare = RareSteps(direction, math.log(1e-3), -60.0, 1e-3)
     assert rare.most == 2
     eps = 8.3  # above two jumps of log 30, below one more of log 6

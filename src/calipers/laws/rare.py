@@ -158,7 +158,9 @@ class RareSteps:
     """One direction of `count` equal steps, of which large ones are rare; see the module docstring."""
 
     def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
-        laws = {side: direction.laws(side, _CELLS, log_tail, None)[0][0] for side in Side}
+        place = (_CELLS, log_tail, None)
+        built = {Side.UPPER: direction.upper_laws(*place), Side.LOWER: direction.lower_laws(*place)}
+        laws = {side: factors[0][0] for side, factors in built.items()}
         self.count = direction.steps()
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER], self.count)
@@ -286,7 +288,7 @@ class RareSteps:
 
 def rare_steps(direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> RareSteps | None:
     """The product conditioned on its large steps, where these are rare."""
-    if len(direction.factors) > 1 or direction.steps() == 1:
+    if len(direction.counts) > 1 or direction.steps() == 1:
         return None
     found = RareSteps(direction, log_delta, log_tail, tolerance)
     return found if found.useful else None

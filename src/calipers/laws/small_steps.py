@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.direction import Direction, Shelf, eta_for, log_escape_for
+from calipers.laws.direction import Direction, eta_for, log_escape_for
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.source import LawSource
 from calipers.laws.tails import LowerTail, UpperTail
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
@@ -28,16 +29,21 @@ _PLACES = 97
 
 
 @dataclass(frozen=True)
-class _Small:
+class _Small(LawSource):
     """The small steps as a source of laws: the same two whatever is asked."""
 
     laws: dict[Side, Law]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
         del resolution, log_tail
-        return self.laws[side]
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[Side.LOWER]
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,8 @@ class Profile:
         self.log_q = {side: count * part.log_masses[1] for side, part in parts.items()}
         self.rounding = count * (max(part.small.rounding for part in parts.values()) + 1e-15)
         self._log_deepest, self._tolerance = log_deepest, tolerance
-        self._direction = Direction(
-            Shelf([(_Small({s: part.small for s, part in parts.items()}), max(count, 1))]), False
-        )
+        small = _Small({side: part.small for side, part in parts.items()})
+        self._direction, _ = Direction.of([(small, max(count, 1))])
 
     @functools.cached_property
     def _plans(self) -> list[tuple[Saddle, float, float]]:
