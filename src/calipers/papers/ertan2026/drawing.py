@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.numerics.types import FloatArray
+from calipers.papers.ertan2026 import published
 from calipers.papers.items import Cell
 from calipers.papers.style import BLUE, CYCLE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, tidy, tradeoff_axes
 
@@ -133,20 +134,15 @@ def draw_utility(
     """Test accuracy against the noise multiplier, one panel for each dataset, the forced noise marked."""
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     colors = dict(zip(sorted({epochs for lines in panels.values() for epochs, _ in lines}), CYCLE, strict=False))
+    looks = dict(zip(published.SAMPLERS, (("-", "o", 5, True), ("--", "s", 8, False)), strict=True))
     shown = {}
     for ax, (title, lines) in zip(axes, panels.items(), strict=True):
         tidy(ax, xlabel="noise multiplier σ", ylabel="test accuracy (%)" if ax is axes[0] else "", title=title)
         ax.axvline(thresholds[title], color=GRAY, linestyle=":", zorder=0)
         for (epochs, sampler), points in lines.items():
-            shuffled = sampler == "shuffle"
-            (line,) = ax.plot(
-                *zip(*points, strict=True),
-                "-" if shuffled else "--",
-                marker="o" if shuffled else "s",
-                markerfacecolor=colors[epochs] if shuffled else "none",
-                markersize=5 if shuffled else 8,
-                color=colors[epochs],
-            )
+            style, marker, size, filled = looks[sampler]
+            (line,) = ax.plot(*zip(*points, strict=True), style, marker=marker, markersize=size, color=colors[epochs])
+            line.set_markerfacecolor(colors[epochs] if filled else "none")
             shown[f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}"] = line
         ax.set(ylim=(0, 103))
         ax.locator_params(axis="x", nbins=5)

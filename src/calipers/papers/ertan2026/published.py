@@ -11,6 +11,9 @@ from dataclasses import dataclass
 EPOCHS = (1, 10, 25)
 """Section 7: the epoch budgets, and the rows of every batch size in Tables 1 to 9."""
 
+SAMPLERS = ("shuffle", "poisson")
+"""Section 7: the samplers trained with, in the order of the columns."""
+
 
 @dataclass(frozen=True)
 class Dataset:

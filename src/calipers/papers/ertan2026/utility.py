@@ -1,7 +1,7 @@
 """Section 7: what is learnt at the noise that small separation forces. Tables 1 and 3, trained again.
 
 Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run of
-`calipers.training.experiment`, with everything that names the run; `experiments/separation/README.md` in the
+`calipers.papers.ertan2026.experiment`, with everything that names the run; `experiments/separation/README.md` in the
 repository has the commands. Nothing is trained here.
 
 **An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand beside the
@@ -18,6 +18,7 @@ protocol differs:
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from calipers.papers.items import Data, Outcome, Picture, Progress, Row, printed
 
 _COLUMNS = ("dataset", "model", "records", "epochs", "batch_size", "sampler", "regime", "seed")
 _NUMBERS = ("noise_multiplier", "accuracy", "epsilon_lower", "epsilon_upper")
-_SETUPS = (("shuffle", "clean"), ("shuffle", "dp"), ("poisson", "clean"), ("poisson", "dp"))
+_SETUPS = tuple(itertools.product(published.SAMPLERS, ("clean", "dp")))
 
 REMARKS = (
     "Accuracies in percent on the test set, from one or two trainings each; they are measurements and no bounds.",
