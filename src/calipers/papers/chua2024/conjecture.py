@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.switching import SwitchingAttack
-from calipers.papers.chua2024.settings import Setting, deterministic_delta_bracket
-from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
+from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch
+from calipers.papers.items import Cell, Data, Outcome, Progress, Row
 from calipers.theorems.shuffle_conjecture import two_batches
 
 _TWO = ((2.0, 0.5), (1.0, 0.5), (5.0, 0.1), (20.0, 0.05), (2.0, 0.0))
@@ -26,31 +26,25 @@ def conjecture(progress: Progress) -> Outcome:
     total = len(_TWO) + len(_MORE)
     for done, (sigma, epsilon) in enumerate(_TWO):
         found = two_batches(epsilon, sigma)
-        fixed = deterministic_delta_bracket(Setting(sigma, 2), epsilon)[1]
+        fixed = deterministic_delta_bracket(epoch(sigma, 2), epsilon)[1]
         pair = ShuffleAttack(sigma, 2).delta(epsilon)
         name, excess = f"σ = {sigma:g}, T = 2: ", found.delta - found.conjectured
         rows += [
-            Row(f"{name}δ_S({epsilon:g}), adaptive", None, found.delta, fixed, note="attack to deterministic batches"),
-            Row(f"{name}δ({epsilon:g}) of the conjectured pair", None, pair, found.conjectured),
-            Row(f"{name}δ_S({epsilon:g}) less the pair's", printed("<= 0"), excess, fixed - pair),
+            Row.of(
+                f"{name}δ_S({epsilon:g}), adaptive", None, (found.delta, fixed), note="attack to deterministic batches"
+            ),
+            Row.of(f"{name}δ({epsilon:g}) of the conjectured pair", None, (pair, found.conjectured)),
+            Row.of(f"{name}δ_S({epsilon:g}) less the pair's", "<= 0", (excess, fixed - pair)),
         ]
         values.append([sigma, 2, epsilon, pair, found.conjectured, found.delta, fixed])
         progress(done + 1, total)
     for done, (sigma, rounds, epsilon) in enumerate(_MORE, len(_TWO)):
         shown = SwitchingAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
-        fixed = deterministic_delta_bracket(Setting(sigma, rounds), epsilon)[1]
+        fixed = deterministic_delta_bracket(epoch(sigma, rounds), epsilon)[1]
         pair = ShuffleAttack(sigma, rounds).delta(epsilon)
         note = f"the best test found of the conjectured pair shows {pair:.5g}"
-        rows.append(Row(f"σ = {sigma:g}, T = {rounds}: δ_S({epsilon:g}), adaptive", None, shown, fixed, note=note))
+        rows.append(Row.of(f"σ = {sigma:g}, T = {rounds}: δ_S({epsilon:g}), adaptive", None, (shown, fixed), note=note))
         values.append([sigma, rounds, epsilon, pair, "", shown, fixed])
         progress(done + 1, total)
-    remarks = (
-        "The conjecture is false for adaptive queries: at two batches the attack shows more than the pair can leak, "
-        "both numbers certified. All other records pull by −1; the record pulls by +1 in the first batch, and in the "
-        "second by −1 if A > e^ε B there, else by +1 (A, B: likelihood ratios of the first sum with the record and "
-        "without it, against noise).",
-        "What the pair shows stays a lower bound, as Equations (1) to (3) say. For few batches and much noise the "
-        "difference is some per cent of δ; for many batches and little noise it is hardly visible.",
-    )
     header = ("noise_multiplier", "steps", "epsilon", "pair_lower", "pair_upper", "adaptive", "deterministic")
-    return Outcome(tuple(rows), remarks, (Data("values", header, values),))
+    return Outcome(rows, data=(Data("values", header, values),))

@@ -10,7 +10,7 @@ import numpy as np
 
 from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import published
-from calipers.papers.items import Cell
+from calipers.papers.items import Table
 from calipers.papers.style import BLUE, CYCLE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, tidy, tradeoff_axes
 
 if TYPE_CHECKING:
@@ -105,23 +105,18 @@ def draw_predictions(
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): predicted and true")
 
 
-def draw_dichotomies(ax: Axes, entries: Sequence[Mapping[str, Cell]]) -> Axes:
+def draw_dichotomies(ax: Axes, table: Table) -> Axes:
     """Theorems 6.1 and 6.3 at the threshold, and the separations they bound."""
-
-    def column(name: str) -> list[float]:
-        return [float(entry[name]) for entry in entries]
-
-    counts = column("rounds")
-    dots = {
-        "worst_lower": ("shuffling, worst case", PURPLE, "s"),
-        "isolated_lower": ("shuffling, isolated view", GREEN, "o"),
-        "poisson_lower": ("Poisson", ORANGE, "^"),
-    }
-    for name, (label, color, marker) in dots.items():
-        ax.plot(counts, column(name), marker, color=color, label=label)
-    ax.plot(counts, column("kappa_sub"), color=SKY, linestyle="--", linewidth=1.4, label="κ_sub")
-    ax.plot(counts, column("theorem_6_1"), color=BLUE, linewidth=1.8, label="Theorem 6.1")
-    ax.plot(counts, column("theorem_6_3"), color=RED, linewidth=1.8, label="Theorem 6.3 (Poisson)")
+    counts = table.column("rounds")
+    for name, label, style in (
+        ("worst_lower", "shuffling, worst case", {"color": PURPLE, "marker": "s", "linestyle": "None"}),
+        ("isolated_lower", "shuffling, isolated view", {"color": GREEN, "marker": "o", "linestyle": "None"}),
+        ("poisson_lower", "Poisson", {"color": ORANGE, "marker": "^", "linestyle": "None"}),
+        ("kappa_sub", "κ_sub", {"color": SKY, "linestyle": "--", "linewidth": 1.4}),
+        ("theorem_6_1", "Theorem 6.1", {"color": BLUE, "linewidth": 1.8}),
+        ("theorem_6_3", "Theorem 6.3 (Poisson)", {"color": RED, "linewidth": 1.8}),
+    ):
+        ax.plot(counts, table.column(name), label=label, **style)  # type: ignore[arg-type]
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): bounds and truth")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row
 from calipers.papers.vandijk2026 import drawing, published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_rounds
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
@@ -55,26 +55,20 @@ def figure_1(progress: Progress) -> Outcome:
                 f"{name}: first M", f">= {math.exp(3.0 / sigma**2):.6g}", start, "condition (1) decides, not e^(3/σ²)"
             ),
             closed(f"{name}: δ by Theorem 4.1 at M = 1e8", None, claimed),
-            Row(f"{name}: advantage at M = 1e8", None, low, high, note="isolated view"),
-            Row(f"{name}: the bound over the advantage at M = 1e8", None, claimed / high, claimed / low),
+            Row.of(f"{name}: advantage at M = 1e8", None, (low, high), note="isolated view"),
+            Row.of(f"{name}: the bound over the advantage at M = 1e8", None, (claimed / high, claimed / low)),
         ]
         table += [[sigma, m, "theorem 4.1", delta, delta] for m, delta in curves[sigma]]
         table += [[sigma, m, "pair", *jaws] for m, jaws in zip(_EXACT_ROUNDS, brackets, strict=True)]
         progress(done + 1, len(published.NOISE_MULTIPLIERS))
     grows = _times_it_may_grow(table)
-    rows.append(Row("times the pair's advantage may grow with σ, same M", None, grows, grows, "exact check"))
-    remarks = (
-        "The U-shape in σ is that of the bound. The pair's own advantage falls with σ at every M shown: more noise is "
-        "never worse.",
-        "The two are parallel: both fall like 1/√M, and the bound stays a constant factor above, at M = 1e8 from 20 at "
-        "σ = 1 to 181 at σ = 2.",
-    )
+    rows.append(Row.of("times the pair's advantage may grow with σ, same M", None, grows, "exact check"))
     header = ("noise_multiplier", "rounds", "what", "delta_lower", "delta_upper")
 
     def draw(figure: Figure) -> None:
         drawing.draw_delta_against_rounds(figure.subplots(), curves, exact, published.FIGURE_1_MARKS)
 
-    return Outcome(tuple(rows), remarks, (Data("curves", header, table),), Picture(draw, (8.0, 5.6)))
+    return Outcome(rows, data=(Data("curves", header, table),), picture=Picture(draw, (8.0, 5.6)))
 
 
 def _times_it_may_grow(table: Sequence[Sequence[Cell]]) -> int:
@@ -113,10 +107,9 @@ def figure_3(progress: Progress) -> Outcome:
         short = 100.0 * float(np.max(whole / curves[delta]["eq3"] - 1.0))
         name = f"δ = {delta:g}"
         rows.append(
-            Row(
+            Row.of(
                 f"{name}: (3) short of Theorem 4.1 at most (%)",
-                printed(published.TWO_TERMS_WITHIN),
-                short,
+                published.TWO_TERMS_WITHIN,
                 short,
                 "estimate",
                 "over a grid of σ from 0.4 to 3.7",
@@ -137,22 +130,15 @@ def figure_3(progress: Progress) -> Outcome:
             asked = shuffle_rounds_two_terms(delta, s)
             rows += [
                 closed(f"{name}, σ = {s:g}: M by Equation (3)", None, asked),
-                Row(f"{name}, σ = {s:g}: M that the pair needs", None, low, high, note="isolated view"),
+                Row.of(f"{name}, σ = {s:g}: M that the pair needs", None, (low, high), note="isolated view"),
             ]
         progress(done + 1, len(published.FIGURE_3_DELTAS))
     beyond = 100.0 * (shuffle_rounds(published.DELTA, 4.0) / shuffle_rounds_two_terms(published.DELTA, 4.0) - 1.0)
     rows.append(closed("δ = 0.01, σ = 4: (3) short of Theorem 4.1 (%)", None, beyond, "condition (1) decides here"))
-    remarks = (
-        f"Equation (3) is least at σ = {least_noise():.4f}. The pair itself needs ever fewer rounds as σ grows, about "
-        "(e^(1/σ²) − 1)/(2π δ²) of them.",
-        "The rise to the right, like σ⁶, comes from bounding E|Y − 1|³ by Equation (21). With Equation (19), the exact "
-        "moment, the same proof asks for ever fewer rounds as σ grows, over all of the figure.",
-        "The figure stops at σ = 3.7: for δ = 0.01 and more noise than that, condition (1) asks for more rounds than "
-        "Equation (3).",
-    )
     header = ("delta", "noise_multiplier", "rounds_eq3", "rounds_thm41", "rounds_eq53")
 
     def draw(figure: Figure) -> None:
         drawing.draw_rounds_against_noise(figure.subplots(), sigma, curves, exact)
 
-    return Outcome(tuple(rows), remarks, (Data("rounds", header, table),), Picture(draw, (8.0, 5.6)))
+    facts = {"least_noise": least_noise()}
+    return Outcome(rows, data=(Data("rounds", header, table),), picture=Picture(draw, (8.0, 5.6)), facts=facts)

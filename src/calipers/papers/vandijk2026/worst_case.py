@@ -35,9 +35,9 @@ def _rows(sigma: float, rounds: int) -> tuple[list[Row], list[float]]:
     claim = printed(f"<= {bound:.4g}")
     note = "lower: an explicit test; upper: fixed batches (Chua et al., Theorem 4.1); claim: Theorem 4.1 here"
     rows = [
-        Row(f"{name}: advantage, isolated view", claim, *isolated),
-        Row(f"{name}: advantage, shuffled batches", claim, attack, most, note=note),
-        Row(f"{name}: the same from the event of Chua et al., (3)", claim, event, most, note=note),
+        Row.of(f"{name}: advantage, isolated view", claim, isolated),
+        Row.of(f"{name}: advantage, shuffled batches", claim, (attack, most), note=note),
+        Row.of(f"{name}: the same from the event of Chua et al., (3)", claim, (event, most), note=note),
     ]
     return rows, [sigma, rounds, bound, *isolated, event, attack, most]
 
@@ -53,15 +53,6 @@ def shuffled_batches(progress: Progress) -> Outcome:
         rows += found
         values.append(line)
         progress(done + 1, len(settings))
-    remarks = (
-        "Theorem 4.1 is stated for DP-SGD with random shuffling. In the paper's own view, the isolated one, and for "
-        "balls-and-bins sampling it holds with much room. Read as a statement about shuffled batches of fixed size it "
-        "is beaten: at σ = 0.5 and the M of Table 1, where it says 0.01, a test has advantage 0.01068, and at M = 1e10 "
-        "0.00519 against 0.00397.",
-        "For σ >= 0.75 no attack known to us passes the bound at these M, and nothing is proven either: the upper jaw "
-        "is that of fixed batches.",
-        "At σ = 0.5, M = 1e10 the published event of Chua et al. is enough: 0.004156 against 0.003968.",
-    )
     header = (
         "noise_multiplier",
         "rounds",
@@ -72,4 +63,4 @@ def shuffled_batches(progress: Progress) -> Outcome:
         "attack_lower",
         "fixed_batches_upper",
     )
-    return Outcome(tuple(rows), remarks, (Data("advantages", header, values),))
+    return Outcome(rows, data=(Data("advantages", header, values),))

@@ -85,10 +85,10 @@ def _rule_rows(name: str, setting: Setting, seed: int) -> tuple[list[Row], drawi
     audited, claim = found.epsilon[0].value, claimed_epsilon(setting.rate, published.DELTA)
     note = audit_note(RULE_TRIALS)
     rows = [
-        Row(f"{name}ε", None, *exact),
-        Row(f"{name}audited ε", None, audited, audited, "estimate", note),
-        Row(f"{name}audited δ(0)", None, *(found.delta[0].value,) * 2, "estimate", note),
-        Row(f"{name}ε − claimed ε", printed("> 0"), exact[0] - claim, exact[1] - claim),
+        Row.of(f"{name}ε", None, exact),
+        Row.of(f"{name}audited ε", None, audited, "estimate", note),
+        Row.of(f"{name}audited δ(0)", None, found.delta[0].value, "estimate", note),
+        Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
     ]
     curve = drawing.Epsilons(f"q = {setting.rate:g}", *exact, audited, claim)
     return rows, curve, [name, setting.rate, setting.dimension, *exact, audited, found.delta[0].value, claim]
@@ -103,8 +103,8 @@ def _code_rows() -> list[Row]:
             claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(setting)
             name, note = f"{method.name}'s code, q = {rate:g}: ", f"divides by {_WORDS[method.normalization]}"
             rows += [
-                Row(f"{name}ε", None, *exact, note=note),
-                Row(f"{name}ε − claimed ε", None, exact[0] - claim, exact[1] - claim, note=note),
+                Row.of(f"{name}ε", None, exact, note=note),
+                Row.of(f"{name}ε − claimed ε", None, (exact[0] - claim, exact[1] - claim), note=note),
             ]
     return rows
 
@@ -129,17 +129,7 @@ def figure_4(progress: Progress) -> Outcome:
         for ax, (title, curves) in zip(np.ravel(figure.subplots(2, 2)), panels.items(), strict=True):
             drawing.draw_epsilon_curves(ax, title, curves)
 
-    remarks = (
-        "Every one of the four exceeds its claim, as Section 5.3 finds. The rates are ours where the text names none.",
-        f"An audit of {RULE_TRIALS:,} runs cannot show more than about ε = 8; the exact ε is in the thousands, because "
-        "the divisor changes the scale of every one of n coordinates.",
-        "Section 5.1 also tells what the published code divides by: |B| in DPSGD-HF's, floor(N q) in PrivImage's and "
-        "DP-FETA's. With |B| the claim is exceeded too; with floor(N q) it is where the floor moves between 4 and 5 "
-        "records (q = 0.4), and holds where it does not (q = 0.5).",
-        "DPSUR leaks less only at δ(0): the size of the batch betrays the record with probability q^5 and up, but then "
-        "as surely as any divisor does.",
-    )
-    return Outcome(tuple(rows), remarks, (Data("rules", _COLUMNS, table),), Picture(draw, (10.4, 10.4)))
+    return Outcome(rows, data=(Data("rules", _COLUMNS, table),), picture=Picture(draw, (10.4, 10.4)))
 
 
 def _realized_rows() -> list[Row]:
@@ -151,8 +141,8 @@ def _realized_rows() -> list[Row]:
     )
     other = delta_jaws(Setting("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
     return [
-        Row("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", printed("> 0"), high[0] - low[1], high[1] - low[0]),
-        Row("δ(0) divided by N q − by |B|, q = 0.7", printed("> 0"), other[0] - low[1], other[1] - low[0]),
+        Row.of("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", "> 0", (high[0] - low[1], high[1] - low[0])),
+        Row.of("δ(0) divided by N q − by |B|, q = 0.7", "> 0", (other[0] - low[1], other[1] - low[0])),
     ]
 
 
@@ -161,17 +151,13 @@ def figure_6(progress: Progress) -> Outcome:
     setting = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
     rows, curve, cells = _rule_rows("", setting, 0)
     few = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
-    rows.append(Row("the same with n = 10: δ(0)", None, *delta_jaws(few), note="ten coordinates are enough"))
+    rows.append(Row.of("the same with n = 10: δ(0)", None, delta_jaws(few), note="ten coordinates are enough"))
     progress(1, 1)
 
     def draw(figure: Figure) -> None:
         drawing.draw_epsilon_curves(figure.subplots(), f"floor(N q), N = 3, n = {setting.dimension:,}", [curve])
 
-    remarks = (
-        "floor(3/2) = 1 and floor(4/2) = 2: the fourth record halves the noise of every coordinate, which shows.",
-        "figure-6-opacus runs the installed Opacus instead of its rule.",
-    )
-    return Outcome(tuple(rows), remarks, (Data("rules", _COLUMNS, [cells]),), Picture(draw, (5.8, 5.6)))
+    return Outcome(rows, data=(Data("rules", _COLUMNS, [cells]),), picture=Picture(draw, (5.8, 5.6)))
 
 
 @dataclass(frozen=True)
@@ -230,7 +216,7 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
 def _opacus(size: int, batch_size: int, setting: Setting, trials: int, progress: Progress) -> Outcome:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    rows: list[Row] = [Row("exact for opposite gradients: ε", None, *_epsilons(setting))]
+    rows: list[Row] = [Row.of("exact for opposite gradients: ε", None, _epsilons(setting))]
     table: list[list[Cell]] = []
     curves: list[drawing.Epsilons] = []
     claim, claim_at_zero = claimed_epsilon(setting.rate, published.DELTA), claimed_delta(setting.rate, 0.0)
@@ -243,23 +229,21 @@ def _opacus(size: int, batch_size: int, setting: Setting, trials: int, progress:
             relation = printed("> 0") if reduction == "mean" else None
             note = audit_note(trials)
             rows += [
-                Row(f"{name}audited ε", None, epsilon, epsilon, "estimate", note),
-                Row(f"{name}audited δ(0)", None, delta, delta, "estimate", note),
-                Row(f"{name}audited δ(0) − claimed δ(0)", relation, *(delta - claim_at_zero,) * 2, "estimate", note),
+                Row.of(f"{name}audited ε", None, epsilon, "estimate", note),
+                Row.of(f"{name}audited δ(0)", None, delta, "estimate", note),
+                Row.of(f"{name}audited δ(0) − claimed δ(0)", relation, delta - claim_at_zero, "estimate", note),
             ]
             table.append([name, setting.rate, setting.dimension, *_epsilons(setting), epsilon, delta, claim])
             curves.append(drawing.Epsilons(name.rstrip(": "), epsilon, epsilon, epsilon, claim))
             progress(len(table), 2 * len(sources))
-    remarks = (
-        f"{found.target['target']} {found.target['opacus']}, one step, {size} records against {size + 1}, "
-        f"q = {setting.rate:g}, {setting.dimension:,} parameters, loss_reduction 'mean' and 'sum'.",
-        "With 'sum' nothing is divided and the claim is proven; its rows show what an audit finds then.",
-    )
 
     def draw(figure: Figure) -> None:
         drawing.draw_epsilon_curves(figure.subplots(), "installed Opacus, one step", curves)
 
-    return Outcome(tuple(rows), remarks, (Data("audits", _COLUMNS, table),), Picture(draw, (6.4, 6.2)))
+    installed = f"{found.target['target']} {found.target['opacus']}"
+    sizes: dict[str, object] = {"target": installed, "size": size, "larger": size + 1}
+    sizes |= {"rate": setting.rate, "dimension": setting.dimension}
+    return Outcome(rows, data=(Data("audits", _COLUMNS, table),), picture=Picture(draw, (6.4, 6.2)), facts=sizes)
 
 
 def figure_4_opacus(progress: Progress) -> Outcome:

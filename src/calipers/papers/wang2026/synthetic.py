@@ -27,7 +27,7 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
     Interval,
@@ -105,10 +105,10 @@ def _trends(exact: dict[tuple[int, float], Interval], rates: tuple[float, ...], 
         said = "< 0" if realized and rate in published.NOT_MONOTONE_RATES else "> 0"
         note = "Section 5.2 sees a rise" if said == "< 0" else ""
         fall = smallest_step([exact[size, rate] for size in published.AUDITED_SIZES], -1.0)
-        rows.append(Row(f"q = {rate:g}: least fall of δ(0) from N to N + 1", printed(said), *fall, note=note))
+        rows.append(Row.of(f"q = {rate:g}: least fall of δ(0) from N to N + 1", said, fall, note=note))
     for size in published.AUDITED_SIZES if realized else ():
         rise = smallest_step([exact[size, rate] for rate in rates], 1.0)
-        rows.append(Row(f"N = {size}: least rise of δ(0) with q", printed("> 0"), *rise))
+        rows.append(Row.of(f"N = {size}: least rise of δ(0) with q", "> 0", rise))
     return rows
 
 
@@ -119,11 +119,13 @@ def _theorem_rows(theorem: dict[tuple[int, float], float]) -> list[Row]:
         values = [(theorem[size, rate],) * 2 for size in published.AUDITED_SIZES]
         low, high = smallest_step(values, -1.0)
         quantity = f"q = {rate:g}: least fall of Theorem 3.7's δ(0) from N to N + 1"
-        rows.append(Row(quantity, printed("< 0"), low - 1e-9, high + 1e-9, "closed form"))
+        rows.append(Row.of(quantity, "< 0", (low - 1e-9, high + 1e-9), "closed form"))
     return rows
 
 
-def _figure_2(normalization: str, progress: Progress, trials: int, *, normality: bool) -> Outcome:
+def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Outcome:
+    """delta(0) against N at several rates; by Algorithm 1 on full vectors and the paper's number of trials if asked."""
+    trials = published.TRIALS if normality else QUICK_TRIALS
     realized = normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
     settings = _grid(normalization, rates)
@@ -139,8 +141,8 @@ def _figure_2(normalization: str, progress: Progress, trials: int, *, normality:
         claim = claimed_delta(rate, 0.0)
         name = f"N = {size}, q = {rate:g}: "
         rows += [
-            Row(f"{name}δ(0)", None, *exact[key]),
-            Row(f"{name}audited δ(0)", None, *(audited[key],) * 2, "estimate", audit_note(trials, normality=normality)),
+            Row.of(f"{name}δ(0)", None, exact[key]),
+            Row.of(f"{name}audited δ(0)", None, audited[key], "estimate", audit_note(trials, normality=normality)),
         ]
         if realized:
             theorem[key] = batch_delta(0.0, setting.dimension, size, rate, setting.noise_multiplier)
@@ -150,7 +152,7 @@ def _figure_2(normalization: str, progress: Progress, trials: int, *, normality:
         (low - claimed_delta(key[1], 0.0), high - claimed_delta(key[1], 0.0)) for key, (low, high) in exact.items()
     ]
     least = min(low for low, _ in above), min(high for _, high in above)
-    rows.append(Row("least δ(0) − claimed δ(0)", printed("> 0"), *least))
+    rows.append(Row.of("least δ(0) − claimed δ(0)", "> 0", least))
     rows += _trends(exact, rates, realized)
     if realized:
         rows += _theorem_rows(theorem)
@@ -161,50 +163,12 @@ def _figure_2(normalization: str, progress: Progress, trials: int, *, normality:
         drawing.draw_leakage(figure.subplots(), title, exact, audited, theorem)
 
     picture = Picture(draw, (7.6, 4.8))
-    return Outcome(tuple(rows), _figure_2_remarks(realized), (Data("leakage", columns, table),), picture)
+    return Outcome(rows, data=(Data("leakage", columns, table),), picture=picture)
 
 
-def _figure_2_remarks(realized: bool) -> tuple[str, ...]:
-    gradients = (
-        "The paper does not say which synthetic gradients it audits; ours are the worst we know, all others opposite "
-        "to the new one."
-    )
-    if not realized:
-        return (
-            gradients,
-            "Division by N q leaks nearly the same at every rate: the divisor shows in all coordinates whether or not "
-            "the record is in the batch.",
-        )
-    return (
-        gradients,
-        "Section 5.2 finds the leakage not monotone in N at q = 0.6 and q = 0.7 and points to the two terms of the "
-        "guarantee. The guarantee with batch and membership revealed (Theorem 3.7) is not monotone; the leakage is: it "
-        "falls from every N to the next, by more than the width of the brackets. An audit may rise all the same: by "
-        "noise, or because its score finds a larger part of the leakage at one N than at another.",
-    )
-
-
-def figure_2a(progress: Progress) -> Outcome:
-    """delta(0) against N for six rates, division by N q."""
-    return _figure_2("expected", progress, QUICK_TRIALS, normality=False)
-
-
-def figure_2b(progress: Progress) -> Outcome:
-    """delta(0) against N for five rates, division by |B|."""
-    return _figure_2("realized", progress, QUICK_TRIALS, normality=False)
-
-
-def figure_2a_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_2("expected", progress, published.TRIALS, normality=True)
-
-
-def figure_2b_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_2("realized", progress, published.TRIALS, normality=True)
-
-
-def _figure_3(progress: Progress, trials: int, *, normality: bool) -> Outcome:
+def figure_3(progress: Progress, normality: bool = False) -> Outcome:
+    """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
+    trials = published.TRIALS if normality else QUICK_TRIALS
     rows: list[Row] = []
     table: list[list[Cell]] = []
     panels: dict[str, list[drawing.Epsilons]] = {}
@@ -219,9 +183,9 @@ def _figure_3(progress: Progress, trials: int, *, normality: bool) -> Outcome:
             audited = play(setting, len(table), trials, normality=normality).epsilon[0].value
             name = f"{_NAMES[normalization]}, n = {dimension}: "
             rows += [
-                Row(f"{name}ε", None, *exact),
-                Row(f"{name}audited ε", None, audited, audited, "estimate", audit_note(trials, normality=normality)),
-                Row(f"{name}ε − claimed ε", printed("> 0"), exact[0] - claim, exact[1] - claim),
+                Row.of(f"{name}ε", None, exact),
+                Row.of(f"{name}audited ε", None, audited, "estimate", audit_note(trials, normality=normality)),
+                Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
             ]
             panels.setdefault(title, []).append(drawing.Epsilons(f"n = {dimension}", *exact, audited, claim))
             table.append([normalization, dimension, *exact, audited, claim])
@@ -231,22 +195,6 @@ def _figure_3(progress: Progress, trials: int, *, normality: bool) -> Outcome:
         for ax, (title, curves) in zip(np.ravel(figure.subplots(1, 2)), panels.items(), strict=True):
             drawing.draw_epsilon_curves(ax, title, curves)
 
-    remarks = (
-        "N = 4, δ = 1e-5. The six dimensions of the paper's panels are not in its text; it names n >= 100.",
-        f"With {trials:,} runs of each dataset no audit can show much more than ε = log({trials:,}) = "
-        f"{np.log(trials):.1f}; the exact ε grows in proportion to n.",
-        "Division by |B|: the lower end is the better of the attack on all coordinates and the test of the length, the "
-        "upper end is Theorem 3.7.",
-    )
     columns = ("normalization", "dimension", "epsilon_lower", "epsilon_upper", "epsilon_audited", "epsilon_claimed")
-    return Outcome(tuple(rows), remarks, (Data("epsilon", columns, table),), Picture(draw, (11.0, 5.6)))
-
-
-def figure_3(progress: Progress) -> Outcome:
-    """epsilon at delta = 1e-5 for six dimensions, both divisors, audited by the likelihood ratio."""
-    return _figure_3(progress, QUICK_TRIALS, normality=False)
-
-
-def figure_3_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_3(progress, published.TRIALS, normality=True)
+    facts = {"trials": f"{trials:,}", "most": np.log(trials)}
+    return Outcome(rows, data=(Data("epsilon", columns, table),), picture=Picture(draw, (11.0, 5.6)), facts=facts)
