@@ -185,6 +185,10 @@ class Table:
         """One cell of every record."""
         return [record[name] for record in self.records]
 
+    def where(self, **shared: Cell) -> list[dict[str, Cell]]:
+        """The records that have these cells."""
+        return [record for record in self.records if all(record[name] == cell for name, cell in shared.items())]
+
     @property
     def data(self) -> Data:
         """The CSV file."""
@@ -197,6 +201,15 @@ class Picture:
 
     draw: Callable[[Figure], None]
     size: tuple[float, float] = (6.4, 4.8)
+
+    @classmethod
+    def on_axes(cls, size: tuple[float, float], draw: Callable[..., object], *things: object, **words: str) -> Picture:
+        """One pair of axes, filled by `draw(ax, *things, **words)`."""
+
+        def fill(figure: Figure) -> None:
+            draw(figure.subplots(), *things, **words)
+
+        return cls(fill, size)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
+from calipers.bracket import Bracket
 from calipers.papers.ertan2026 import drawing, published
 from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
 from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
@@ -24,9 +25,6 @@ from calipers.theorems.separation import (
     shuffle_separation_lower,
     tractable_point,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUNDS = (2, 4, 12, 48, 390, 1_000, 10_000, 100_000, 1_000_000)
 EVERY_ROUND_UP_TO = 20_000
@@ -109,10 +107,12 @@ def dichotomies(progress: Progress) -> Outcome:
         Row.of("1/√(4π ln M), largest for M ≥ 2", published.PROOF_LARGEST_LEVEL, level, "closed form"),
     ]
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_dichotomies(figure.subplots(), table)
+    return Outcome(rows, data=(table.data,), picture=Picture.on_axes((7.6, 4.8), drawing.draw_dichotomies, table))
 
-    return Outcome(rows, data=(table.data,), picture=Picture(draw, (7.6, 4.8)))
+
+def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
+    found: Bracket = getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
+    return found
 
 
 def forced(progress: Progress) -> Outcome:
@@ -120,16 +120,9 @@ def forced(progress: Progress) -> Outcome:
     rows, table = [], Table()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = noise_threshold(rounds)
-        poisson = forced_noise(
-            lambda sigma, rounds=rounds: leaks(epoch(rounds, sigma)).poisson.separation(), target, 2.0 * threshold, 2.0
-        )
+        poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
-        isolated = forced_noise(
-            lambda sigma, rounds=rounds: leaks(epoch(rounds, sigma)).isolated.separation(),
-            target,
-            1.01 * poisson[1],
-            1.03,
-        )
+        isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
         for sampler, jaws in (("isolated", isolated), ("Poisson", poisson)):
             rows.append(Row.of(f"M = {rounds:,}, κ = {target:g}: σ, {sampler}", f">= {threshold:.4f}", jaws))
         table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)

@@ -116,7 +116,7 @@ def draw_dichotomies(ax: Axes, table: Table) -> Axes:
         ("theorem_6_1", "Theorem 6.1", {"color": BLUE, "linewidth": 1.8}),
         ("theorem_6_3", "Theorem 6.3 (Poisson)", {"color": RED, "linewidth": 1.8}),
     ):
-        ax.plot(counts, table.column(name), label=label, **style)  # type: ignore[arg-type]
+        ax.plot(counts, table.column(name), label=label, **style)
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): bounds and truth")
 

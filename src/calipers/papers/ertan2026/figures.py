@@ -65,10 +65,11 @@ def figure_1(progress: Progress) -> Outcome:
     rows = (Row.of(f"κ, M = {DRAWN_ROUNDS}, σ = 1/√(2 ln M)", "< 0.7072", kappa),)
     columns = {"alpha": _floats(ALPHA), "beta_lower": _floats(guarantee), "beta_upper": _floats(attack)}
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_separation(figure.subplots(), ALPHA, attack, kappa.lower)
-
-    return Outcome(rows, data=(Data.of_columns("curve", columns),), picture=Picture(draw, (5.4, 5.2)))
+    return Outcome(
+        rows,
+        data=(Data.of_columns("curve", columns),),
+        picture=Picture.on_axes((5.4, 5.2), drawing.draw_separation, ALPHA, attack, kappa.lower),
+    )
 
 
 def figure_2(progress: Progress) -> Outcome:
@@ -143,11 +144,12 @@ def figure_3(progress: Progress) -> Outcome:
         progress(done + 1, len(counts))
     header = ("rounds", "separation_lower", "separation_upper", "ceiling", "predicted")
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_explicit_bounds(figure.subplots(), FIGURE_3_ROUNDS, lines, measured)
-
     data = Data.of_columns("bounds", table), Data("measured", header, measured)
-    return Outcome(rows, data=data, picture=Picture(draw, (7.6, 4.8)))
+    return Outcome(
+        rows,
+        data=data,
+        picture=Picture.on_axes((7.6, 4.8), drawing.draw_explicit_bounds, FIGURE_3_ROUNDS, lines, measured),
+    )
 
 
 def figure_4(progress: Progress) -> Outcome:
@@ -173,10 +175,9 @@ def figure_4(progress: Progress) -> Outcome:
     header = ("epochs", "rounds", "separation_lower", "separation_upper", "predicted", "ceiling")
     table = [[epochs, *entry] for epochs, entries in measured.items() for entry in entries]
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_predictions(figure.subplots(), FIGURE_4_ROUNDS, lines, measured)
-
     columns: dict[str, list[Cell]] = {"rounds": list(FIGURE_4_ROUNDS)}
     columns |= {f"predicted, E = {epochs}": list(line) for epochs, line in lines.items()}
     data = Data.of_columns("predicted", columns), Data("measured", header, table)
-    return Outcome(rows, data=data, picture=Picture(draw, (7.6, 4.8)))
+    return Outcome(
+        rows, data=data, picture=Picture.on_axes((7.6, 4.8), drawing.draw_predictions, FIGURE_4_ROUNDS, lines, measured)
+    )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.curves import TradeoffCurve, adp_tradeoff, rdp_tradeoff, regret, tpr
+from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import (
     ORDERS,
@@ -21,7 +21,7 @@ from calipers.papers.gomez2025.settings import (
     run_of,
     topdown_curves,
 )
-from calipers.papers.items import Data, Outcome, Progress, Row
+from calipers.papers.items import Interval, Outcome, Progress, Row, Table, watched
 
 _DEPTHS = (1e-3, 1e-5, 1e-10, 1e-15, 1e-30)
 _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
@@ -31,16 +31,15 @@ def headline(progress: Progress) -> Outcome:
     """mu and regret of sigma = 9.4, p = 16384/50000, T = 2000, and how they move with delta0."""
     run = run_of(published.TABLE_4[-1])
     found = measured(run)
-    rows, values = [], []
-    for done, delta0 in enumerate(_DEPTHS):
+    rows, table = [], Table("depth")
+    for delta0 in watched(_DEPTHS, progress):
         depth = 1e-2 * min(delta0, 1e-10)
         entry = fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
         rows += [
             Row.of(f"μ up to δ0 = {delta0:g}", published.HEADLINE_MU, entry.mu),
             Row.of(f"regret up to δ0 = {delta0:g}", published.HEADLINE_REGRET, entry.regret),
         ]
-        values.append([delta0, *entry.mu, *entry.regret])
-        progress(done + 1, len(_DEPTHS))
+        table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
     everywhere = mu_over_all_alpha(run)
     curves = dpsgd_curves(run)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)
@@ -48,8 +47,7 @@ def headline(progress: Progress) -> Outcome:
         Row.of("μ at every α: √T/σ", published.HEADLINE_MU, everywhere, "closed form"),
         Row.of("regret of that μ", published.HEADLINE_REGRET, overstated),
     ]
-    header = ("delta0", "mu_lower", "mu_upper", "regret_lower", "regret_upper")
-    return Outcome(rows, data=(Data("depth", header, values),), facts={"everywhere": everywhere})
+    return Outcome(rows, data=(table.data,), facts={"everywhere": everywhere})
 
 
 def quoted_tpr(progress: Progress) -> Outcome:
@@ -59,27 +57,30 @@ def quoted_tpr(progress: Progress) -> Outcome:
     epsilon = found.epsilon(published.DELTA)
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
     curves = dpsgd_curves(run)
-    fpr = published.QUOTED_FPR
-    low, high, pair_low, pair_high = (
-        100.0 * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported)
-    )
+
+    def rates(fpr: float, unit: float = 1.0) -> tuple[Interval, Interval]:
+        """Both jaws of the true positive rate, of the run and of its pair."""
+        a, b, c, d = (unit * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported))
+        return (a, b), (c, d)
+
+    of_run, of_pair = rates(published.QUOTED_FPR, 100.0)
     rows = (
-        Row.of("TPR at FPR 10 %, the run (%)", published.QUOTED_TPR_CURVE, (low, high)),
-        Row.of("TPR at FPR 10 %, (ε, 1e-5) alone (%)", published.QUOTED_TPR_EPSILON_DELTA, (pair_low, pair_high)),
+        Row.of("TPR at FPR 10 %, the run (%)", published.QUOTED_TPR_CURVE, of_run),
+        Row.of("TPR at FPR 10 %, (ε, 1e-5) alone (%)", published.QUOTED_TPR_EPSILON_DELTA, of_pair),
     )
-    values = [
-        [rate, *(float(tpr(curve, rate)) for curve in (curves.attack, curves.guarantee, *reported))] for rate in _FPR
-    ]
-    header = ("fpr", "tpr_lower", "tpr_upper", "tpr_of_epsilon_lower", "tpr_of_epsilon_upper")
+    table = Table("rates")
+    for fpr in _FPR:
+        of_run, of_pair = rates(fpr)
+        table.add(fpr=fpr, tpr=of_run, tpr_of_epsilon=of_pair)
     progress(1, 1)
-    return Outcome(rows, data=(Data("rates", header, values),), facts={"epsilon": epsilon.upper})
+    return Outcome(rows, data=(table.data,), facts={"epsilon": epsilon.upper})
 
 
 def topdown(progress: Progress) -> Outcome:
     """mu of the 2020 Census TopDown algorithm, for the rounded and for the production value of rho."""
-    rows, values = [], []
+    rows, table = [], Table()
     budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": TOPDOWN_RHO_PRODUCTION}
-    for done, (name, rho) in enumerate(budgets.items()):
+    for name, rho in watched(budgets.items(), progress):
         entry = fit(topdown_curves(rho))
         continuous = math.sqrt(2.0 * rho)
         note = "80 discrete Gaussians; up to δ0 = 1e-10"
@@ -88,10 +89,8 @@ def topdown(progress: Progress) -> Outcome:
             Row.of(f"μ if the noise were continuous, √(2ρ), {name}", None, continuous, "closed form"),
             Row.of(f"regret, {name}", None, entry.regret),
         ]
-        values.append([rho, *entry.mu, continuous, *entry.regret])
-        progress(done + 1, len(budgets))
-    header = ("rho", "mu_lower", "mu_upper", "mu_continuous", "regret_lower", "regret_upper")
-    return Outcome(rows, data=(Data("values", header, values),))
+        table.add(rho=rho, mu=entry.mu, mu_continuous=continuous, regret=entry.regret)
+    return Outcome(rows, data=(table.data,))
 
 
 def renyi_minimum(progress: Progress) -> Outcome:
@@ -99,12 +98,10 @@ def renyi_minimum(progress: Progress) -> Outcome:
     run = run_of(published.TABLE_4[-1])
     values = rdp_values(run)
     curves = dpsgd_curves(run)
-    singles: list[TradeoffCurve] = []
-    for done, (order, value) in enumerate(zip(ORDERS, values, strict=True)):
-        singles.append(rdp_tradeoff(float(order), float(value)))
-        progress(done + 1, len(ORDERS))
+    orders = watched(zip(ORDERS, values, strict=True), progress)
+    singles = [rdp_tradeoff(float(order), float(value)) for order, value in orders]
     together = rdp_tradeoff(ORDERS, values)
-    rows, table = [], []
+    rows, table = [], Table("rates")
     for alpha in (0.01, 0.1, 0.3):
         betas = [float(curve(alpha)) for curve in singles]
         true = float(curves.guarantee(alpha)), float(curves.attack(alpha))
@@ -115,6 +112,5 @@ def renyi_minimum(progress: Progress) -> Outcome:
             Row.of(f"β at α = {alpha:g}: maximum over orders", None, joint, "estimate", note),
             Row.of(f"β at α = {alpha:g}: minimum over orders", None, min(betas), "estimate", note),
         ]
-        table.append([alpha, *true, joint, float(np.max(betas)), min(betas)])
-    header = ("alpha", "beta_lower", "beta_upper", "implied", "maximum", "minimum")
-    return Outcome(rows, data=(Data("rates", header, table),))
+        table.add(alpha=alpha, beta=true, implied=joint, maximum=float(np.max(betas)), minimum=min(betas))
+    return Outcome(rows, data=(table.data,))

@@ -106,10 +106,9 @@ def figure_2(progress: Progress) -> Outcome:
     shifted = np.where(ALPHA + kappa <= 1.0, curves.attack(np.minimum(ALPHA + kappa, 1.0)) - kappa, np.nan)
     data = _tradeoff_data("curves", curves, fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted)
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_shift(figure.subplots(), curves.attack, reported, kappa)
-
-    return Outcome(rows, data=(data,), picture=Picture(draw, (5.4, 5.2)))
+    return Outcome(
+        rows, data=(data,), picture=Picture.on_axes((5.4, 5.2), drawing.draw_shift, curves.attack, reported, kappa)
+    )
 
 
 def figure_5(progress: Progress) -> Outcome:

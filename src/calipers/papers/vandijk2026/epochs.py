@@ -11,7 +11,6 @@ about sqrt(E) delta. The paper conjectures a concrete bound sqrt(E) delta. Two r
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from calipers.papers.vandijk2026.exact import advantage, limit_advantage
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
 from calipers.theorems.shuffle_limits import shuffle_separation_limit, shuffle_separation_upper
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _ROUNDS = 1_140_000
 """M of the single-epoch setting at sigma = 1 (abstract, Section 6.1)."""
@@ -80,9 +76,6 @@ def several_epochs(progress: Progress) -> Outcome:
         "limit of the pair": np.array([limit_advantage(1.0, _ROUNDS, 1) * math.sqrt(e) for e in grid]),
     }
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_epochs(figure.subplots(), grid, lines, exact, "σ = 1, M = 1.14e6")
-
     header = ("epochs", "advantage_lower", "advantage_upper", "proven", "conjectured", "limit")
-    picture = Picture(draw, (6.8, 5.0))
+    picture = Picture.on_axes((6.8, 5.0), drawing.draw_epochs, grid, lines, exact, "σ = 1, M = 1.14e6")
     return Outcome(rows, data=(Data("epochs", header, values),), picture=picture, facts={"delta": delta})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from calipers.theorems.shuffle_one_epoch import (
     shuffle_rounds_sharp,
     shuffle_rounds_two_terms,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _EXACT_ROUNDS = (100, 10**4, 10**6, 10**8)
 _FEWER_NOISE_MULTIPLIERS = (1.0, 2.0)
@@ -65,10 +61,11 @@ def figure_1(progress: Progress) -> Outcome:
     rows.append(Row.of("times the pair's advantage may grow with σ, same M", None, grows, "exact check"))
     header = ("noise_multiplier", "rounds", "what", "delta_lower", "delta_upper")
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_delta_against_rounds(figure.subplots(), curves, exact, published.FIGURE_1_MARKS)
-
-    return Outcome(rows, data=(Data("curves", header, table),), picture=Picture(draw, (8.0, 5.6)))
+    return Outcome(
+        rows,
+        data=(Data("curves", header, table),),
+        picture=Picture.on_axes((8.0, 5.6), drawing.draw_delta_against_rounds, curves, exact, published.FIGURE_1_MARKS),
+    )
 
 
 def _times_it_may_grow(table: Sequence[Sequence[Cell]]) -> int:
@@ -137,8 +134,10 @@ def figure_3(progress: Progress) -> Outcome:
     rows.append(closed("δ = 0.01, σ = 4: (3) short of Theorem 4.1 (%)", None, beyond, "condition (1) decides here"))
     header = ("delta", "noise_multiplier", "rounds_eq3", "rounds_thm41", "rounds_eq53")
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_rounds_against_noise(figure.subplots(), sigma, curves, exact)
-
     facts = {"least_noise": least_noise()}
-    return Outcome(rows, data=(Data("rounds", header, table),), picture=Picture(draw, (8.0, 5.6)), facts=facts)
+    return Outcome(
+        rows,
+        data=(Data("rounds", header, table),),
+        picture=Picture.on_axes((8.0, 5.6), drawing.draw_rounds_against_noise, sigma, curves, exact),
+        facts=facts,
+    )

@@ -134,14 +134,16 @@ def edgeworth(progress: Progress) -> Outcome:
         progress(done + 1, len(_EDGEWORTH_NOISE))
     header = ("noise_multiplier", "n", "n_sup_edgeworth", "root_n_sup_normal", "root_n_berry_esseen_eq19")
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_errors(
-            figure.subplots(),
+    return Outcome(
+        rows,
+        data=(Data("errors", header, values),),
+        picture=Picture.on_axes(
+            (6.4, 4.8),
+            drawing.draw_errors,
             lines,
             xlabel="terms n",
             ylabel="n sup |F_n − Φ(p_n)| over |x| <= 1",
             title="Theorem 5.1",
             slope="1/√n",
-        )
-
-    return Outcome(rows, data=(Data("errors", header, values),), picture=Picture(draw, (6.4, 4.8)))
+        ),
+    )

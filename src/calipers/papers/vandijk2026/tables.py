@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calipers.papers.items import Data, Outcome, Progress, Row
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import TOLERANCE, advantage, fewest_rounds
 from calipers.theorems.shuffle_one_epoch import (
@@ -35,10 +35,9 @@ def closed(quantity: str, text: str | None, value: float, note: str = "") -> Row
 
 def table_1(progress: Progress) -> Outcome:
     """Rounds and records for delta = 0.01: as printed, by the sharper Equation (53), and exactly."""
-    rows: list[Row] = []
-    values = []
+    rows, table = [], Table("rounds")
     delta = published.DELTA
-    for done, (sigma, texts) in enumerate(published.TABLE_1.items()):
+    for sigma, texts in watched(published.TABLE_1.items(), progress):
         approximate, solved = shuffle_rounds_two_terms(delta, sigma), shuffle_rounds(delta, sigma)
         sharp, records = shuffle_rounds_sharp(delta, sigma), shuffle_dataset_size(delta, sigma)
         low, high = fewest_rounds(delta, sigma, tolerance=QUICK_TOLERANCE)
@@ -56,11 +55,10 @@ def table_1(progress: Progress) -> Outcome:
             Row.of(f"{name}: M that the pair needs", None, (low, high), note=_ISOLATED),
             Row.of(f"{name}: Theorem 4.1 asks for this many times too much", None, (solved / high, solved / low)),
         ]
-        values.append([sigma, approximate, solved, sharp, low, high, records])
-        progress(done + 1, len(published.TABLE_1))
-    header = ("noise_multiplier", "rounds_eq3", "rounds_thm41", "rounds_eq53", "rounds_low", "rounds_high", "records")
+        found = {"rounds_eq3": approximate, "rounds_thm41": solved, "rounds_eq53": sharp}
+        table.add(noise_multiplier=sigma, **found, rounds_low=low, rounds_high=high, records=records)
     facts = {"rounds": shuffle_rounds_two_terms(delta, 0.75)}
-    return Outcome(rows, data=(Data("rounds", header, values),), facts=facts)
+    return Outcome(rows, data=(table.data,), facts=facts)
 
 
 def _setting_rows(setting: Any, target: float, how: str) -> list[Row]:
@@ -83,10 +81,11 @@ def _setting_rows(setting: Any, target: float, how: str) -> list[Row]:
 
 def settings(progress: Progress) -> Outcome:
     """E = 1, 4 and 100 at sigma = 1, and E = 100 and 10,000 under the conjecture."""
-    rows: list[Row] = []
-    values = []
-    total = len(published.SETTINGS) + len(published.CONJECTURED)
-    for done, setting in enumerate(published.SETTINGS):
+    rows, table = [], Table("rounds")
+    for setting in watched((*published.SETTINGS, *published.CONJECTURED), progress):
+        if setting in published.CONJECTURED:
+            rows += _setting_rows(setting, published.DELTA, "√E δ = 0.01")
+            continue
         rows += _setting_rows(setting, published.DELTA, "E δ = 0.01")
         kept = -math.expm1(setting.epochs * math.log1p(-setting.delta))
         tolerance = TOLERANCE if setting.epochs == 1 else QUICK_TOLERANCE
@@ -97,11 +96,9 @@ def settings(progress: Progress) -> Outcome:
                 f"E = {setting.epochs}: M that the pair needs for advantage 0.01", None, (low, high), note=_ISOLATED
             ),
         ]
-        values.append([setting.epochs, setting.delta, shuffle_rounds(setting.delta, 1.0), low, high])
-        progress(done + 1, total)
-    for done, setting in enumerate(published.CONJECTURED):
-        rows += _setting_rows(setting, published.DELTA, "√E δ = 0.01")
-        progress(len(published.SETTINGS) + done + 1, total)
+        asked = shuffle_rounds(setting.delta, 1.0)
+        run = {"epochs": setting.epochs, "delta_per_epoch": setting.delta}
+        table.add(**run, rounds_thm41=asked, rounds_low=low, rounds_high=high)
     first = shuffle_rounds_two_terms(published.DELTA, 1.0)
     whole = 100.0 * (shuffle_rounds(published.DELTA, 1.0) / first - 1.0)
     rows += [
@@ -109,6 +106,5 @@ def settings(progress: Progress) -> Outcome:
         closed("M δ² at σ = 1, δ = 1e-4", published.RULE_OF_THUMB, 1e-8 * shuffle_rounds_two_terms(1e-4, 1.0)),
         closed("M at δ = 0.005 over M at δ = 0.01", published.HALVING, shuffle_rounds_two_terms(0.005, 1.0) / first),
     ]
-    header = ("epochs", "delta_per_epoch", "rounds_thm41", "rounds_low", "rounds_high")
     facts = {"rounds": shuffle_rounds(published.DELTA, 1.0), "delta": shuffle_delta(1.0, 1_140_000).delta}
-    return Outcome(rows, data=(Data("rounds", header, values),), facts=facts)
+    return Outcome(rows, data=(table.data,), facts=facts)

@@ -23,7 +23,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.items import Cell, Data, Outcome, Progress, Published, Row, printed
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import Ceiling
-from calipers.papers.wang2026.settings import Setting, claimed_fnr, delta_jaws, mechanism_curves
+from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_curves, rounds
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
 
@@ -74,7 +74,7 @@ def quoted_rates(progress: Progress) -> Outcome:
         claim = claimed_fpr_at(rate, fnr)
         rows.append(Row.of(f"{name}claimed", published.QUOTED_CLAIMED_FPR, claim, "closed form"))
         found = {
-            size: fpr_at(Ceiling.of(Setting(normalization, size, rate, dimension)), fnr)
+            size: fpr_at(Ceiling.of(rounds(normalization, size, rate, dimension)), fnr)
             for size in published.FIGURE_5_SIZES
         }
         least = min(found.values())
@@ -83,7 +83,7 @@ def quoted_rates(progress: Progress) -> Outcome:
         table += [[normalization, dimension, rate, size, value, claim] for size, value in found.items()]
         progress(number + 1, len(methods) + 1)
     for size in published.FIGURE_5_SIZES[:2]:
-        curves = mechanism_curves(Setting("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
+        curves = mechanism_curves(rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
         low, high = (float(curves[side](fnr)) for side in (Side.UPPER, Side.LOWER))
         said = printed(published.QUOTED_FPR) if size == 1 else None
         rows.append(
@@ -110,7 +110,7 @@ def _monotone_rows() -> list[Row]:
     rates = (0.1, 0.5, 0.7, 0.9)
 
     def ceiling(normalization: str, size: int, dimension: int, rate: float) -> FloatArray:
-        return Ceiling.of(Setting(normalization, size, rate, dimension)).exact(_ALPHA)
+        return Ceiling.of(rounds(normalization, size, rate, dimension)).exact(_ALPHA)
 
     by_size = sum(_falls([ceiling("expected", size, n, 0.5) for size in sizes]) for n in dimensions)
     by_dimension = sum(
@@ -132,7 +132,7 @@ def statements(progress: Progress) -> Outcome:
     rows = _monotone_rows()
     progress(1, 3)
     size, dimension = 4, published.FIGURE_2_DIMENSION
-    tight = Setting("expected", size, 1.0, dimension)
+    tight = rounds("expected", size, 1.0, dimension)
     theorem = expected_delta(0.0, dimension, size, 1.0, tight.noise_multiplier)
     low, high = delta_jaws(tight)
     equal = Published("equal", -1e-3, 1e-3, 0.0)
@@ -148,7 +148,7 @@ def statements(progress: Progress) -> Outcome:
         Row.of("parameters of the large model", published.LARGE_MODELS_EXCEED, published.LARGE_MODEL),
     ]
     floors = [
-        int(Setting("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2).divisors(present).values[0])
+        int(divisors(rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2), present).values[0])
         for present in (False, True)
     ]
     rows += [

@@ -20,7 +20,7 @@ from calipers.papers.wang2026.ceilings import (
     kept_share,
     smallest_telling_copies,
 )
-from calipers.papers.wang2026.settings import Setting, claimed_fnr, epsilon_jaws, mechanism_curves
+from calipers.papers.wang2026.settings import claimed_fnr, epsilon_jaws, mechanism_curves, rounds
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def figure_5(progress: Progress) -> Outcome:
         panel = drawing.CeilingPanel(f"{method}, n = {dimension:,}, q = {rate:g}", ALPHA, claim, [])
         table: dict[str, list[Cell]] = {"alpha": _column(ALPHA), "claim": _column(claim)}
         for size in published.FIGURE_5_SIZES:
-            setting = Setting(normalization, size, rate, dimension)
-            ceiling = Ceiling.of(setting)
+            run = rounds(normalization, size, rate, dimension)
+            ceiling = Ceiling.of(run)
             name = f"{method}, N = {size:,}: "
             close = normalization == "realized" and size == published.FIGURE_5_SIZES[-1]
             rows += _gap_rows(name, claim, ceiling, None if close else "> 0")
@@ -93,7 +93,7 @@ def figure_5(progress: Progress) -> Outcome:
             lost = normalization == "expected" and float(ceiling.exact(np.array([0.01]))[0]) < SMALLEST
             band = None
             if not lost:
-                curves = mechanism_curves(setting)
+                curves = mechanism_curves(run)
                 band = np.asarray(curves[Side.UPPER](ALPHA)), np.asarray(curves[Side.LOWER](ALPHA))
                 low, high = (float(curves[side](0.5)) for side in (Side.UPPER, Side.LOWER))
                 claimed = float(claimed_fnr(rate, np.array([0.5]))[0])
@@ -144,10 +144,8 @@ def figure_7(progress: Progress) -> Outcome:
     table: dict[str, list[Cell]] = {"alpha": _column(ALPHA), "claim": _column(claimed)}
     panels: list[drawing.CeilingPanel] = []
     for dimension in (published.SMALL_MODEL, published.LARGE_MODEL):
-        setting = Setting(
-            "floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, dimension, published.FIGURE_7_STEPS
-        )
-        ceiling = Ceiling.of(setting)
+        run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, dimension, published.FIGURE_7_STEPS)
+        ceiling = Ceiling.of(run)
         name = f"n = {dimension:,}: "
         rows += _gap_rows(name, claimed, ceiling, "> 0")
         for alpha in _SHOWN:
@@ -156,9 +154,9 @@ def figure_7(progress: Progress) -> Outcome:
             rows += [found] if found is not None else []
         band = None
         if dimension == published.SMALL_MODEL:
-            curves = mechanism_curves(setting)
+            curves = mechanism_curves(run)
             band = np.asarray(curves[Side.UPPER](ALPHA)), np.asarray(curves[Side.LOWER](ALPHA))
-            rows.append(Row.of(f"{name}mechanism: ε at δ = 1e-5", None, epsilon_jaws(setting, tolerance=0.02)))
+            rows.append(Row.of(f"{name}mechanism: ε at δ = 1e-5", None, epsilon_jaws(run, tolerance=0.02)))
             table |= {"mechanism_low": _column(band[0]), "mechanism_high": _column(band[1])}
         exact, limit = ceiling.exact(ALPHA), ceiling.by_limit(ALPHA)
         table |= {f"exact, n = {dimension}": _column(exact), f"limit, n = {dimension}": _column(limit)}
@@ -182,14 +180,14 @@ def limit_versus_exact(progress: Progress) -> Outcome:
     cases += [(size, dimension, 1) for size in published.FIGURE_5_SIZES[2:] for dimension in (small, large)]
     rows: list[Row] = []
     table: list[list[Cell]] = []
-    for divisor, dimension, rounds in cases:
-        ceiling = Ceiling(rounds * (dimension - 1), divisor)
-        name = f"K = {divisor:,}, n = {dimension:,}, T = {rounds}: "
+    for divisor, dimension, count in cases:
+        ceiling = Ceiling(count * (dimension - 1), divisor)
+        name = f"K = {divisor:,}, n = {dimension:,}, T = {count}: "
         exact = exact_row(f"{name}exact β at α = 0.1", ceiling, 0.1)
         limit = limit_row(f"{name}limit theorem", ceiling, 0.1)
         rows += [exact, *([limit] if limit is not None else [])]
         mu, gamma = ceiling.limit() or (float("nan"), float("nan"))
-        table.append([divisor, dimension, rounds, exact.lower, limit.lower if limit else "", mu, gamma])
+        table.append([divisor, dimension, count, exact.lower, limit.lower if limit else "", mu, gamma])
         progress(len(table), len(cases))
     for divisor in (700, *published.FIGURE_5_SIZES[2:]):
         first = smallest_telling_copies(divisor)
@@ -197,9 +195,6 @@ def limit_versus_exact(progress: Progress) -> Outcome:
     share = kept_share(published.FIGURE_5_SIZES[-1])
     dimensions = np.unique(np.geomspace(100, 1e12, 80).astype(np.int64))
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_limit(figure.subplots(), dimensions, (700, *published.FIGURE_5_SIZES[2:]))
-
     columns = ("divisor", "dimension", "steps", "exact", "limit", "mu", "gamma")
-    picture = Picture(draw, (7.6, 4.8))
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_limit, dimensions, (700, *published.FIGURE_5_SIZES[2:]))
     return Outcome(rows, data=(Data("values", columns, table),), picture=picture, facts={"share": share})

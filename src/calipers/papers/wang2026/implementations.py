@@ -39,14 +39,17 @@ from calipers.errors import InputError
 from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
-    Setting,
     claimed_delta,
     claimed_epsilon,
+    coordinates_of,
     delta_jaws,
     epsilon_jaws,
     length_epsilon,
+    others_in,
+    rounds,
 )
 from calipers.papers.wang2026.synthetic import audit_note, play
+from calipers.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,23 +69,23 @@ _COLUMNS = (
 )
 
 
-def _epsilons(setting: Setting) -> tuple[float, float]:
+def _epsilons(run: Run) -> tuple[float, float]:
     """From both sides where that is quick; for the large models the test of the length from below, nothing above.
 
     A floor that is the same for both datasets is post-processing: epsilon is the claim's.
     """
-    before, after = (math.floor(size * setting.rate) for size in (setting.others, setting.others + 1))
-    if setting.normalization == "floor" and before == after:
-        claim = claimed_epsilon(setting.rate, published.DELTA)
+    before, after = (math.floor(size * run.rate) for size in (others_in(run), others_in(run) + 1))
+    if run.normalization == "floor" and before == after:
+        claim = claimed_epsilon(run.rate, published.DELTA)
         return claim * (1.0 - 1e-10), claim
-    if setting.dimension == published.LARGE_MODEL:
-        return length_epsilon(setting, published.DELTA), float("inf")
-    return epsilon_jaws(setting)
+    if coordinates_of(run) == published.LARGE_MODEL:
+        return length_epsilon(run, published.DELTA), float("inf")
+    return epsilon_jaws(run)
 
 
-def _rule_rows(name: str, setting: Setting, seed: int) -> tuple[list[Row], drawing.Epsilons, list[Cell]]:
-    exact, found = _epsilons(setting), play(setting, seed, RULE_TRIALS)
-    audited, claim = found.epsilon[0].value, claimed_epsilon(setting.rate, published.DELTA)
+def _rule_rows(name: str, run: Run, seed: int) -> tuple[list[Row], drawing.Epsilons, list[Cell]]:
+    exact, found = _epsilons(run), play(run, seed, RULE_TRIALS)
+    audited, claim = found.epsilon[0].value, claimed_epsilon(run.rate, published.DELTA)
     note = audit_note(RULE_TRIALS)
     rows = [
         Row.of(f"{name}ε", None, exact),
@@ -90,8 +93,8 @@ def _rule_rows(name: str, setting: Setting, seed: int) -> tuple[list[Row], drawi
         Row.of(f"{name}audited δ(0)", None, found.delta[0].value, "estimate", note),
         Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
     ]
-    curve = drawing.Epsilons(f"q = {setting.rate:g}", *exact, audited, claim)
-    return rows, curve, [name, setting.rate, setting.dimension, *exact, audited, found.delta[0].value, claim]
+    curve = drawing.Epsilons(f"q = {run.rate:g}", *exact, audited, claim)
+    return rows, curve, [name, run.rate, coordinates_of(run), *exact, audited, found.delta[0].value, claim]
 
 
 def _code_rows() -> list[Row]:
@@ -99,8 +102,8 @@ def _code_rows() -> list[Row]:
     rows: list[Row] = []
     for method in published.CODE_METHODS:
         for rate in method.rates:
-            setting = Setting(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(setting)
+            run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+            claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(run)
             name, note = f"{method.name}'s code, q = {rate:g}: ", f"divides by {_WORDS[method.normalization]}"
             rows += [
                 Row.of(f"{name}ε", None, exact, note=note),
@@ -117,8 +120,8 @@ def figure_4(progress: Progress) -> Outcome:
     for method in published.METHODS:
         title = f"{method.name}, n = {method.dimension:,}"
         for rate in method.rates:
-            setting = Setting(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            found, curve, cells = _rule_rows(f"{method.name}, q = {rate:g}: ", setting, len(table))
+            run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+            found, curve, cells = _rule_rows(f"{method.name}, q = {rate:g}: ", run, len(table))
             rows += found
             panels.setdefault(title, []).append(curve)
             table.append(cells)
@@ -136,10 +139,10 @@ def _realized_rows() -> list[Row]:
     """Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q."""
     dpsur = published.METHODS[1]
     low, high = (
-        delta_jaws(Setting(dpsur.normalization, published.FIGURE_4_SIZE, rate, dpsur.dimension), 0.0, 1e-2)
+        delta_jaws(rounds(dpsur.normalization, published.FIGURE_4_SIZE, rate, dpsur.dimension), 0.0, 1e-2)
         for rate in dpsur.rates
     )
-    other = delta_jaws(Setting("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
+    other = delta_jaws(rounds("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
     return [
         Row.of("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", "> 0", (high[0] - low[1], high[1] - low[0])),
         Row.of("δ(0) divided by N q − by |B|, q = 0.7", "> 0", (other[0] - low[1], other[1] - low[0])),
@@ -148,16 +151,19 @@ def _realized_rows() -> list[Row]:
 
 def figure_6(progress: Progress) -> Outcome:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
-    setting = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
-    rows, curve, cells = _rule_rows("", setting, 0)
-    few = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
+    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
+    rows, curve, cells = _rule_rows("", run, 0)
+    few = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
     rows.append(Row.of("the same with n = 10: δ(0)", None, delta_jaws(few), note="ten coordinates are enough"))
     progress(1, 1)
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_epsilon_curves(figure.subplots(), f"floor(N q), N = 3, n = {setting.dimension:,}", [curve])
-
-    return Outcome(rows, data=(Data("rules", _COLUMNS, [cells]),), picture=Picture(draw, (5.8, 5.6)))
+    return Outcome(
+        rows,
+        data=(Data("rules", _COLUMNS, [cells]),),
+        picture=Picture.on_axes(
+            (5.8, 5.6), drawing.draw_epsilon_curves, f"floor(N q), N = 3, n = {coordinates_of(run):,}", [curve]
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -213,13 +219,13 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     )
 
 
-def _opacus(size: int, batch_size: int, setting: Setting, trials: int, progress: Progress) -> Outcome:
+def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Outcome:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    rows: list[Row] = [Row.of("exact for opposite gradients: ε", None, _epsilons(setting))]
+    rows: list[Row] = [Row.of("exact for opposite gradients: ε", None, _epsilons(run))]
     table: list[list[Cell]] = []
     curves: list[drawing.Epsilons] = []
-    claim, claim_at_zero = claimed_epsilon(setting.rate, published.DELTA), claimed_delta(setting.rate, 0.0)
+    claim, claim_at_zero = claimed_epsilon(run.rate, published.DELTA), claimed_delta(run.rate, 0.0)
     sources = read_records(size + 1)
     for records in sources:
         for reduction in ("mean", "sum"):
@@ -233,26 +239,28 @@ def _opacus(size: int, batch_size: int, setting: Setting, trials: int, progress:
                 Row.of(f"{name}audited δ(0)", None, delta, "estimate", note),
                 Row.of(f"{name}audited δ(0) − claimed δ(0)", relation, delta - claim_at_zero, "estimate", note),
             ]
-            table.append([name, setting.rate, setting.dimension, *_epsilons(setting), epsilon, delta, claim])
+            table.append([name, run.rate, coordinates_of(run), *_epsilons(run), epsilon, delta, claim])
             curves.append(drawing.Epsilons(name.rstrip(": "), epsilon, epsilon, epsilon, claim))
             progress(len(table), 2 * len(sources))
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_epsilon_curves(figure.subplots(), "installed Opacus, one step", curves)
-
     installed = f"{found.target['target']} {found.target['opacus']}"
     sizes: dict[str, object] = {"target": installed, "size": size, "larger": size + 1}
-    sizes |= {"rate": setting.rate, "dimension": setting.dimension}
-    return Outcome(rows, data=(Data("audits", _COLUMNS, table),), picture=Picture(draw, (6.4, 6.2)), facts=sizes)
+    sizes |= {"rate": run.rate, "dimension": coordinates_of(run)}
+    return Outcome(
+        rows,
+        data=(Data("audits", _COLUMNS, table),),
+        picture=Picture.on_axes((6.4, 6.2), drawing.draw_epsilon_curves, "installed Opacus, one step", curves),
+        facts=sizes,
+    )
 
 
 def figure_4_opacus(progress: Progress) -> Outcome:
     """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
-    setting = Setting("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, setting, published.TRIALS, progress)
+    run = rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
+    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
 
 
 def figure_6_opacus(progress: Progress) -> Outcome:
     """Three records against four in batches of two: Opacus divides by 1 or by 2."""
-    setting = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_6_SIZE, 2, setting, published.TRIALS, progress)
+    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
+    return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

@@ -27,16 +27,18 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row
+from calipers.papers.items import Cell, Data, Interval, Outcome, Picture, Progress, Row
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
-    Interval,
-    Setting,
     claimed_delta,
     claimed_epsilon,
+    coordinates_of,
     delta_jaws,
     epsilon_jaws,
+    others_in,
+    rounds,
 )
+from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
 if TYPE_CHECKING:
@@ -46,24 +48,24 @@ QUICK_TRIALS = 2_500
 _NAMES = {"expected": "divided by N q", "realized": "divided by |B|", "floor": "divided by floor(N q)"}
 
 
-def play(setting: Setting, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = False) -> AuditResult:
+def play(run: Run, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = False) -> AuditResult:
     """An audit of one round with opposite gradients, at epsilon = 0 and at delta = 1e-5.
 
     Post-condition: each lower bound of the result exceeds the truth with probability at most 5 %.
     """
     target = NoisySums(
-        others=setting.others,
-        sample_rate=setting.rate,
-        noise_multiplier=setting.noise_multiplier,
-        epochs=setting.steps,
-        dimension=setting.dimension,
-        normalization=setting.normalization,
+        others=others_in(run),
+        sample_rate=run.rate,
+        noise_multiplier=run.noise_multiplier,
+        epochs=run.total_steps,
+        dimension=coordinates_of(run),
+        normalization=run.normalization,
         gradient=-1,
         vectors=normality,
     )
     score: Distinguisher = LikelihoodRatio(target)
     if normality:
-        score = NormalityTest(target, aggregation="vote" if setting.normalization == "realized" else "best-fit")
+        score = NormalityTest(target, aggregation="vote" if run.normalization == "realized" else "best-fit")
     return audit(
         target,
         score,
@@ -89,12 +91,10 @@ def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
-def _grid(normalization: str, rates: tuple[float, ...]) -> dict[tuple[int, float], Setting]:
+def _grid(normalization: str, rates: tuple[float, ...]) -> dict[tuple[int, float], Run]:
     dimension = published.FIGURE_2_DIMENSION
     return {
-        (size, rate): Setting(normalization, size, rate, dimension)
-        for rate in rates
-        for size in published.AUDITED_SIZES
+        (size, rate): rounds(normalization, size, rate, dimension) for rate in rates for size in published.AUDITED_SIZES
     }
 
 
@@ -134,10 +134,10 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     theorem: dict[tuple[int, float], float] = {}
     rows: list[Row] = []
     table: list[list[Cell]] = []
-    for done, (key, setting) in enumerate(settings.items()):
+    for done, (key, run) in enumerate(settings.items()):
         size, rate = key
-        exact[key] = delta_jaws(setting)
-        audited[key] = play(setting, done, trials, normality=normality).delta[0].value
+        exact[key] = delta_jaws(run)
+        audited[key] = play(run, done, trials, normality=normality).delta[0].value
         claim = claimed_delta(rate, 0.0)
         name = f"N = {size}, q = {rate:g}: "
         rows += [
@@ -145,7 +145,7 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
             Row.of(f"{name}audited δ(0)", None, audited[key], "estimate", audit_note(trials, normality=normality)),
         ]
         if realized:
-            theorem[key] = batch_delta(0.0, setting.dimension, size, rate, setting.noise_multiplier)
+            theorem[key] = batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
         table.append([size, rate, *exact[key], audited[key], claim, theorem.get(key, "")])
         progress(done + 1, len(settings))
     above = [
@@ -159,10 +159,7 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     columns = ("others", "rate", "lower", "upper", "audited", "claimed", "theorem_3_7")
     title = f"Figure 2 ({'b' if realized else 'a'}): {_NAMES[normalization]}, n = {published.FIGURE_2_DIMENSION}"
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_leakage(figure.subplots(), title, exact, audited, theorem)
-
-    picture = Picture(draw, (7.6, 4.8))
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_leakage, title, exact, audited, theorem)
     return Outcome(rows, data=(Data("leakage", columns, table),), picture=picture)
 
 
@@ -178,9 +175,9 @@ def figure_3(progress: Progress, normality: bool = False) -> Outcome:
         claim = claimed_epsilon(rate, published.DELTA)
         title = f"{_NAMES[normalization]}, q = {rate:g}"
         for dimension in published.FIGURE_3_DIMENSIONS:
-            setting = Setting(normalization, published.FIGURE_3_SIZE, rate, dimension)
-            exact = epsilon_jaws(setting)
-            audited = play(setting, len(table), trials, normality=normality).epsilon[0].value
+            run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
+            exact = epsilon_jaws(run)
+            audited = play(run, len(table), trials, normality=normality).epsilon[0].value
             name = f"{_NAMES[normalization]}, n = {dimension}: "
             rows += [
                 Row.of(f"{name}ε", None, exact),
