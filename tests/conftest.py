@@ -30,8 +30,8 @@ settings.register_profile(
 settings.load_profile("calipers")
 
 SHARES = 5
-QUICK_SECONDS = 1.0
-KEPT_SECONDS = 0.5  # what takes less is not worth a line in the file
+QUICK_SECONDS = 0.5
+KEPT_SECONDS = 0.3  # what takes less is not worth a line in the file
 DURATIONS = Path(__file__).with_name("durations.txt")
 
 MARKS = pytest.StashKey[dict[str, frozenset[str]]]()

@@ -401,7 +401,7 @@ def test_printed_numbers_stand_in_one_place():
     quotes = [quote for figure in (*EPSILON_FIGURES, *DELTA_FIGURES) for quote in figure.quotes]
     for quote in quotes:
         assert quote.shuffle.startswith(">")
-        assert all(text is None or text.startswith("<") for text in (quote.poisson, quote.renyi))
+        assert all(not text or text.startswith("<") for text in (quote.poisson, quote.renyi))
 
 
 def test_rows_name_their_epsilon_and_balls_and_bins_leak_like_poisson_batches():

@@ -24,7 +24,10 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+import numpy as np
+
 from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +41,7 @@ estimate: over a grid, or by a route that bounds only one side; the row's note s
 
 Cell = float | int | str
 Interval = tuple[float, float]
+Column = Sequence[Cell] | FloatArray
 T = TypeVar("T")
 
 
@@ -156,9 +160,10 @@ class Data:
     rows: Sequence[Sequence[Cell]]
 
     @classmethod
-    def of_columns(cls, name: str, columns: Mapping[str, Sequence[Cell]]) -> Data:
+    def of_columns(cls, name: str, columns: Mapping[str, Column]) -> Data:
         """Columns of equal length, by name."""
-        return cls(name, tuple(columns), list(zip(*columns.values(), strict=True)))
+        plain = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
+        return cls(name, tuple(columns), list(zip(*plain, strict=True)))
 
 
 class Table:

@@ -23,7 +23,7 @@ from calipers.laws.average_tests import MaximumTests
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch, poisson, shuffle_epsilon_bracket
-from calipers.papers.items import Data, Outcome, Progress, Row
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.run import Run
 
 _PULLS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -48,8 +48,8 @@ def group_privacy_epsilon(run: Run, delta: float) -> float:
 def substitution(progress: Progress) -> Outcome:
     """Whether shuffling still leaks more than Poisson batches when a record is replaced instead of zeroed out."""
     figure = published.FIGURE_1
-    rows, values = [], []
-    for done, quote in enumerate(figure.quotes):
+    rows, table = [], Table()
+    for quote in watched(figure.quotes, progress):
         run = epoch(quote.noise_multiplier, figure.steps)
         grouped = group_privacy_epsilon(run, figure.delta)
         tight = poisson(run, "substitute").epsilon(figure.delta)
@@ -63,25 +63,23 @@ def substitution(progress: Progress) -> Outcome:
             Row.of(f"{name}ε_S under substitution", None, (lower, fixed), note="attack to deterministic batches"),
             Row.of(f"{name}ε_S − ε_P under substitution", "> 0", gap, note="lower end by group privacy alone"),
         ]
-        values.append([quote.noise_multiplier, grouped, tight.lower, tight.upper, lower, fixed])
-        progress(done + 1, len(figure.quotes))
-    header = ("noise_multiplier", "group_privacy", "poisson_lower", "poisson_upper", "shuffle_lower", "shuffle_upper")
-    return Outcome(rows, data=(Data("values", header, values),))
+        sigma = quote.noise_multiplier
+        table.add(noise_multiplier=sigma, group_privacy=grouped, poisson=tight, shuffle=(lower, fixed))
+    return Outcome(rows, data=(table.data,))
 
 
 def large_pull(progress: Progress) -> Outcome:
     """What the event {max_t w_t >= C} shows when the other records pull by -L; L = 1 is Equation (3)."""
     figure = published.FIGURE_7
     run = epoch(figure.noise_multiplier, figure.steps)
-    rows, values = [], []
+    rows, table = [], Table()
     epsilon = figure.quotes[0].epsilon
     limit = deterministic_delta_bracket(run, epsilon)
-    for done, pull in enumerate(_PULLS):
+    for pull in watched(_PULLS, progress):
         tests = MaximumTests(run.noise_multiplier, run.total_steps, pull + 1.0, pull)
         shown, threshold = tests.delta(epsilon, False)
         note = "Equation (3)" if pull == 1.0 else ""
         rows.append(Row.of(f"L = {pull:g}: δ({epsilon:g})", None, (shown, limit[1]), note=note))
-        values.append([pull, shown, threshold, limit[1]])
-        progress(done + 1, len(_PULLS))
+        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1])
     rows.append(Row.of(f"δ_D({epsilon:g})", None, limit, "closed form"))
-    return Outcome(rows, data=(Data("values", ("pull", "shown", "threshold", "limit"), values),))
+    return Outcome(rows, data=(table.data,))

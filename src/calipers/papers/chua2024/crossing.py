@@ -131,7 +131,7 @@ def figure_2(progress: Progress) -> Outcome:
         )
 
     columns = {"epsilon": EPSILON} | curves
-    data = Data.of_columns("curves", {key: [float(value) for value in values] for key, values in columns.items()})
+    data = Data.of_columns("curves", columns)
     progress(4, 4)
     picture = Picture(draw, (10.4, 4.6))
     return Outcome(rows, data=(data,), picture=picture, facts={"below": below, "beyond": beyond})

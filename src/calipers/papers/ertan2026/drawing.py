@@ -69,37 +69,30 @@ def _rounds_axis(ax: Axes, title: str) -> Axes:
 
 
 def draw_explicit_bounds(
-    ax: Axes, rounds: Sequence[int], lines: Mapping[str, Sequence[float]], measured: Sequence[Sequence[float]]
+    ax: Axes, rounds: Sequence[int], lines: Mapping[str, Sequence[float]], measured: Table
 ) -> Axes:
     """Figure 3: Equation (52) for several s, the true separation at s = 1/√2, and the ceiling of one epoch."""
     for color, (label, values) in zip(CYCLE, lines.items(), strict=False):
         # A negative bound says nothing.
         shown = np.where(np.array(values) >= 0.0, values, np.nan)
         ax.plot(rounds, shown, color=color, linewidth=1.8, label=f"(52), s = {label}")
-    counts = [entry[0] for entry in measured]
-    ceilings = [entry[3] for entry in measured]
+    counts, ceilings, truth = (measured.column(name) for name in ("rounds", "ceiling", "separation_lower"))
     ax.plot(counts, ceilings, color=GRAY, linestyle="--", linewidth=1.4, label="one Poisson epoch, any σ: at most")
-    ax.plot(counts, [entry[1] for entry in measured], "o", color=ORANGE, label="one Poisson epoch, s = 1/√2: truth")
+    ax.plot(counts, truth, "o", color=ORANGE, label="one Poisson epoch, s = 1/√2: truth")
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "What the Gaussian limit says, and what one epoch does")
 
 
-def draw_predictions(
-    ax: Axes,
-    rounds: Sequence[int],
-    lines: Mapping[int, Sequence[float]],
-    measured: Mapping[int, Sequence[Sequence[float]]],
-) -> Axes:
+def draw_predictions(ax: Axes, rounds: Sequence[int], lines: Mapping[int, Sequence[float]], measured: Table) -> Axes:
     """Figure 4: the predicted separation for several E, and the true one."""
     # The lines meet at 1/√2; the later ones are thinner, so that all of them can be seen.
     styles = zip((ORANGE, BLUE, GREEN), (5.0, 3.0, 1.2), lines.items(), strict=True)
     for color, width, (epochs, values) in styles:
-        counts = [entry[0] for entry in measured[epochs]]
-        name = f"E = {epochs}"
-        ax.plot(rounds, values, color=color, linewidth=width, label=f"{name}: predicted")
-        ax.plot(counts, [entry[1] for entry in measured[epochs]], "o", color=color, label=f"{name}: truth")
-    ceilings = [entry[4] for entry in measured[1]]
-    counts = [entry[0] for entry in measured[1]]
+        runs = measured.where(epochs=epochs)
+        counts, truth = ([run[name] for run in runs] for name in ("rounds", "separation_lower"))
+        ax.plot(rounds, values, color=color, linewidth=width, label=f"E = {epochs}: predicted")
+        ax.plot(counts, truth, "o", color=color, label=f"E = {epochs}: truth")
+    counts, ceilings = ([run[name] for run in measured.where(epochs=1)] for name in ("rounds", "ceiling"))
     ax.plot(counts, ceilings, color=GRAY, linestyle="--", linewidth=1.4, label="E = 1, any σ: at most")
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): predicted and true")

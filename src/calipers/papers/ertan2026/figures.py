@@ -22,7 +22,7 @@ from calipers.bracket import Side
 from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import drawing, published
 from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row, printed
+from calipers.papers.items import Column, Data, Outcome, Picture, Progress, Published, Row, Table, watched
 from calipers.theorems.separation import (
     max_test_separation,
     max_test_tradeoff,
@@ -46,10 +46,6 @@ FIGURE_4_ROUNDS = tuple(dict.fromkeys(round(count) for count in np.geomspace(2, 
 _MAXIMUM = 1.0 / math.sqrt(2.0)
 
 
-def _floats(values: FloatArray) -> list[Cell]:
-    return [float(value) for value in values]
-
-
 def _best_fpr(sigma: float, rounds: int) -> float:
     """The false positive rate of the grid at which f_sub is farthest from the line."""
     grid = np.linspace(0.0, 1.0, 4001)
@@ -63,13 +59,10 @@ def figure_1(progress: Progress) -> Outcome:
     guarantee, attack = found.curve(Side.UPPER)(ALPHA), found.curve(Side.LOWER)(ALPHA)
     progress(1, 1)
     rows = (Row.of(f"κ, M = {DRAWN_ROUNDS}, σ = 1/√(2 ln M)", "< 0.7072", kappa),)
-    columns = {"alpha": _floats(ALPHA), "beta_lower": _floats(guarantee), "beta_upper": _floats(attack)}
+    columns = {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack}
 
-    return Outcome(
-        rows,
-        data=(Data.of_columns("curve", columns),),
-        picture=Picture.on_axes((5.4, 5.2), drawing.draw_separation, ALPHA, attack, kappa.lower),
-    )
+    picture = Picture.on_axes((5.4, 5.2), drawing.draw_separation, ALPHA, attack, kappa.lower)
+    return Outcome(rows, data=(Data.of_columns("curve", columns),), picture=picture)
 
 
 def figure_2(progress: Progress) -> Outcome:
@@ -83,7 +76,7 @@ def figure_2(progress: Progress) -> Outcome:
     sub = np.array([max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
     true = found.curve(Side.LOWER)(ALPHA)
     progress(1, 1)
-    ordered = printed(">= 0")
+    ordered = ">= 0"
     gap = by_largest - point.separation
     rows = (
         Row.of("a*", f"<= {point.fpr_bound:.4f}", point.fpr, "closed form", "Lemma 6.2"),
@@ -95,7 +88,7 @@ def figure_2(progress: Progress) -> Outcome:
             "κ_shuf − κ_sub", ordered, (kappa.lower - by_largest_upper, kappa.upper - by_largest), note="Equation (23)"
         ),
     )
-    columns = {"alpha": _floats(ALPHA), "f_sub": _floats(sub), "f_shuf_upper": _floats(true)}
+    columns = {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": true}
     best = _best_fpr(sigma, rounds)
 
     def draw(figure: Figure) -> None:
@@ -125,59 +118,41 @@ def _schedule_rows() -> list[Row]:
 def figure_3(progress: Progress) -> Outcome:
     """Equation (52) over M for several s, beside the separation of one Poisson epoch."""
     rows, lines = _schedule_rows(), {}
-    table: dict[str, list[Cell]] = {"rounds": list(FIGURE_3_ROUNDS)}
+    table: dict[str, Column] = {"rounds": list(FIGURE_3_ROUNDS)}
     for label, s in SCHEDULES.items():
         lines[label] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
         table[f"equation_52, s = {label}"] = list(lines[label])
         for count in (100, 10_000, 1_000_000):
             value = scaled_noise_separation_lower(count, s)
             rows.append(Row.of(f"Equation (52), s = {label}, M = {count:,}", None, value, "closed form"))
-    measured = []
-    counts = [count for count in MEASURED_ROUNDS if count >= 10]
-    for done, count in enumerate(counts):
+    measured = Table("measured")
+    for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
         found = leaks(epoch(count)).poisson.separation()
-        ceiling = poisson_ceiling(count)
         rows.append(Row.of(f"true separation, s = 1/√2, M = {count:,}", None, found, note="one epoch"))
-        measured.append(
-            [count, found.lower, found.upper, ceiling, poisson_limit_separation(count, 1, noise_threshold(count))]
-        )
-        progress(done + 1, len(counts))
-    header = ("rounds", "separation_lower", "separation_upper", "ceiling", "predicted")
-
-    data = Data.of_columns("bounds", table), Data("measured", header, measured)
-    return Outcome(
-        rows,
-        data=data,
-        picture=Picture.on_axes((7.6, 4.8), drawing.draw_explicit_bounds, FIGURE_3_ROUNDS, lines, measured),
-    )
+        predicted = poisson_limit_separation(count, 1, noise_threshold(count))
+        measured.add(rounds=count, separation=found, ceiling=poisson_ceiling(count), predicted=predicted)
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_explicit_bounds, FIGURE_3_ROUNDS, lines, measured)
+    return Outcome(rows, data=(Data.of_columns("bounds", table), measured.data), picture=picture)
 
 
 def figure_4(progress: Progress) -> Outcome:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
-    rows: list[Row] = []
-    measured: dict[int, list[list[float]]] = {}
+    rows, measured = [], Table("measured")
     lines = {
         epochs: [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
         for epochs in published.EPOCHS
     }
-    for done, epochs in enumerate(published.EPOCHS):
+    for epochs in watched(published.EPOCHS, progress):
         for count in MEASURED_ROUNDS:
             predicted = poisson_limit_separation(count, epochs, noise_threshold(count))
             found = leaks(epoch(count, epochs=epochs)).poisson.separation()
-            ceiling = poisson_ceiling(count, epochs)
-            name = f"E = {epochs}, M = {count:,}"
+            ceiling, name = poisson_ceiling(count, epochs), f"E = {epochs}, M = {count:,}"
             rows += [
                 Row.of(f"{name}: predicted", None, predicted, "closed form", "Equation (47)"),
                 Row.of(f"{name}: true separation", None, found, note=f"at most {ceiling:.5f}"),
             ]
-            measured.setdefault(epochs, []).append([count, found.lower, found.upper, predicted, ceiling])
-        progress(done + 1, len(published.EPOCHS))
-    header = ("epochs", "rounds", "separation_lower", "separation_upper", "predicted", "ceiling")
-    table = [[epochs, *entry] for epochs, entries in measured.items() for entry in entries]
-
-    columns: dict[str, list[Cell]] = {"rounds": list(FIGURE_4_ROUNDS)}
+            measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
+    columns: dict[str, Column] = {"rounds": list(FIGURE_4_ROUNDS)}
     columns |= {f"predicted, E = {epochs}": list(line) for epochs, line in lines.items()}
-    data = Data.of_columns("predicted", columns), Data("measured", header, table)
-    return Outcome(
-        rows, data=data, picture=Picture.on_axes((7.6, 4.8), drawing.draw_predictions, FIGURE_4_ROUNDS, lines, measured)
-    )
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_predictions, FIGURE_4_ROUNDS, lines, measured)
+    return Outcome(rows, data=(Data.of_columns("predicted", columns), measured.data), picture=picture)

@@ -28,21 +28,17 @@ from calipers.papers.gomez2025.settings import (
     run_of,
     topdown_curves,
 )
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Column, Data, Outcome, Picture, Progress, Row, printed
 from calipers.theorems.gaussian_limits import gdp_of_pure_dp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _column(values: FloatArray) -> list[Cell]:
-    return [float(value) for value in values]
-
-
 def _tradeoff_data(name: str, curves: Curves, mu: float, **others: FloatArray) -> Data:
     columns = {"alpha": ALPHA, "beta_lower": curves.guarantee(ALPHA), "beta_upper": curves.attack(ALPHA)}
     columns |= {"beta_gdp": gaussian_tradeoff(mu, ALPHA)} | others
-    return Data.of_columns(name, {key: _column(np.asarray(values)) for key, values in columns.items()})
+    return Data.of_columns(name, {key: np.asarray(values) for key, values in columns.items()})
 
 
 def _bars(regrets: Regrets) -> dict[str, float]:
@@ -105,10 +101,8 @@ def figure_2(progress: Progress) -> Outcome:
     rows = (Row.of("regret of (ε, 1e-5) for σ = 24, T = 1156", None, (least, kappa)),)
     shifted = np.where(ALPHA + kappa <= 1.0, curves.attack(np.minimum(ALPHA + kappa, 1.0)) - kappa, np.nan)
     data = _tradeoff_data("curves", curves, fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted)
-
-    return Outcome(
-        rows, data=(data,), picture=Picture.on_axes((5.4, 5.2), drawing.draw_shift, curves.attack, reported, kappa)
-    )
+    picture = Picture.on_axes((5.4, 5.2), drawing.draw_shift, curves.attack, reported, kappa)
+    return Outcome(rows, data=(data,), picture=picture)
 
 
 def figure_5(progress: Progress) -> Outcome:
@@ -155,8 +149,8 @@ def figure_6(progress: Progress) -> Outcome:
         drawing.draw_attack_bounds(bottom, mu, pairs, fpr)
 
     data = (
-        Data.of_columns("profile", {"epsilon": _column(epsilon), "delta": _column(gaussian_delta(mu, epsilon))}),
-        Data.of_columns("attacks", {"fpr": _column(fpr), "tpr": _column(gaussian_power(mu, fpr))}),
+        Data.of_columns("profile", {"epsilon": epsilon, "delta": gaussian_delta(mu, epsilon)}),
+        Data.of_columns("attacks", {"fpr": fpr, "tpr": gaussian_power(mu, fpr)}),
         Data("pairs", ("epsilon", "delta"), pairs),
     )
     return Outcome(rows, data=data, picture=Picture(draw, (6.4, 8.4)), facts={"mu": mu})
@@ -166,7 +160,7 @@ def _fits(columns: Sequence[Any], title: str, progress: Progress, *, claimed: bo
     """Curves, their GDP guarantees, and the gap between the two; `claimed`: Appendix F speaks about these gaps."""
     rows: list[Row] = []
     curves, mus, gaps, labels = [], [], [], []
-    table: dict[str, list[Cell]] = {"alpha": _column(ALPHA)}
+    table: dict[str, Column] = {"alpha": ALPHA}
     for done, column in enumerate(columns):
         found = dpsgd_curves(run_of(column), 1e-5)
         entry = fit(found)
@@ -193,8 +187,8 @@ def _fits(columns: Sequence[Any], title: str, progress: Progress, *, claimed: bo
         mus.append(entry.mu[1])
         gaps.append(gap)
         labels.append(label)
-        table |= {f"beta, {label}": _column(found.attack(ALPHA))}
-        table |= {f"gap_{end}, {label}": _column(bound) for end, bound in zip(("lower", "upper"), gap, strict=True)}
+        table |= {f"beta, {label}": found.attack(ALPHA)}
+        table |= {f"gap_{end}, {label}": bound for end, bound in zip(("lower", "upper"), gap, strict=True)}
         progress(done + 1, len(columns))
 
     def draw(figure: Figure) -> None:

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table
 from calipers.papers.vandijk2026 import drawing
 from calipers.papers.vandijk2026.exact import advantage, limit_advantage
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
@@ -44,38 +44,32 @@ def several_epochs(progress: Progress) -> Outcome:
     """sigma = 1 and M = 1.14e6: advantage and separation after E epochs, beside E delta and sqrt(E) delta."""
     delta = shuffle_delta(1.0, _ROUNDS).delta
     rows: list[Row] = []
-    values: list[list[Cell]] = []
-    exact = []
-    for done, epochs in enumerate(_EPOCHS):
+    table = Table("epochs")
+    total = len(_EPOCHS) + len(_SKEWED)
+    for done, epochs in enumerate(_EPOCHS, start=1):
         low, high = advantage(1.0, _ROUNDS, epochs, QUICK_TOLERANCE)
         proven = -math.expm1(epochs * math.log1p(-delta))
         conjectured = math.sqrt(epochs) * delta
-        exact.append((float(epochs), high))
-        root = math.sqrt(2.0)
+        root, most = math.sqrt(2.0), shuffle_separation_upper(1.0, _ROUNDS, epochs)
         apart = shuffle_separation_limit(1.0, _ROUNDS, epochs)
         rows += [
             Row.of(f"E = {epochs}: advantage", f"<= {proven:.4g}", (low, high), note=_BOUND),
             Row.of(f"E = {epochs}: advantage over √E δ", "<= 1", (low / conjectured, high / conjectured)),
-            Row.of(
-                f"E = {epochs}: separation",
-                f"<= {shuffle_separation_upper(1.0, _ROUNDS, epochs):.4g}",
-                (low / root, high / root),
-                note=_BOUND,
-            ),
+            Row.of(f"E = {epochs}: separation", f"<= {most:.4g}", (low / root, high / root), note=_BOUND),
             closed(f"E = {epochs}: limit of the separation", None, apart, "Corollary 5.3; no bound"),
         ]
-        values.append([epochs, low, high, proven, conjectured, limit_advantage(1.0, _ROUNDS, epochs)])
-        progress(done + 1, len(_EPOCHS) + len(_SKEWED))
-    for done, setting in enumerate(_SKEWED):
+        limit = limit_advantage(1.0, _ROUNDS, epochs)
+        table.add(epochs=epochs, advantage=(low, high), proven=proven, conjectured=conjectured, limit=limit)
+        progress(done, total)
+    for done, setting in enumerate(_SKEWED, start=len(_EPOCHS) + 1):
         rows.append(_root_row(*setting))
-        progress(len(_EPOCHS) + done + 1, len(_EPOCHS) + len(_SKEWED))
+        progress(done, total)
     grid = np.geomspace(1.0, 1e4, 81)
     lines = {
         "proven: 1 − (1 − δ)^E": -np.expm1(grid * math.log1p(-delta)),
         "conjectured: √E δ": np.sqrt(grid) * delta,
         "limit of the pair": np.array([limit_advantage(1.0, _ROUNDS, 1) * math.sqrt(e) for e in grid]),
     }
-
-    header = ("epochs", "advantage_lower", "advantage_upper", "proven", "conjectured", "limit")
+    exact = list(zip(table.column("epochs"), table.column("advantage_upper"), strict=True))
     picture = Picture.on_axes((6.8, 5.0), drawing.draw_epochs, grid, lines, exact, "σ = 1, M = 1.14e6")
-    return Outcome(rows, data=(Data("epochs", header, values),), picture=picture, facts={"delta": delta})
+    return Outcome(rows, data=(table.data,), picture=picture, facts={"delta": delta})

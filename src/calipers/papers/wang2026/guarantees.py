@@ -10,7 +10,7 @@ from calipers.bracket import Side
 from calipers.curves import epsilon_from_rdp
 from calipers.measure import Measurement, measure
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Cell, Column, Data, Outcome, Picture, Progress, Row, printed
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.ceilings import (
     ALPHA,
@@ -31,10 +31,6 @@ _OPACUS_ORDERS = (*(1.0 + x / 10.0 for x in range(1, 100)), *(float(x) for x in 
 
 _SHOWN = (0.01, 0.1, 0.5)
 _GRID = "largest over a grid of α"
-
-
-def _column(values: FloatArray) -> list[Cell]:
-    return [float(value) for value in values]
 
 
 def exact_row(quantity: str, ceiling: Ceiling, alpha: float) -> Row:
@@ -81,7 +77,7 @@ def figure_5(progress: Progress) -> Outcome:
     for method, (normalization, dimension, rate) in _panels().items():
         claim = claimed_fnr(rate, ALPHA)
         panel = drawing.CeilingPanel(f"{method}, n = {dimension:,}, q = {rate:g}", ALPHA, claim, [])
-        table: dict[str, list[Cell]] = {"alpha": _column(ALPHA), "claim": _column(claim)}
+        table: dict[str, Column] = {"alpha": ALPHA, "claim": claim}
         for size in published.FIGURE_5_SIZES:
             run = rounds(normalization, size, rate, dimension)
             ceiling = Ceiling.of(run)
@@ -103,11 +99,9 @@ def figure_5(progress: Progress) -> Outcome:
                         f"{name}claim − mechanism at α = 0.5", None, (claimed - high, claimed - low), note="symmetric"
                     ),
                 ]
-                table |= {
-                    f"mechanism_{end}, N = {size}": _column(b) for end, b in zip(("low", "high"), band, strict=True)
-                }
+                table |= {f"mechanism_{end}, N = {size}": b for end, b in zip(("low", "high"), band, strict=True)}
             exact, limit = ceiling.exact(ALPHA), ceiling.by_limit(ALPHA)
-            table |= {f"exact, N = {size}": _column(exact), f"limit, N = {size}": _column(limit)}
+            table |= {f"exact, N = {size}": exact, f"limit, N = {size}": limit}
             panel.curves.append(drawing.CeilingCurve(f"N = {size:,}", exact, limit, band))
             progress(len(panels) * 4 + len(panel.curves), 4 * len(_panels()))
         panels.append(panel)
@@ -141,7 +135,7 @@ def figure_7(progress: Progress) -> Outcome:
         Row.of("claim: ε at δ = 1e-5, tight", None, tight),
         Row.of("claim: ε at δ = 1e-5, Rényi accountant of Opacus", None, renyi, "estimate", "upper bound"),
     ]
-    table: dict[str, list[Cell]] = {"alpha": _column(ALPHA), "claim": _column(claimed)}
+    table: dict[str, Column] = {"alpha": ALPHA, "claim": claimed}
     panels: list[drawing.CeilingPanel] = []
     for dimension in (published.SMALL_MODEL, published.LARGE_MODEL):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, dimension, published.FIGURE_7_STEPS)
@@ -157,9 +151,9 @@ def figure_7(progress: Progress) -> Outcome:
             curves = mechanism_curves(run)
             band = np.asarray(curves[Side.UPPER](ALPHA)), np.asarray(curves[Side.LOWER](ALPHA))
             rows.append(Row.of(f"{name}mechanism: ε at δ = 1e-5", None, epsilon_jaws(run, tolerance=0.02)))
-            table |= {"mechanism_low": _column(band[0]), "mechanism_high": _column(band[1])}
+            table |= {"mechanism_low": band[0], "mechanism_high": band[1]}
         exact, limit = ceiling.exact(ALPHA), ceiling.by_limit(ALPHA)
-        table |= {f"exact, n = {dimension}": _column(exact), f"limit, n = {dimension}": _column(limit)}
+        table |= {f"exact, n = {dimension}": exact, f"limit, n = {dimension}": limit}
         curve = drawing.CeilingCurve("divided by 700 or 701", exact, limit, band)
         panels.append(
             drawing.CeilingPanel(f"n = {dimension:,}, T = {published.FIGURE_7_STEPS}", ALPHA, claimed, [curve])

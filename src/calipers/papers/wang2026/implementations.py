@@ -26,8 +26,8 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from calipers.adapters.opacus_library import opacus_module
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
@@ -51,22 +51,9 @@ from calipers.papers.wang2026.settings import (
 from calipers.papers.wang2026.synthetic import audit_note, play
 from calipers.run import Run
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 DATA_FOLDER = "CALIPERS_DATA"
 RULE_TRIALS = 10_000
 _WORDS = {"realized": "|B|", "floor": "floor(N q)"}
-_COLUMNS = (
-    "what",
-    "rate",
-    "dimension",
-    "epsilon_lower",
-    "epsilon_upper",
-    "epsilon_audited",
-    "delta_0_audited",
-    "claim",
-)
 
 
 def _epsilons(run: Run) -> tuple[float, float]:
@@ -83,8 +70,15 @@ def _epsilons(run: Run) -> tuple[float, float]:
     return epsilon_jaws(run)
 
 
-def _rule_rows(name: str, run: Run, seed: int) -> tuple[list[Row], drawing.Epsilons, list[Cell]]:
-    exact, found = _epsilons(run), play(run, seed, RULE_TRIALS)
+def _add(table: Table, what: str, run: Run, epsilon: float, delta: float) -> None:
+    """What is known of a run and what an audit found."""
+    found = {"epsilon_audited": epsilon, "delta_0_audited": delta}
+    claim = claimed_epsilon(run.rate, published.DELTA)
+    table.add(what=what, rate=run.rate, dimension=coordinates_of(run), epsilon=_epsilons(run), **found, claim=claim)
+
+
+def _rule_rows(name: str, run: Run, table: Table) -> tuple[list[Row], drawing.Epsilons]:
+    exact, found = _epsilons(run), play(run, len(table.records), RULE_TRIALS)
     audited, claim = found.epsilon[0].value, claimed_epsilon(run.rate, published.DELTA)
     note = audit_note(RULE_TRIALS)
     rows = [
@@ -93,8 +87,8 @@ def _rule_rows(name: str, run: Run, seed: int) -> tuple[list[Row], drawing.Epsil
         Row.of(f"{name}audited δ(0)", None, found.delta[0].value, "estimate", note),
         Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
     ]
-    curve = drawing.Epsilons(f"q = {run.rate:g}", *exact, audited, claim)
-    return rows, curve, [name, run.rate, coordinates_of(run), *exact, audited, found.delta[0].value, claim]
+    _add(table, name, run, audited, found.delta[0].value)
+    return rows, drawing.Epsilons(f"q = {run.rate:g}", *exact, audited, claim)
 
 
 def _code_rows() -> list[Row]:
@@ -114,25 +108,17 @@ def _code_rows() -> list[Row]:
 
 def figure_4(progress: Progress) -> Outcome:
     """Four methods at N = 4 by their update rules: exact, audited, claimed."""
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
+    rows, table = [], Table("rules")
     panels: dict[str, list[drawing.Epsilons]] = {}
-    for method in published.METHODS:
-        title = f"{method.name}, n = {method.dimension:,}"
-        for rate in method.rates:
-            run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            found, curve, cells = _rule_rows(f"{method.name}, q = {rate:g}: ", run, len(table))
-            rows += found
-            panels.setdefault(title, []).append(curve)
-            table.append(cells)
-            progress(len(table), sum(len(entry.rates) for entry in published.METHODS))
+    methods = [(method, rate) for method in published.METHODS for rate in method.rates]
+    for method, rate in watched(methods, progress):
+        run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+        found, curve = _rule_rows(f"{method.name}, q = {rate:g}: ", run, table)
+        rows += found
+        panels.setdefault(f"{method.name}, n = {method.dimension:,}", []).append(curve)
     rows += _realized_rows() + _code_rows()
-
-    def draw(figure: Figure) -> None:
-        for ax, (title, curves) in zip(np.ravel(figure.subplots(2, 2)), panels.items(), strict=True):
-            drawing.draw_epsilon_curves(ax, title, curves)
-
-    return Outcome(rows, data=(Data("rules", _COLUMNS, table),), picture=Picture(draw, (10.4, 10.4)))
+    picture = Picture(partial(drawing.draw_panels, panels, (2, 2)), (10.4, 10.4))
+    return Outcome(rows, data=(table.data,), picture=picture)
 
 
 def _realized_rows() -> list[Row]:
@@ -152,14 +138,15 @@ def _realized_rows() -> list[Row]:
 def figure_6(progress: Progress) -> Outcome:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
     run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
-    rows, curve, cells = _rule_rows("", run, 0)
+    table = Table("rules")
+    rows, curve = _rule_rows("", run, table)
     few = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
     rows.append(Row.of("the same with n = 10: δ(0)", None, delta_jaws(few), note="ten coordinates are enough"))
     progress(1, 1)
 
     return Outcome(
         rows,
-        data=(Data("rules", _COLUMNS, [cells]),),
+        data=(table.data,),
         picture=Picture.on_axes(
             (5.8, 5.6), drawing.draw_epsilon_curves, f"floor(N q), N = 3, n = {coordinates_of(run):,}", [curve]
         ),
@@ -222,8 +209,7 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
 def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Outcome:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    rows: list[Row] = [Row.of("exact for opposite gradients: ε", None, _epsilons(run))]
-    table: list[list[Cell]] = []
+    rows, table = [Row.of("exact for opposite gradients: ε", None, _epsilons(run))], Table("audits")
     curves: list[drawing.Epsilons] = []
     claim, claim_at_zero = claimed_epsilon(run.rate, published.DELTA), claimed_delta(run.rate, 0.0)
     sources = read_records(size + 1)
@@ -232,23 +218,22 @@ def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progres
             found = audit_opacus(records, size, batch_size, reduction, trials)
             epsilon, delta = found.epsilon[0].value, found.delta[0].value
             name = f"{records.source}, {reduction}: "
-            relation = printed("> 0") if reduction == "mean" else None
+            relation = "> 0" if reduction == "mean" else None
             note = audit_note(trials)
             rows += [
                 Row.of(f"{name}audited ε", None, epsilon, "estimate", note),
                 Row.of(f"{name}audited δ(0)", None, delta, "estimate", note),
                 Row.of(f"{name}audited δ(0) − claimed δ(0)", relation, delta - claim_at_zero, "estimate", note),
             ]
-            table.append([name, run.rate, coordinates_of(run), *_epsilons(run), epsilon, delta, claim])
+            _add(table, name, run, epsilon, delta)
             curves.append(drawing.Epsilons(name.rstrip(": "), epsilon, epsilon, epsilon, claim))
-            progress(len(table), 2 * len(sources))
-
+            progress(len(table.records), 2 * len(sources))
     installed = f"{found.target['target']} {found.target['opacus']}"
     sizes: dict[str, object] = {"target": installed, "size": size, "larger": size + 1}
     sizes |= {"rate": run.rate, "dimension": coordinates_of(run)}
     return Outcome(
         rows,
-        data=(Data("audits", _COLUMNS, table),),
+        data=(table.data,),
         picture=Picture.on_axes((6.4, 6.2), drawing.draw_epsilon_curves, "installed Opacus, one step", curves),
         facts=sizes,
     )

@@ -17,9 +17,10 @@ do not even overlap.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Cell, Data, Interval, Outcome, Picture, Progress, Row
+from calipers.papers.items import Interval, Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
@@ -40,9 +41,6 @@ from calipers.papers.wang2026.settings import (
 )
 from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUICK_TRIALS = 2_500
 _NAMES = {"expected": "divided by N q", "realized": "divided by |B|", "floor": "divided by floor(N q)"}
@@ -128,16 +126,14 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     trials = published.TRIALS if normality else QUICK_TRIALS
     realized = normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
-    settings = _grid(normalization, rates)
     exact: dict[tuple[int, float], Interval] = {}
     audited: dict[tuple[int, float], float] = {}
     theorem: dict[tuple[int, float], float] = {}
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
-    for done, (key, run) in enumerate(settings.items()):
+    rows, table = [], Table("leakage")
+    for key, run in watched(_grid(normalization, rates).items(), progress):
         size, rate = key
         exact[key] = delta_jaws(run)
-        audited[key] = play(run, done, trials, normality=normality).delta[0].value
+        audited[key] = play(run, len(table.records), trials, normality=normality).delta[0].value
         claim = claimed_delta(rate, 0.0)
         name = f"N = {size}, q = {rate:g}: "
         rows += [
@@ -146,8 +142,8 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
         ]
         if realized:
             theorem[key] = batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
-        table.append([size, rate, *exact[key], audited[key], claim, theorem.get(key, "")])
-        progress(done + 1, len(settings))
+        found = {"lower": exact[key][0], "upper": exact[key][1], "audited": audited[key], "claimed": claim}
+        table.add(others=size, rate=rate, **found, theorem_3_7=theorem.get(key, ""))
     above = [
         (low - claimed_delta(key[1], 0.0), high - claimed_delta(key[1], 0.0)) for key, (low, high) in exact.items()
     ]
@@ -156,42 +152,32 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     rows += _trends(exact, rates, realized)
     if realized:
         rows += _theorem_rows(theorem)
-    columns = ("others", "rate", "lower", "upper", "audited", "claimed", "theorem_3_7")
     title = f"Figure 2 ({'b' if realized else 'a'}): {_NAMES[normalization]}, n = {published.FIGURE_2_DIMENSION}"
-
     picture = Picture.on_axes((7.6, 4.8), drawing.draw_leakage, title, exact, audited, theorem)
-    return Outcome(rows, data=(Data("leakage", columns, table),), picture=picture)
+    return Outcome(rows, data=(table.data,), picture=picture)
 
 
 def figure_3(progress: Progress, normality: bool = False) -> Outcome:
     """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
     trials = published.TRIALS if normality else QUICK_TRIALS
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
+    rows, table = [], Table("epsilon")
     panels: dict[str, list[drawing.Epsilons]] = {}
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
-    total = len(rates) * len(published.FIGURE_3_DIMENSIONS)
-    for normalization, rate in rates.items():
-        claim = claimed_epsilon(rate, published.DELTA)
-        title = f"{_NAMES[normalization]}, q = {rate:g}"
-        for dimension in published.FIGURE_3_DIMENSIONS:
-            run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
-            exact = epsilon_jaws(run)
-            audited = play(run, len(table), trials, normality=normality).epsilon[0].value
-            name = f"{_NAMES[normalization]}, n = {dimension}: "
-            rows += [
-                Row.of(f"{name}ε", None, exact),
-                Row.of(f"{name}audited ε", None, audited, "estimate", audit_note(trials, normality=normality)),
-                Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
-            ]
-            panels.setdefault(title, []).append(drawing.Epsilons(f"n = {dimension}", *exact, audited, claim))
-            table.append([normalization, dimension, *exact, audited, claim])
-            progress(len(table), total)
-
-    def draw(figure: Figure) -> None:
-        for ax, (title, curves) in zip(np.ravel(figure.subplots(1, 2)), panels.items(), strict=True):
-            drawing.draw_epsilon_curves(ax, title, curves)
-
-    columns = ("normalization", "dimension", "epsilon_lower", "epsilon_upper", "epsilon_audited", "epsilon_claimed")
+    settings = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
+    for (normalization, rate), dimension in watched(settings, progress):
+        run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
+        exact, claim = epsilon_jaws(run), claimed_epsilon(rate, published.DELTA)
+        audited = play(run, len(table.records), trials, normality=normality).epsilon[0].value
+        name = f"{_NAMES[normalization]}, n = {dimension}: "
+        rows += [
+            Row.of(f"{name}ε", None, exact),
+            Row.of(f"{name}audited ε", None, audited, "estimate", audit_note(trials, normality=normality)),
+            Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
+        ]
+        curve = drawing.Epsilons(f"n = {dimension}", *exact, audited, claim)
+        panels.setdefault(f"{_NAMES[normalization]}, q = {rate:g}", []).append(curve)
+        ours = {"epsilon_audited": audited, "epsilon_claimed": claim}
+        table.add(normalization=normalization, dimension=dimension, epsilon=exact, **ours)
     facts = {"trials": f"{trials:,}", "most": np.log(trials)}
-    return Outcome(rows, data=(Data("epsilon", columns, table),), picture=Picture(draw, (11.0, 5.6)), facts=facts)
+    picture = Picture(partial(drawing.draw_panels, panels, (1, 2)), (11.0, 5.6))
+    return Outcome(rows, data=(table.data,), picture=picture, facts=facts)
