@@ -58,7 +58,7 @@ def test_it_says_where_it_comes_from(honest) -> None:
 
 @pytest.mark.parametrize("training", ["declared", "phases", "nothing probed"])
 def test_a_receipt_keeps_to_its_schema(honest, training) -> None:
-    """Whatever was found out, and where nothing was; a key that is missing, unknown or of another kind is none of it."""
+    """Whatever was found out; a key that is missing, unknown or of another kind is none of it."""
     nothing = {"findings": [{"subject": "noise", "verdict": "none", "alarm": True}], "run": None, "reason": "no noise."}
     schema = receipt_schema()
     record = {
