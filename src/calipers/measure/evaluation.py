@@ -94,7 +94,8 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
     kind = ProductBackend if _lone(factors, ReplacedPair) is None else ReplacedBackend
-    return kind(Product(factors), reason, _statement(hidden), scene, _WAYS[replaced])
+    fineness = min(proof.fineness for proof in proofs)
+    return kind(Product(factors), reason, _statement(hidden), scene, _WAYS[replaced], fineness)
 
 
 def _shown(attacks: Sequence[Attack], replaced: bool) -> Backend:

@@ -36,7 +36,8 @@ class Proof:
 
     `reason` begins a sentence that the evaluation ends with how many there are. `shift` is the mu of a participation
     that is a plain Gaussian at a known time. `one_sided`: the source states UPPER laws only. `beside`: participations
-    of another kind that are there as well.
+    of another kind that are there as well. `fineness`: the share of the tolerance asked for to which the product is
+    computed; below 1 where others publish the same bound, so that ours is never the larger for its rounding.
     """
 
     source: LawSource
@@ -46,6 +47,7 @@ class Proof:
     shift: float | None = None
     one_sided: bool = False
     beside: Factors = ()
+    fineness: float = 1.0
 
 
 @dataclass(frozen=True)
