@@ -19,6 +19,8 @@ from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy
 from calipers.training.loop import Trained, Trainer, train
+from calipers.training.lora import with_lora
+from calipers.training.losses import cross_entropy, own_loss
 from calipers.training.models import MODELS, build_model
 from calipers.training.plan import Plan, run_of
 
@@ -33,8 +35,11 @@ __all__ = [
     "Trainer",
     "accuracy",
     "build_model",
+    "cross_entropy",
     "joined_ranks",
     "load_dataset",
+    "own_loss",
     "run_of",
     "train",
+    "with_lora",
 ]
