@@ -32,21 +32,21 @@ def together(device: str, timeout: float) -> Iterator[Ranks]:
         return
 
     def ended(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise RankError(
             "Another process of this training has ended, and torchrun ends this one. Start all again; a training goes "
             "on from its checkpoint."
         )
 
     before = signal.signal(signal.SIGTERM, ended)
-    try:
-        with joined_ranks(device=device, timeout=timeout) as ranks:
-            try:
-                yield ranks
-            except RankError:
+    with joined_ranks(device=device, timeout=timeout) as ranks:
+        try:
+            yield ranks
+        except RankError:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process ends by itself, and speaks first
+            raise
+        except CalipersError as error:
+            if ranks.leads:
                 raise
-            except CalipersError as error:
-                if ranks.leads:
-                    raise
-                raise click.exceptions.Exit(2) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            raise click.exceptions.Exit(2) from error
+    signal.signal(signal.SIGTERM, before)

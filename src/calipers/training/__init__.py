@@ -15,6 +15,8 @@ PyTorch is imported when training begins, not before.
 
 from __future__ import annotations
 
+from calipers.training.audited import Audited, train_audited
+from calipers.training.canaries import Canaries
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy
@@ -27,6 +29,8 @@ from calipers.training.plan import Plan, run_of
 __all__ = [
     "DATASETS",
     "MODELS",
+    "Audited",
+    "Canaries",
     "Dataset",
     "Plan",
     "RankError",
@@ -41,5 +45,6 @@ __all__ = [
     "own_loss",
     "run_of",
     "train",
+    "train_audited",
     "with_lora",
 ]

@@ -32,8 +32,10 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
+from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
+from calipers.training.canaries import Canaries
 from calipers.training.checkpoint import load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint
@@ -87,7 +89,7 @@ class Trainer:
     `optimizer`, `schedule`: instead of the plan's (`calipers.training.updates`). `precision` "bf16": products of 8
     bits. `tf32`: whether CUDA may round factors of products to 11 bits, which the clipping accounts for. `identity` is
     written into checkpoints beside the plan. `ranks`: the processes that train together; left out, those of PyTorch's
-    group. All of them make the trainer, step, save and resume.
+    group. All of them make the trainer, step, save and resume. `canaries`: see `calipers.training.audited`.
     """
 
     def __init__(
@@ -106,9 +108,10 @@ class Trainer:
         device: str = "auto",
         tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
+        canaries: Canaries | None = None,
         ranks: Ranks | None = None,
     ) -> None:
-        self._torch, self.plan = torch_module(), plan
+        self._torch, self.plan, self._canaries = torch_module(), plan, canaries
         self.ranks = Ranks.found() if ranks is None else ranks
         with self.ranks.together():
             # Check and keep everything; no rank waits for another here.
@@ -127,6 +130,8 @@ class Trainer:
             self._updates = Updates(plan, self._sum.parameters, optimizer, schedule)
             self._records = records_of(records, labels, prepare=prepare, workers=workers, loss=loss, device=self.device)
             self._check_size()
+            if canaries is not None:
+                canaries.begin(plan, self._sum.dimension)
             self._belongs_to = self._identity(identity, loss, prepare)
         self.dimension, self.evaluations = self._sum.dimension, list[Evaluation]()
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
@@ -138,7 +143,8 @@ class Trainer:
             self._begin_records()
 
     def _check_size(self) -> None:
-        found = self._records.size
+        beside = self._canaries is not None and not self._canaries.examples
+        found = self._records.size + (self._canaries.count if self._canaries is not None and beside else 0)
         if found != self.plan.sampler.dataset_size:
             raise InputError(
                 f"The sampler draws from {self.plan.sampler.dataset_size} records, but there are {found} records; give "
@@ -157,11 +163,17 @@ class Trainer:
             "prepare": fingerprint(prepare),
             "updates": self._updates.told,
             "precision": self._sum.precision,
+            "canaries": "none" if self._canaries is None else str(self._canaries.count),
             "device": self.device.type,
         }
 
     def _begin_records(self) -> None:
-        self._records.begin(self._stream, self.ranks.share, self._noise.layer_seed)
+        self._records.begin(self._stream, self._share, self._noise.layer_seed)
+
+    def _share(self, batch: IntArray) -> IntArray:
+        """This rank's records of the batch; of canaries, those that are records and in."""
+        share = self.ranks.share(batch)
+        return share if self._canaries is None else self._canaries.kept(share)
 
     @property
     def step(self) -> int:
@@ -173,13 +185,16 @@ class Trainer:
         """One step of Algorithm B. The noisy gradient is in the parameters' `grad` afterwards."""
         plan, number = self.plan, self.step
         batch = next(self._stream)
-        seed = self._noise.layer_seed(number)
+        seed, canaries = self._noise.layer_seed(number), self._canaries
         with random_layers((seed + self.ranks.rank) % 2**64, self.device):
-            update = self._sum(*self._records.take(number, self.ranks.share(batch), seed))
+            update = self._sum(*self._records.take(number, self._share(batch), seed))
+        if canaries is not None:
+            update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
         if plan.noise_multiplier > 0 and self.ranks.leads:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
-        self.ranks.add_up(update).div_(plan.divisor(len(batch)))
+        update = self.ranks.add_up(update)
+        update = (update if canaries is None else canaries.seen(update, number)).div_(plan.divisor(len(batch)))
         self._updates.apply(update, number)
 
     def save(self, path: Path) -> None:
@@ -231,6 +246,7 @@ class Trainer:
             "batches": json.dumps(self._stream.state()),
             "noise": json.dumps(self._noise.state()),
             "evaluations": json.dumps(self.evaluations),
+            "canaries": "null" if self._canaries is None else json.dumps(self._canaries.state()),
         }
 
     def _go_to(self, contents: Mapping[str, Any]) -> None:
@@ -239,6 +255,8 @@ class Trainer:
         self._noise = noise_source(json.loads(contents["noise"]))
         self._stream = BatchStream.resumed(self.plan.sampler, json.loads(contents["batches"]))
         self.evaluations = [(step, value) for step, value in json.loads(contents["evaluations"])]
+        if self._canaries is not None:
+            self._canaries.go_to(json.loads(contents["canaries"]))
         self._begin_records()
 
 
