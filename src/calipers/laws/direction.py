@@ -24,13 +24,14 @@ from calipers.laws.convolve import (
 )
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
-from calipers.laws.saddle import Saddle
+from calipers.laws.saddle import Saddle, saddle_at
 from calipers.laws.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
 """For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
-_PILOT = 0.2
+_PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
+"""Cells of pilots; they are finer where the total would lie so many deviations astray."""
 _LONGEST_SINGLE_STAGE = 250_000.0
 
 
@@ -95,6 +96,7 @@ class Direction:
         self.reverse = reverse
         spans = {getattr(source, "span", None) for source, _ in self.factors}
         self.span: float | None = spans.pop() if len(spans) == 1 else None
+        self._pilot: float | None = None
 
     def laws(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> list[tuple[Law, int]]:
         """The factors as laws on one side, in this direction; `tilt` is meant in this direction."""
@@ -108,8 +110,14 @@ class Direction:
         return sum(count for _, count in self.factors)
 
     def pilot(self, log_tail: float) -> list[tuple[Law, int]]:
-        """Cheap UPPER laws, good enough to find saddle points."""
-        return self.laws(Side.UPPER, _PILOT, log_tail, None)
+        """Cheap UPPER laws, good enough to find saddle points.
+
+        Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
+        """
+        if self._pilot is None:
+            rough = saddle_at(self.laws(Side.UPPER, _PILOT, log_tail, None), 1.0)
+            self._pilot = min(_PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
+        return self.laws(Side.UPPER, self._pilot, log_tail, None)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
