@@ -14,11 +14,12 @@ from oracles import line_arb
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gdp_mu
-from calipers.laws.direction import Direction, Shelf
+from calipers.laws.direction import Direction
 from calipers.laws.jumps import Kind, SplitSums
 from calipers.laws.law import Law
 from calipers.laws.product import Product
 from calipers.laws.rare import RareSteps
+from calipers.laws.source import LawSource
 from calipers.laws.sweep import sweep
 from calipers.mechanisms.gaussian import poisson_gaussian
 
@@ -119,16 +120,20 @@ def test_a_finer_tolerance_never_proves_less() -> None:
 
 
 @dataclass(frozen=True)
-class Atoms:
+class Atoms(LawSource):
     """A pair with finitely many outcomes: the same law on both sides."""
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         del resolution, log_tail
-        return Law.from_masses(np.array(self.p), np.array(self.q), side)
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.UPPER)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        del resolution, log_tail
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
 
 
 def outcomes(atoms: Atoms, steps: int) -> Iterator[tuple[mp.mpf, mp.mpf]]:
@@ -167,7 +172,7 @@ def test_two_kinds_of_steps_against_enumeration(eps: float) -> None:
     truth = mp.mpf(0)
     for first, second in itertools.product(*[list(outcomes(atoms, steps)) for atoms, steps in kinds]):
         truth += max(mp.mpf(0), first[0] * second[0] - mp.exp(mp.mpf(eps)) * first[1] * second[1])
-    rare = RareSteps(Direction(Shelf(kinds), False), float(mp.log(truth)), -60.0, 1e-3)
+    rare = RareSteps(Direction.of(kinds)[0], float(mp.log(truth)), -60.0, 1e-3)
     assert rare.useful
     found = rare.delta(eps)
     assert found.lower <= truth <= found.upper
@@ -178,7 +183,7 @@ def test_two_kinds_of_steps_against_enumeration(eps: float) -> None:
 @pytest.mark.parametrize("eps", [0.0, 0.05, 0.5, 1.7, 3.0, 5.0])
 def test_against_enumeration(steps: int, eps: float) -> None:
     """Jumps of log 6 and log 30 among coin flips: both bounds hold at every eps, also between the jumps."""
-    direction = Direction(Shelf([(FINITE, steps)]), False)
+    direction, _ = Direction.of([(FINITE, steps)])
     truth = enumerated(FINITE, steps, eps)
     rare = RareSteps(direction, float(mp.log(truth)), -60.0, 1e-3)
     assert rare.useful
@@ -205,7 +210,7 @@ def test_sums_of_jumps_keep_their_mass() -> None:
 
 def test_jumps_that_are_not_followed_are_charged() -> None:
     """With two jumps followed out of fourteen, the upper bound still holds, by the mass of three or more."""
-    direction = Direction(Shelf([(FINITE, 14)]), False)
+    direction, _ = Direction.of([(FINITE, 14)])
     rare = RareSteps(direction, math.log(1e-3), -60.0, 1e-3)
     assert rare.most == 2
     eps = 8.3  # above two jumps of log 30, below one more of log 6

@@ -13,7 +13,6 @@ import pytest
 from drivers.divided_runs import asked, drawn, why_bad
 from drivers.many import alone
 
-from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.collinear import CollinearPair
 from calipers.measure import measure, worst_dataset_size
@@ -143,8 +142,8 @@ def test_little_noise_shows_the_lattice_of_the_batch_size() -> None:
     that of a wrapped normal law moved by q, 2 Phi(q / (2 sigma)) - 1 = 0.0995 here; the plain pair has 0.0494.
     """
     rate, sigma = 0.05, 0.2
-    plain = poisson_gaussian(rate, sigma).law(Side.UPPER, 0.02, -40.0).delta(0.0)
+    plain = poisson_gaussian(rate, sigma).upper(0.02, -40.0).delta(0.0)
     for others in (4000, 16_000):
-        shown = CollinearPair(sigma, rate, others, others, 1.0, 1.0).law(Side.LOWER, 0.05, -40.0).delta(0.0)
+        shown = CollinearPair(sigma, rate, others, others, 1.0, 1.0).lower(0.05, -40.0).delta(0.0)
         assert 0.09 < shown < 0.1
     assert plain < 0.05

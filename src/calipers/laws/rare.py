@@ -66,7 +66,8 @@ class RareSteps:
     """One direction of steps of which large ones are rare; see the module docstring."""
 
     def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
-        laws = {side: direction.laws(side, _CELLS, log_tail, None) for side in Side}
+        place = (_CELLS, log_tail, None)
+        laws = {Side.UPPER: direction.upper_laws(*place), Side.LOWER: direction.lower_laws(*place)}
         self.counts = tuple(count for _, count in laws[Side.UPPER])
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER])
@@ -225,7 +226,7 @@ class RareSteps:
 
 def rare_steps(direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> RareSteps | None:
     """The product conditioned on its large steps, where these are rare."""
-    if len(direction.factors) > _MOST_KINDS or direction.steps() == 1:
+    if len(direction.counts) > _MOST_KINDS or direction.steps() == 1:
         return None
     found = RareSteps(direction, log_delta, log_tail, tolerance)
     return found if found.useful else None

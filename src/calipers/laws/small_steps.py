@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.direction import Direction, Shelf, eta_for, log_escape_for
+from calipers.laws.direction import Direction, eta_for, log_escape_for
 from calipers.laws.jumps import Kind
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.source import LawSource
 from calipers.laws.tails import LowerTail, UpperTail
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
@@ -30,16 +31,21 @@ _PLACES = 97
 
 
 @dataclass(frozen=True)
-class _Small:
+class _Small(LawSource):
     """The small steps as a source of laws: the same two whatever is asked."""
 
     laws: dict[Side, Law]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
         del resolution, log_tail
-        return self.laws[side]
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[Side.LOWER]
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class Profile:
         self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
         self._log_deepest, self._tolerance = log_deepest, tolerance
         kinds = [(_Small({side: parts[side][i].small for side in Side}), n) for i, n in enumerate(counts) if n > 0]
-        self._direction = Direction(Shelf(kinds), False)
+        self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
     def _plans(self) -> list[tuple[Saddle, float, float]]:
