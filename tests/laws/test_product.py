@@ -14,6 +14,7 @@ import textwrap
 from pathlib import Path
 
 import mpmath as mp
+import numpy as np
 import oracles
 import pytest
 from hypothesis import Phase, given, settings
@@ -352,3 +353,18 @@ def test_more_steps_than_can_be_charged_are_refused(steps: int) -> None:
     """In one sentence about the number of steps, not by an error from inside an array library."""
     with pytest.raises(InputError, match="composed steps"):
         Product([(poisson_gaussian(1e-6, 1.0), steps)])
+
+
+@pytest.mark.parametrize(("q", "sigma", "steps"), [(0.03, 0.41, 40_000_000), (0.1, 0.5, 10_000_000)])
+def test_where_nothing_is_hidden_after_millions_of_steps(q: float, sigma: float, steps: int) -> None:
+    """The central limit of log L under P, by a sum over a fine grid; the bracket was [8e5, 9.9e8]."""
+    z = np.linspace(-12.0, 12.0 + 1.0 / sigma, 400_001)
+    ratio = np.log1p(q * np.expm1(z / sigma - 0.5 / sigma**2))
+    p = np.exp(ratio - 0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
+    mean = float(np.sum(p * ratio))
+    deviation = math.sqrt(float(np.sum(p * (ratio - mean) ** 2)))
+    expected = steps * mean + 4.2649 * math.sqrt(steps) * deviation  # Phi(-4.2649) = 1e-5
+    found = Product([(poisson_gaussian(q, sigma), steps)]).epsilon(1e-5)
+    assert found.lower <= found.upper <= (1.0 + 2e-3) * found.lower
+    assert found.lower <= (1.0 + 1e-5) * expected
+    assert found.upper >= (1.0 - 1e-5) * expected

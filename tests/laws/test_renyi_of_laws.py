@@ -15,6 +15,7 @@ from calipers.laws.divided import ScaleFactor
 from calipers.laws.product import Product
 from calipers.laws.renyi import renyi, renyi_above, renyi_below
 from calipers.measure import measure
+from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run
 
 
@@ -29,6 +30,24 @@ def moment_of_bins(sigma: float, rounds: int, order: int) -> mpmath.mpf:
         for _ in range(rounds):
             power = [mpmath.fsum(power[i] * term[j - i] for i in range(j + 1)) for j in range(order + 1)]
         return power[order] * mpmath.factorial(order) / mpmath.mpf(rounds) ** order
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(1e-8, 0.5), (1e-8, 4.0), (1e-6, 0.5), (1e-4, 1.0)])
+@pytest.mark.parametrize("order", [2, 8])
+def test_small_rates_of_whole_orders(rate: float, sigma: float, order: int) -> None:
+    """Poisson sampling has a binomial sum as its moment; at 1e-8 and sigma 0.5 the bracket was 1.6 percent wide."""
+    with mpmath.workdps(60):
+        q, variance = mpmath.mpf(rate), mpmath.mpf(sigma) ** 2
+        terms = [
+            mpmath.binomial(order, k) * q**k * (1 - q) ** (order - k) * mpmath.exp(k * (k - 1) / (2 * variance))
+            for k in range(order + 1)
+        ]
+        truth = mpmath.log(mpmath.fsum(terms)) / (order - 1)
+    forward = [(poisson_gaussian(rate, sigma), 1)]
+    assert renyi_below(forward, order, [False]) <= truth <= renyi_above(forward, order, [False])
+    found = renyi(Product(forward), order)
+    assert found.upper >= truth
+    assert found.upper <= (1.0 + 3e-4) * found.lower
 
 
 @pytest.mark.parametrize(("sigma", "rounds"), [(1.0, 10), (0.7, 4), (3.0, 50)])

@@ -25,14 +25,15 @@ from calipers.laws.convolve import (
     compose_upper,
 )
 from calipers.laws.law import Law
-from calipers.laws.saddle import Saddle
+from calipers.laws.saddle import Saddle, saddle_at
 from calipers.laws.source import LawSource, LowerSource, Source, UpperSource
 from calipers.laws.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
 """For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
-_PILOT = 0.2
+_PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
+"""Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
 """Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
 _LONGEST_SINGLE_STAGE = 250_000.0
@@ -106,6 +107,7 @@ class _Order(ABC):
         self.counts = list(counts)
         self.reverse = reverse
         self.span: float | None = spans.pop() if len(spans) == 1 else None
+        self._pilot: float | None = None
 
     @abstractmethod
     def pilot(self, log_tail: float) -> Laws:
@@ -152,8 +154,14 @@ class Above(_Order):
         return self._proofs.laws(resolution, log_tail, tilt, self.reverse)
 
     def pilot(self, log_tail: float) -> Laws:
-        """Coarse UPPER laws."""
-        return self.upper_laws(_PILOT, log_tail, None)
+        """Coarse UPPER laws.
+
+        Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
+        """
+        if self._pilot is None:
+            rough = saddle_at(self.upper_laws(_PILOT, log_tail, None), 1.0)
+            self._pilot = min(_PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
+        return self.upper_laws(self._pilot, log_tail, None)
 
     @property
     def spread(self) -> bool:

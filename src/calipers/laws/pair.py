@@ -273,12 +273,18 @@ def _row_logsumexp(rows: FloatArray) -> FloatArray:
 
 
 def _distinct(values: FloatArray) -> IntArray:
-    """Indices of values that differ visibly: where log L saturates, neighbors merge into one node."""
+    """Indices of values that differ visibly: where log L saturates, neighbors merge into one node.
+
+    A small rate saturates near log(1 - rate), and faint steps are told by what happens there: so visibility is measured
+    by that value, not by the farthest one.
+    """
     spread = float(values[-1] - values[0])
     if not spread > 0.0:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
-    smallest = 1e-9 * spread + 1e-13 * float(np.max(np.abs(values)))
-    keep = np.flatnonzero(np.diff(np.floor((values - values[0]) / smallest), prepend=-1.0) > 0)
+    smallest = max(1e-9 * min(spread, 100.0 * float(np.min(np.abs(values[[0, -1]])))), 1e-300)
+    # Steps of 1 in this number are steps of about smallest + 1e-13 |value| in the value.
+    numbers = np.sign(values) * np.log1p(1e-13 * np.abs(values) / smallest) / 1e-13
+    keep = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf) > 0)
     if keep[-1] != len(values) - 1:
         keep[-1] = len(values) - 1
     if len(keep) < 2:
