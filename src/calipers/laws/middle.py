@@ -170,11 +170,11 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
 
 
 def _near(measure: LatticeMeasure, step: float, saddle: Saddle) -> FloatArray:
-    """Some positions within a spacing of the saddle."""
+    """Some positions within a spacing of the saddle; none where the window lies elsewhere, as for crude laws."""
     center = saddle.mean / step - float(measure.positions[0])
     reach = (0.5 * _SPACING + 0.2) * saddle.deviation / step
     low, high = max(0.0, center - reach), min(len(measure.weights) - 1.0, center + reach)
-    return np.unique(np.linspace(low, max(low, high), _NODES).round())
+    return np.unique(np.linspace(low, high, _NODES).round()) if low <= high else np.array([])
 
 
 def _both_sums(measure: LatticeMeasure, step: float, tilt: float, index: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -266,10 +266,10 @@ def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: f
 
 
 def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
-    """As `_solve_epsilon`."""
+    """As `_solve_epsilon`; at epsilon = 0 every total lies around its answer, and the plain transform comes first."""
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     # Where every log ratio lies on one lattice a transform rounds nothing.
-    humps = saddle.deviation > saddle.mean and direction.span is None
+    humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
     for conditioned in (humps, not humps):
         if conditioned:
             found = _conditioned_delta(direction, saddle, epsilon, tolerance)
