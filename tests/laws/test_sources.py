@@ -30,7 +30,7 @@ def sources() -> list[type[Source]]:
     """Every class of the two rooms that has laws."""
     found: set[type[Source]] = set()
     for package in (calipers.laws, calipers.mechanisms):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if issubclass(kind, Source) and kind.__module__ != "calipers.laws.source":
                     found.add(kind)

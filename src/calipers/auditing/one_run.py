@@ -53,6 +53,7 @@ from calipers.bracket import Evidence, Kind
 from calipers.citations import add_source, add_statement, implements, statement
 from calipers.domains import PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
+from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
 
 add_source(
@@ -142,11 +143,7 @@ def _rejected_epsilon(correct: int, guesses: int, canaries: int, delta: float, e
     low, high = 0.0, 1.0
     while high < _MOST_EPSILON and one_run_p_value(correct, guesses, canaries, high, delta) <= error:
         low, high = high, min(2.0 * high, _MOST_EPSILON)
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        rejected = one_run_p_value(correct, guesses, canaries, middle, delta) <= error
-        low, high = (middle, high) if rejected else (low, middle)
-    return low
+    return halved(low, high, lambda at: one_run_p_value(correct, guesses, canaries, at, delta) <= error, 40)[0]
 
 
 def one_run_delta(correct: int, guesses: int, canaries: int, epsilon: float, confidence: float) -> float:
@@ -158,12 +155,7 @@ def one_run_delta(correct: int, guesses: int, canaries: int, epsilon: float, con
     error = error_level(confidence)
     if one_run_p_value(correct, guesses, canaries, epsilon, 0.0) > error:
         return 0.0
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        rejected = one_run_p_value(correct, guesses, canaries, epsilon, middle) <= error
-        low, high = (middle, high) if rejected else (low, middle)
-    return low
+    return halved(0.0, 1.0, lambda at: one_run_p_value(correct, guesses, canaries, epsilon, at) <= error, 50)[0]
 
 
 @dataclass(frozen=True)

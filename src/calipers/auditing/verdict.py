@@ -46,6 +46,7 @@ from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.elementary import halved
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
@@ -87,10 +88,7 @@ class Profile:
             return low
         if self.at(high) > delta:
             return math.inf
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.at(middle) <= delta else (middle, high)
-        return high
+        return halved(low, high, lambda epsilon: self.at(epsilon) > delta, 60)[1]
 
 
 def _checked(name: str, function: Callable[[float], float]) -> Callable[[float], float]:

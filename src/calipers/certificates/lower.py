@@ -15,6 +15,7 @@ import numpy as np
 
 from calipers.certificates.placing import coarsening, dust_for, spacing_for
 from calipers.certificates.upper import rounded
+from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray, IntArray
 from calipers_verify import attacks
 from calipers_verify.calls import ball, gaussian
@@ -185,13 +186,12 @@ class LowerAttack:
         return best[1]
 
     def _gaussian(self, delta: Fraction) -> Shown | None:
-        assert self.mu is not None
+        mu = self.mu
+        assert mu is not None
         low, high, bound = 0.0, 1.0, ball(delta)
-        if not gaussian(self.mu, ball(Fraction(0))) >= bound:
+        if not gaussian(mu, ball(Fraction(0))) >= bound:
             return None
-        while gaussian(self.mu, ball(Fraction(high))) >= bound:
+        while gaussian(mu, ball(Fraction(high))) >= bound:
             low, high = high, 2.0 * high
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if gaussian(self.mu, ball(Fraction(middle))) >= bound else (low, middle)
+        low, _ = halved(low, high, lambda epsilon: gaussian(mu, ball(Fraction(epsilon))) >= bound, 60)
         return Shown(rounded(low, False), delta, DIRECTIONS[0], "fixed-batches")

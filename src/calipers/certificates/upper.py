@@ -21,6 +21,7 @@ from calipers.certificates.placing import (
 )
 from calipers.certificates.rounds import Focus, hides, node_places, one_sum, plan_for
 from calipers.errors import CertificationError
+from calipers.numerics.elementary import halved
 from calipers_verify import lattice
 from calipers_verify.calls import ball, gaussian
 from calipers_verify.checker import composed, fixed_batches, needed
@@ -100,9 +101,7 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
         low, high = high, 2.0 * high
         if high > 1e5:
             raise CertificationError(f"No finite bound could be certified at {asked}.")
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(Fraction(value(middle))) else (middle, high)
+    _, high = halved(low, high, lambda at: not holds(Fraction(value(at))), 40)
     found = min(rounded(value(high), True), Fraction(1)) if by_log else rounded(value(high), True)
     if not holds(found):
         raise CertificationError(f"No bound could be certified at {asked}.")

@@ -55,9 +55,8 @@ from calipers.errors import CertificationError, InputError
 from calipers.laws.average_ladder import LadderPlan, multiplied, placed
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.average_tests import MaximumTests
-from calipers.laws.gaussian_part import gaussian_mixture_part
+from calipers.laws.gaussian_part import gaussian_pair
 from calipers.laws.law import ATOM_ROUNDING, Law
-from calipers.laws.pair import Pair
 from calipers.laws.source import LawSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
@@ -296,12 +295,6 @@ class MaximumTest:
     power: float
 
 
-def gaussian_pair(mu: float) -> Pair:
-    """N(mu, 1) against N(0, 1): a single round."""
-    part = gaussian_mixture_part([1.0], [mu], [1.0], [0.0])
-    return Pair(f"gaussian({mu:g})", (part,), symmetric=True)
-
-
 def _upper(found: _Allocation, rounds: int) -> Law:
     """Atoms p = l q at l = value / M, and the lost part at 0 and infinity."""
     positive = (found.values > 0) & (found.rows[0] > 0)
@@ -314,11 +307,9 @@ def _upper(found: _Allocation, rounds: int) -> Law:
         masses = masses / math.fsum(masses)
         mass_error, shift = 0.0, 1.01 * max(down, 2.0 * found.drift)
     log_q = np.log(masses)
-    return Law(
+    return Law.dominating(
         ratio,
-        log_q + ratio,
         log_q,
-        Side.UPPER,
         p_inf=min(1.0, found.lost_p),
         q_zero=min(1.0, at_zero * (1.0 + found.error) + found.lost_q),
         mass_error=mass_error + ATOM_ROUNDING,

@@ -23,9 +23,9 @@ from scipy import special
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.errors import InputError
-from calipers.laws.average import gaussian_pair
 from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper, thinned_product
 from calipers.laws.folded import cell_width
+from calipers.laws.gaussian_part import gaussian_pair
 from calipers.laws.hidden_bit import best_tests
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.scale import scale_pair

@@ -17,6 +17,7 @@ from calipers.bracket import Side
 from calipers.errors import CertificationError
 from calipers.laws.folded import log_interval_mass
 from calipers.laws.law import Law
+from calipers.numerics.elementary import log_complement
 from calipers.numerics.types import FloatArray, IntArray
 
 MASS_ERROR = 1e-13
@@ -97,16 +98,10 @@ def onto(common: FloatArray, nodes: FloatArray, log_masses: FloatArray) -> Float
     below = np.clip(np.searchsorted(common, nodes, side="right") - 1, 0, len(common) - 2)
     a, b = common[below], common[below + 1]
     x = np.clip(nodes, a, b)
-    width = _log_complement(a - b)
-    up = log_masses + (x - b) + _log_complement(a - x) - width
-    down = log_masses + _log_complement(x - b) - width
+    width = log_complement(a - b)
+    up = log_masses + (x - b) + log_complement(a - x) - width
+    down = log_masses + log_complement(x - b) - width
     return _log_sums(np.concatenate((below + 1, below)), np.concatenate((up, down)), len(common))
-
-
-def _log_complement(y: FloatArray) -> FloatArray:
-    """log(1 - e^y) for y <= 0; -inf at 0."""
-    with np.errstate(divide="ignore"):
-        return np.where(y > -0.7, np.log(-np.expm1(y)), np.log1p(-np.exp(y)))
 
 
 def _log_sums(index: IntArray, log_weights: FloatArray, size: int) -> FloatArray:

@@ -30,6 +30,7 @@ import numpy as np
 from calipers.errors import CertificationError
 from calipers.laws.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
 from calipers.laws.law import Law
+from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
 from calipers.numerics.types import FloatArray
 
@@ -124,17 +125,11 @@ def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatAr
     """At least the log of the sum of w e^(s (x - mean)), the error of the weights included."""
     positive = measure.weights > 0  # what is not positive is FFT noise, and covered by the error
     exponents = np.outer(rates, measure.positions[positive] - mean)
-    values = _row_logsumexp(exponents + np.log(measure.weights[positive]))
+    values = row_logsumexp(exponents + np.log(measure.weights[positive]))
     if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
         everywhere = np.outer(2.0 * rates, measure.positions - mean)
-        values = np.logaddexp(values, math.log(measure.error) + 0.5 * _row_logsumexp(everywhere))
+        values = np.logaddexp(values, math.log(measure.error) + 0.5 * row_logsumexp(everywhere))
     return values
-
-
-def _row_logsumexp(rows: FloatArray) -> FloatArray:
-    peak = rows.max(axis=1)
-    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
-    return total
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from calipers.laws.drawn_shift import Shifts
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
 from calipers.laws.source import UpperSource
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
 
@@ -136,10 +137,7 @@ def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
     def log_ratio(x: float) -> float:
         return float(np.logaddexp.reduce(np.log(shares) + moves * (x - 0.5 * moves)))
 
-    low, high = 0.0, float(np.max(moves))
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if log_ratio(middle) < 0.0 else (low, middle)
+    _, high = halved(0.0, float(np.max(moves)), lambda x: log_ratio(x) < 0.0, 80)
     reach = math.sqrt(-2.0 * log_tail)
     # Far beyond, only moves that are likely enough matter.
     likely = moves[np.log(shares) > log_tail]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from calipers.laws.pair import Density, SmoothPart
+from calipers.laws.pair import Density, Pair, SmoothPart
 from calipers.numerics.types import FloatArray
 
 _FEW = 3
@@ -125,3 +126,16 @@ def _accurate_log_ratio(
         return np.asarray(ratio)
 
     return log_ratio
+
+
+@dataclass(frozen=True)
+class GaussianPair(Pair):
+    """N(mu, 1) against N(0, 1), which remembers mu: compositions of such are one Gaussian."""
+
+    mu: float = 0.0
+
+
+def gaussian_pair(mu: float) -> GaussianPair:
+    """N(mu, 1) against N(0, 1), mu > 0."""
+    part = gaussian_mixture_part((1.0,), (mu,), (1.0,), (0.0,))
+    return GaussianPair(f"Gaussian mechanism, mu = {mu:g}", smooth=(part,), symmetric=True, mu=mu)

@@ -28,7 +28,6 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
 from calipers.laws.folded import WIDEST, cell_width, half_widths, is_one_sided, log_interval_mass
@@ -140,11 +139,9 @@ class HiddenBitPair(UpperSource):
         cells = self._revealed_cells if self.revealed else self._cells
         ratio, log_masses, beyond = mixed_upper(cells(sizes, weights, x), log_normal_cells(x))
         lost_p, lost_q = outside + beyond, outside + float(special.ndtr(x[0]))
-        return Law(
+        return Law.dominating(
             ratio,
-            log_masses + ratio,
             log_masses,
-            Side.UPPER,
             p_inf=min(1.0, lost_p * (1.0 + 1e-9)),
             q_zero=min(1.0, lost_q * (1.0 + 1e-9)),
             mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,

@@ -93,6 +93,20 @@ class Law:
             shift_error=8e-16 * float(np.max(np.abs(ratio), initial=0.0)) + 4e-16,
         )
 
+    @classmethod
+    def dominating(
+        cls,
+        log_ratio: FloatArray,
+        log_q: FloatArray,
+        *,
+        p_inf: float,
+        q_zero: float,
+        mass_error: float = ATOM_ROUNDING,
+        shift_error: float = 0.0,
+    ) -> Law:
+        """The UPPER law with these ratios and Q-masses: its P-masses are their products."""
+        return cls(log_ratio, log_q + log_ratio, log_q, Side.UPPER, p_inf, q_zero, mass_error, shift_error)
+
     @property
     def rounding(self) -> float:
         """At least the relative error of exp(log mass): that of the mass, and what the exponential loses."""

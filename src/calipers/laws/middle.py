@@ -30,6 +30,7 @@ from calipers.laws.lattice import LatticeMeasure
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_at
 from calipers.laws.tails import Charges, decay_norm
+from calipers.numerics.elementary import halved
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums
 from calipers.numerics.types import FloatArray
 
@@ -87,10 +88,7 @@ def middle_saddles(direction: Direction, log_tail: float, down_to: float = 0.0) 
 
 
 def _with_mean(pilot: Sequence[tuple[Law, int]], mean: float) -> Saddle:
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if saddle_at(pilot, middle).mean < mean else (low, middle)
+    _, high = halved(0.0, 1.0, lambda tilt: saddle_at(pilot, tilt).mean < mean, 20)
     return saddle_at(pilot, high)
 
 

@@ -61,11 +61,9 @@ def batch_law(others: int, batch: int, log_tail: float) -> Law:
     order = np.argsort(ratio)
     ratio, log_q = ratio[order], log_q[order]
     lost = 2.0 * math.exp(log_tail)
-    return Law(
+    return Law.dominating(
         ratio,
-        log_q + ratio,
         log_q,
-        Side.UPPER,
         p_inf=lost,
         q_zero=lost,
         # The rate itself is rounded, by 1e-16 of itself.
@@ -137,11 +135,9 @@ def _proven(pair: MovingRatePair, resolution: float, log_tail: float) -> Law:
 
 def _shifted(record: Law, batch: Law, ratio: FloatArray) -> Law:
     """The product with a batch that has one value and otherwise lies where D has none."""
-    return Law(
+    return Law.dominating(
         ratio,
-        record.log_q + ratio,
         record.log_q,
-        Side.UPPER,
         p_inf=min(1.0, record.p_inf + batch.p_inf),
         q_zero=record.q_zero,
         mass_error=record.mass_error + batch.mass_error,

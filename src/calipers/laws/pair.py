@@ -38,6 +38,7 @@ from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.source import LawSource
+from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
@@ -265,13 +266,6 @@ def _placed_ends(
     return ends
 
 
-def _row_logsumexp(rows: FloatArray) -> FloatArray:
-    """log of the row sums of exp(rows)."""
-    peak = rows.max(axis=1)
-    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
-    return total
-
-
 def _distinct(values: FloatArray) -> IntArray:
     """Indices of values that differ visibly: where log L saturates, neighbors merge into one node.
 
@@ -324,11 +318,9 @@ def _split(part: SmoothPart, cells: _Cells) -> Law:
     # Beyond the last end: Q-mass stays at the end node, P-mass is charged to infinity; mirrored below.
     log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(float(ends[-1])))
     log_q[0] = np.logaddexp(log_q[0], part.log_p_below(float(ends[0])) - nodes[0])
-    return Law(
+    return Law.dominating(
         nodes,
-        log_q + nodes,
         log_q,
-        Side.UPPER,
         p_inf=math.exp(part.log_p_above(float(ends[-1]))),
         q_zero=math.exp(part.log_q_below(float(ends[0]))),
         mass_error=cells.error,
@@ -338,8 +330,8 @@ def _split(part: SmoothPart, cells: _Cells) -> Law:
 def _condense(part: SmoothPart, cells: _Cells) -> Law:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    log_q = _row_logsumexp(part.log_q(points) + log_weights)
-    log_p = _row_logsumexp(part.log_p(points) + log_weights)
+    log_q = row_logsumexp(part.log_q(points) + log_weights)
+    log_p = row_logsumexp(part.log_p(points) + log_weights)
     tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
     tail_q = np.array([part.log_q_below(float(ends[0])), part.log_q_above(float(ends[-1]))])
     log_p = np.concatenate((tail_p[:1], log_p, tail_p[1:]))

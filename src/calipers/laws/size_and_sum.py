@@ -119,11 +119,9 @@ class SizeAndSumPair(UpperSource):
             log_p = np.vstack((np.logaddexp(stay + log_q, join + _log_shifted_cells(x, alone)), log_p))
             weights = np.append(window.weights[0], weights)
         ratio, log_masses, beyond = mixed_upper(MixedCells(weights, nodes, log_p), log_q)
-        law = Law(
+        law = Law.dominating(
             ratio,
-            log_masses + ratio,
             log_masses,
-            Side.UPPER,
             p_inf=min(1.0, (outside + beyond) * (1.0 + 1e-9)),
             q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
             mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,

@@ -32,12 +32,10 @@ the roles of P and Q. The pair is symmetric under z -> -z.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError
-from calipers.laws.gaussian_part import gaussian_mixture_part
+from calipers.laws.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
 from calipers.laws.pair import Pair
 
 add_statement(
@@ -51,19 +49,10 @@ SMALLEST_RATE = 1e-12
 """Below this rate log(1 - q + q Y) is constant to working precision and nothing can be certified."""
 
 
-@dataclass(frozen=True)
-class GaussianPair(Pair):
-    """N(mu, 1) against N(0, 1), which remembers mu: compositions of such are one Gaussian."""
-
-    mu: float = 0.0
-
-
 @implements("dong2022:cor2.13")
 def gaussian(mu: float) -> GaussianPair:
     """N(mu, 1) against N(0, 1): the Gaussian mechanism with sensitivity/noise ratio mu > 0."""
-    mu = POSITIVE.check("mu", mu)
-    part = gaussian_mixture_part((1.0,), (mu,), (1.0,), (0.0,))
-    return GaussianPair(f"Gaussian mechanism, mu = {mu:g}", smooth=(part,), symmetric=True, mu=mu)
+    return gaussian_pair(POSITIVE.check("mu", mu))
 
 
 @implements("zhu2022:thm11", "calipers:substitute-pair")

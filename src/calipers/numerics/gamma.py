@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.errors import CertificationError, InputError
+from calipers.numerics.elementary import log_complement
 from calipers.numerics.normal import log_normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
@@ -157,12 +158,6 @@ def _log_density_and_tail(a: FloatArray, y: FloatArray) -> tuple[FloatArray, Flo
     return exponent + np.log(scale), exponent + np.log(scale * integral)
 
 
-def _log_complement(log_value: FloatArray) -> FloatArray:
-    """log(1 - exp(log_value)); -inf at log_value = 0."""
-    with np.errstate(divide="ignore"):
-        return np.where(log_value < _LOG_HALF, np.log1p(-np.exp(log_value)), np.log(-np.expm1(log_value)))
-
-
 def _shapes(a: ArrayLike, other: FloatArray) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
     shape = np.asarray(a, dtype=np.float64)
     if not np.all((shape >= SMALLEST_SHAPE) & (shape <= LARGEST_SHAPE)):
@@ -190,7 +185,7 @@ def _tails_at(a: ArrayLike, log_ratio: ArrayLike, lower: bool) -> FloatArray:
     live = np.isfinite(y)
     _, own = _log_density_and_tail(shape[live], y[live])
     direct = (y[live] <= 0.0) == lower
-    result[live] = np.where(direct, own, _log_complement(own))
+    result[live] = np.where(direct, own, log_complement(own))
     return result.reshape(common)
 
 
@@ -242,7 +237,7 @@ def _solve(a: FloatArray, log_tail: FloatArray, lower: bool) -> FloatArray:
     for _ in range(100):
         shape, point = a[active], y[active]
         log_density, own = _log_density_and_tail(shape, point)
-        value = np.where((point <= 0.0) == lower, own, _log_complement(own))
+        value = np.where((point <= 0.0) == lower, own, log_complement(own))
         residual = value - log_tail[active]
         better = np.abs(residual) < smallest[active]
         index = np.flatnonzero(active)
@@ -266,7 +261,7 @@ def _quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArr
     same = target <= _LOG_HALF
     result = np.empty_like(shape)
     result[same] = _solve(shape[same], target[same], lower)
-    result[~same] = _solve(shape[~same], _log_complement(target[~same]), not lower)
+    result[~same] = _solve(shape[~same], log_complement(target[~same]), not lower)
     return result.reshape(common)
 
 

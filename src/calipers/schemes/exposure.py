@@ -94,7 +94,7 @@ class Exposure:
 
 
 @functools.lru_cache(maxsize=64)
-def _release(shift: float) -> LawSource:
+def release(shift: float) -> LawSource:
     """One object per shift, so that equal phases are counted together."""
     return gaussian(shift)
 
@@ -106,10 +106,10 @@ def closed(source: LawSource, count: int, statement: str, reason: str, scene: st
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
     """Plain Gaussians at known times, in which a record takes part at most `count` times."""
-    return Proof(_release(run.largest_shift), count, statement, reason)
+    return Proof(release(run.largest_shift), count, statement, reason)
 
 
 def known_times(run: RunFields, count: int) -> Exposure:
     """A record whose participations are all at known times: `count` plain Gaussians."""
     proof = known_release(run, count)
-    return Exposure((proof,), Attack(_release(run.largest_shift), count, proof.statement, SEEN_ALONE))
+    return Exposure((proof,), Attack(release(run.largest_shift), count, proof.statement, SEEN_ALONE))

@@ -20,10 +20,9 @@ import numpy as np
 
 from calipers.laws.drawn_shift import Shifts, drawn_shift
 from calipers.laws.pair import Pair
-from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Attack, Exposure, Proof, closed, known_times
+from calipers.schemes.exposure import Attack, Exposure, Proof, closed, known_times, release
 
 MOST_RECORDS = 10_000
 
@@ -40,11 +39,6 @@ def binomial_shifts(trials: int, rate: float, shift: float) -> Shifts:
 def binomial_pair(trials: int, rate: float, shift: float, opposite: bool) -> Pair:
     """One object per kind, so that equal phases are counted together."""
     return drawn_shift(binomial_shifts(trials, rate, shift), opposite=opposite)
-
-
-@functools.lru_cache(maxsize=64)
-def _release(shift: float) -> Pair:
-    return gaussian(shift)
 
 
 def all_of(run: RunFields) -> str:
@@ -75,7 +69,7 @@ def known_unit(run: RunFields, records: float, count: int) -> Exposure:
     batches of one epoch are put together).
     """
     shift = records * run.largest_shift
-    source = _release(shift)
+    source = release(shift)
     proof = Proof(source, count, "dong2022:cor2.13", f"All records of the {run.unit_name} take part in")
     scene = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
     return Exposure((proof,), Attack(source, count, proof.statement, scene))

@@ -31,6 +31,7 @@ from scipy.special import ndtr
 from calipers.citations import add_statement
 from calipers.domains import COUNT, POSITIVE, PROBABILITY
 from calipers.errors import ConditionError
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_ceilings import uneven_floor
 from calipers.theorems.division_pairs import (
@@ -84,12 +85,11 @@ class Functionals:
 def scale_functionals(divisor: int) -> Functionals:
     """kl, kappa2, kappa3 of max(f_*, f_*^-1), s = divisor/(divisor + 1), to about 1e-13 of each."""
     log_inverse, r = math.log1p(1.0 / divisor), (2.0 * divisor + 1.0) / divisor**2
-    low, high = 0.0, 2.0
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        crossed = 2.0 * float(ndtr(middle)) - 1.0 >= 2.0 * float(ndtr(-middle * (1.0 + 1.0 / divisor)))
-        low, high = (low, middle) if crossed else (middle, high)
-    end = high
+
+    def apart(t: float) -> bool:
+        return 2.0 * float(ndtr(t)) - 1.0 < 2.0 * float(ndtr(-t * (1.0 + 1.0 / divisor)))
+
+    _, end = halved(0.0, 2.0, apart, 100)
 
     def integrals(start: float, stop: float, kl: float) -> np.ndarray:
         t = 0.5 * (stop - start) * _NODES + 0.5 * (stop + start)

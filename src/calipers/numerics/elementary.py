@@ -1,0 +1,34 @@
+"""Elementary steps that many rooms take: halving an interval, sums and complements of exponentials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from calipers.numerics.types import FloatArray
+
+
+def halved(low: float, high: float, rises: Callable[[float], bool], rounds: int) -> tuple[float, float]:
+    """[low, high] halved `rounds` times: to the upper half where `rises(middle)`, else to the lower one.
+
+    Post-condition: `rises` was true at `low` and false at `high`, unless that end was never moved.
+    """
+    for _ in range(rounds):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if rises(middle) else (low, middle)
+    return low, high
+
+
+def row_logsumexp(rows: FloatArray) -> FloatArray:
+    """log of the row sums of exp(rows)."""
+    peak = rows.max(axis=1)
+    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
+    return total
+
+
+def log_complement(log_value: FloatArray) -> FloatArray:
+    """log(1 - exp(log_value)) for log_value <= 0; -inf at 0."""
+    with np.errstate(divide="ignore"):
+        return np.where(log_value < -math.log(2.0), np.log1p(-np.exp(log_value)), np.log(-np.expm1(log_value)))
