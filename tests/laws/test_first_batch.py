@@ -132,7 +132,7 @@ def _majorized(weights: Floats, covered: Cover) -> bool:
 
 
 def test_batches_of_extreme_weights_are_covered() -> None:
-    """Two values at the largest ratio, the share that varies most: 400 partitions, all majorized, none by equal weights."""
+    """Two values at the largest ratio, the share that varies most: 400 partitions, all covered."""
     rng = np.random.default_rng(4)
     width, batch, batches = 0.7, 60, 80
     covered = cover(width, batch, batch * (batches + 1), 9.0)
