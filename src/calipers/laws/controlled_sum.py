@@ -70,15 +70,16 @@ class Payoff:
         right = self.values[-1] + self.step * np.arange(1, last + 1)
         row = np.concatenate((np.full(-first, self.values[0]), self.values, right))
         near = row[low - first : -low - first + size]
-        masses = np.stack([term.far for term in rounds])[:, :, None]
         # What far places add is convex too, and varies slowly: chords between every few sums will do.
         some = np.arange(0, size, _SKIP)
-        totals = np.zeros((len(rounds), len(some)))
-        for i, start in enumerate((far - first).tolist()):
-            totals += masses[:, i] * row[start : start + size : _SKIP]
-        best, everywhere = np.zeros(size), np.arange(size)
-        for total, term in zip(totals, rounds, strict=True):
-            found = np.convolve(near, term.masses[::-1], mode="valid") + np.interp(everywhere, some, total)
+        totals = np.stack([term.far for term in rounds]) @ row[(far - first)[:, None] + some]
+        between = np.arange(_SKIP) / _SKIP
+        chords = totals[:, :-1, None] * (1.0 - between) + totals[:, 1:, None] * between
+        best = np.zeros(size)
+        for chord, total, term in zip(chords, totals, rounds, strict=True):
+            found = np.convolve(near, term.masses[::-1], mode="valid")
+            found[:-1] += chord.ravel()
+            found[-1] += total[-1]
             np.maximum(best, found + term.charge, out=best)
         return Payoff(self.low, self.step, best)
 

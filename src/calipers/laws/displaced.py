@@ -1,12 +1,12 @@
 """Shuffled batches of which nothing is left over: the displaced record is seen once, early.
 
 When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room
-for x must go somewhere, and it is seen there. Let the empty place be in the *first* batch: x goes there, or into
-batch t in place of a random member j, which goes to the first batch and shows its first gradient c_j, chosen before
-anything was seen. Given the first batch the places of x are then no longer equally likely: batch t has probability
-proportional to the mean of the likelihood ratios W_j = exp(<c_j, z> - |c_j|^2/2) of its members. With w_t that mean
-over the mean of all, the theorem (docs/mathematics, "nothing left over") says for every number of rounds n <= N/B and
-Omega = N/(B n) > 1
+for x must go somewhere, and it is seen there: in the *first* batch, through a gradient c_j chosen before anything was
+seen. Who it is may be chosen so that the first batch hardly says it (`calipers.laws.first_batch`), or at random, which
+is simpler and better for small batches with much noise: x stands in the first batch, or in batch t in place of a random
+member j. Given the first batch the places of x are then no longer equally likely: batch t has probability proportional
+to the mean of the likelihood ratios W_j = exp(<c_j, z> - |c_j|^2/2) of its members. With w_t that mean over the mean of
+all, a theorem (docs/mathematics, "nothing left over") says for every number of rounds n <= N/B and Omega = N/(B n) > 1
 
     D_k <= U_n(k) + kappa D_k(fixed batches) + zeta(k),
 

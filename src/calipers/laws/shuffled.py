@@ -61,7 +61,7 @@ _FAR = 1e-13
 _NEGLIGIBLE = 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
-_WORTH, _RARE = 0.998, 1e-9
+_WORTH, _RARE = 0.998, 1e-7
 """Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""

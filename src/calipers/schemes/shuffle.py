@@ -47,8 +47,9 @@ _LEFT_OVER = (
     "by a recursion over what an adversary can choose from round to round; the smaller one counts."
 )
 _NOTHING_LEFT_OVER = (
-    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch: "
-    "an epoch is dominated by fewer equal rounds, and by fixed batches for the small share of weight they do not cover."
+    "Every record is used in every epoch, so the record that makes room for this one is seen once, in the first batch, "
+    "which hardly says who it was: an epoch is dominated by a sum of worst terms with nearly equal weights, and by "
+    "fixed batches for the small share of weight they do not cover."
 )
 
 

@@ -1,0 +1,186 @@
+"""Random shuffled runs of every kind: no bracket crosses, none lies above fixed batches, nothing is raised.
+
+A *draw* is a way of running: noise 0.3 to 20, 1 to 1e6 batches, records left over or not, last batches kept or dropped,
+one order or many, records zeroed out or replaced, two phases at times. Of every draw many *runs* are measured, which
+differ in their number of epochs, 1 to 1000; the laws of an epoch are shared between them, so thousands of runs take an
+hour or two, not days::
+
+    python tests/oracles/random_shuffled.py --draws 150 --each 34 --seed 1 --log runs.jsonl
+
+prints what is wrong, and writes a line for every run: what was asked, what came out, seconds of the processor and the
+largest memory of the process so far. It needs numpy and scipy only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from calipers.laws.direction import Jaws
+from calipers.laws.proof_product import ProofProduct
+from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.shuffled import ShuffledEpoch
+from calipers.measure import measure
+from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
+from calipers.run import Run
+
+_KINDS = ("left over", "nothing left over", "kept", "once", "small share", "phases")
+_SHARES = (0.35, 0.15, 0.15, 0.05, 0.15, 0.15)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A way of running, by the number of epochs: words, (lower, upper) at a question, and mu of fixed batches."""
+
+    words: str
+    epsilon: Callable[[int, float], tuple[float, float]]
+    delta: Callable[[int, float], tuple[float, float]]
+    fixed: Callable[[int], float]
+
+    def wrong(self, epochs: int, delta: float) -> tuple[str | None, dict[str, object]]:
+        """Why the brackets of one run are wrong, or None, and what they are."""
+        lower, upper = self.epsilon(epochs, delta)
+        mu = self.fixed(epochs)
+        seen: dict[str, object] = {"epochs": epochs, "delta": delta, "epsilon": [lower, upper]}
+        if not 0.0 <= lower <= upper <= gaussian_epsilon(mu, delta) * (1.0 + 1e-9) + 1e-12:
+            return "epsilon", seen
+        at = upper if math.isfinite(upper) and upper < 500.0 else 1.0
+        low, high = self.delta(epochs, at)
+        seen["profile"] = [at, low, high]
+        if not 0.0 <= low <= high <= float(gaussian_delta(mu, at)) * (1.0 + 1e-9) + 1e-300:
+            return "delta", seen
+        # Both questions are answered from above: what is proven at epsilon may not be contradicted from below.
+        if at == upper and low > delta:
+            return "epsilon and delta contradict each other", seen
+        return None, seen
+
+
+def drawn(rng: np.random.Generator) -> Draw:
+    """A random way of running."""
+    kind = str(rng.choice(_KINDS, p=_SHARES))
+    sigma = float(np.exp(rng.uniform(math.log(0.3), math.log(20.0))))
+    batches, batch = int(10 ** rng.uniform(0.0, 6.0)), int(rng.integers(2, 400))
+    replaced = bool(rng.random() < 0.4)
+    if kind == "small share":
+        return _small_share(sigma, batches, float(10 ** rng.uniform(-3.0, 0.0)), replaced)
+    rest = 0 if kind == "nothing left over" else int(rng.integers(1, batch))
+    run = Run(
+        sampler="shuffle",
+        noise_multiplier=sigma,
+        dataset_size=batches * batch + rest,
+        batch_size=batch,
+        epochs=1,
+        adjacency="substitute" if replaced else str(rng.choice(["zero-out", "add-remove"])),
+        last_batch="keep" if kind == "kept" else "drop",
+        reshuffle="once" if kind == "once" else "every-epoch",
+    )
+    return _public(kind, run, _second_phase(run, rng) if kind == "phases" else None)
+
+
+def _second_phase(run: Run, rng: np.random.Generator) -> Run:
+    """More epochs with other noise: shuffled again, in known batches, thrown into bins or sampled by Poisson."""
+    sampler = str(rng.choice(["shuffle", "deterministic", "balls-and-bins", "poisson"]))
+    noise = run.noise_multiplier * float(np.exp(rng.uniform(-0.5, 0.5)))
+    noise = max(noise, 0.3)
+    steps = run.steps_per_epoch if sampler == "poisson" else None
+    return run.replace(sampler=sampler, noise_multiplier=noise, epochs=None if steps else 1, steps=steps)
+
+
+def _public(kind: str, run: Run, second: Run | None) -> Draw:
+    """Through `measure`, as people ask."""
+
+    def measured(epochs: int):  # type: ignore[no-untyped-def]
+        first = run.replace(epochs=epochs)
+        return measure(first if second is None else [first, second])
+
+    def epsilon(epochs: int, delta: float) -> tuple[float, float]:
+        found = measured(epochs).epsilon(delta)
+        return found.lower, found.upper
+
+    def delta(epochs: int, at: float) -> tuple[float, float]:
+        found = measured(epochs).delta(at)
+        return found.lower, found.upper
+
+    double = 2.0 if run.adjacency == "substitute" else 1.0
+    more = 0.0
+    if second is not None:
+        releases = second.steps if second.sampler == "poisson" else 1
+        more = (releases or 1) * (double / second.noise_multiplier) ** 2
+    return Draw(
+        f"{kind}: {run}" + ("" if second is None else f" then {second}"),
+        epsilon,
+        delta,
+        lambda epochs: math.sqrt(epochs * (double / run.noise_multiplier) ** 2 + more),
+    )
+
+
+def _small_share(sigma: float, rounds: int, share: float, replaced: bool) -> Draw:
+    """Records of which an epoch keeps a small share only, which no choice of N and B gives: the laws themselves."""
+    epoch = ShuffledEpoch(sigma, rounds, share, replaced)
+    attack = ShuffleAttack(sigma, rounds, share)  # zeroing out is a way of replacing: it attacks both
+
+    def both(lower: float, upper: float) -> tuple[float, float]:
+        return Jaws(lower, upper, 0.0, False).lower, upper
+
+    def epsilon(epochs: int, delta: float) -> tuple[float, float]:
+        known = gaussian_epsilon(math.sqrt(epochs) * epoch.shift, delta) * (1.0 + 1e-10)
+        upper = epoch.epsilon(delta) if epochs == 1 else ProofProduct([(epoch, epochs)]).epsilon(delta)
+        return both(attack.epsilon(delta, epochs), min(upper, known))
+
+    def delta(epochs: int, at: float) -> tuple[float, float]:
+        known = float(gaussian_delta(math.sqrt(epochs) * epoch.shift, at)) * (1.0 + 1e-10)
+        upper = epoch.delta(at) if epochs == 1 else ProofProduct([(epoch, epochs)]).delta(at)
+        return both(attack.delta(at, epochs), min(upper, known))
+
+    return Draw(f"small share: {epoch}", epsilon, delta, lambda epochs: math.sqrt(epochs) * epoch.shift)
+
+
+def asked(draws: int, each: int, seed: int) -> Iterator[dict[str, object]]:
+    """A record for every run; the key `wrong` is None where all is well."""
+    for number in range(draws):
+        rng = np.random.default_rng((seed, number))
+        draw, decade = drawn(rng), rng.uniform(-9.5, -2.5)
+        for question in range(each):
+            epochs = 1 if question == 0 else int(10 ** rng.uniform(0.0, 3.0))
+            delta = float(10 ** (decade + rng.uniform(-0.5, 0.5)))
+            before = time.process_time()
+            try:
+                wrong, seen = draw.wrong(epochs, delta)
+            except Exception as error:  # whatever is raised is what we look for
+                wrong, seen = f"{type(error).__name__}: {error}", {"epochs": epochs, "delta": delta}
+            seconds = time.process_time() - before
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+            yield {"draw": number, "run": draw.words, "wrong": wrong, **seen, "seconds": seconds, "megabytes": memory}
+
+
+def main() -> int:
+    """Ask many, and say what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=250)
+    parser.add_argument("--each", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, required=True)
+    options = parser.parse_args()
+    runs, bad = 0, 0
+    with options.log.open("w") as log:
+        for seen in asked(options.draws, options.each, options.seed):
+            runs += 1
+            print(json.dumps(seen), file=log, flush=True)
+            if seen["wrong"] is not None:
+                bad += 1
+                print(json.dumps(seen), flush=True)
+    print(f"{runs} runs, {bad} of them wrong")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
