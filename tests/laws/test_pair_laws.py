@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from oracles import enumeration
+from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError

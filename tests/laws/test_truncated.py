@@ -11,6 +11,8 @@ from oracles import plane
 from calipers.laws.product import Product
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.measure import measure
+from calipers.run import Run
 
 EPSILONS = (0.0, 0.2, 0.9)
 
@@ -113,3 +115,36 @@ def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigm
         assert ours <= theirs
     attack = TruncatedAttack(Truncation(size - 1, rate, largest), 1.0 / sigma).alone()
     assert AttackProduct([(attack, steps)]).epsilon(1e-5)[0] <= ours
+
+
+@pytest.mark.dp_accounting
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "substitute"])
+@pytest.mark.parametrize(
+    ("size", "rate", "largest", "sigma", "steps"),
+    [(1000, 0.01, 30, 2.0, 200), (40, 0.4, 8, 4.0, 100)],
+)
+def test_runs_and_events_are_never_above_dp_accounting(size, rate, largest, sigma, steps, adjacency):
+    """Batches that are hardly ever full, and batches that are nearly always full; both neighbors of the run's dataset.
+
+    Where truncation is rare both libraries bound the same number, and ours may not be the larger by its rounding.
+    """
+    dp_accounting = pytest.importorskip("dp_accounting")
+    from calipers.adapters.dp_accounting import RELATIONS, measurement_of
+
+    relation = getattr(dp_accounting.NeighboringRelation, RELATIONS[adjacency])
+    theirs = []
+    for dataset_size in (size, size + 1) if adjacency == "add-remove" else (size,):
+        event = dp_accounting.TruncatedSubsampledGaussianDpEvent(dataset_size, rate, largest, sigma)
+        accountant = dp_accounting.pld.PLDAccountant(relation)
+        accountant.compose(event, steps)
+        theirs.append(accountant.get_epsilon(1e-5))
+    run = Run(
+        sampler="truncated-poisson", dataset_size=size, sample_rate=rate, max_batch_size=largest, steps=steps,
+        noise_multiplier=sigma, adjacency=adjacency,
+    )  # fmt: skip
+    bracket = measure(run).epsilon(1e-5)
+    assert bracket.lower <= bracket.upper <= max(theirs)
+    first = dp_accounting.TruncatedSubsampledGaussianDpEvent(size, rate, largest, sigma)
+    read = measurement_of(dp_accounting.SelfComposedDpEvent(first, steps), adjacency=adjacency, tolerance=1e-5)
+    assert bracket.lower <= read.epsilon(1e-5).upper <= theirs[0]
+    assert read.epsilon(1e-5).lower > 0.0

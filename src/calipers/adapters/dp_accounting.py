@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calipers.adapters.event_library import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
-from calipers.adapters.event_releases import PAIRS, is_silent
+from calipers.adapters.event_releases import PAIRS, is_silent, truncated_release
 from calipers.adapters.event_releases import READERS as MORE
 from calipers.bracket import Side
 from calipers.citations import implements
@@ -208,7 +208,7 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
             raise UnsupportedError(
                 "MixtureOfGaussiansDpEvent is about adding or removing a record; use 'add-remove' or 'zero-out'."
             )
-        return PAIRS[kind](parameters)
+        return truncated_release(parameters, adjacency) if kind == "truncated" else PAIRS[kind](parameters)
     if kind == "selection":
         curves = _selection(release, adjacency).curves(1e-14, 1e-3)
         return Sided(Trials(*parameters).words, ProvenCurve(curves[Side.UPPER]), AttainedCurve(curves[Side.LOWER]))

@@ -175,9 +175,7 @@ class DisplacedEpoch(ShuffledEpoch):
         if covered is None:
             return epsilon, 1.0
         known = self.known(epsilon)
-        node, value = hidden_with_first(
-            self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail
-        )
+        node, value = hidden_with_first(self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail)
         return node, min(1.0, (value + covered.exposed * known) * _SLACK)
 
     def best_rounds(self, epsilon: float, reverse: bool) -> int:

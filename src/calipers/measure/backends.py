@@ -163,6 +163,7 @@ class ProductBackend:
     statement: str
     attack: str
     ways: tuple[str, str] = ("record present against absent", "record absent against present")
+    fineness: float = 1.0
     _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
     @property
@@ -172,11 +173,11 @@ class ProductBackend:
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`."""
-        return self.product.epsilon(delta, tolerance)
+        return self.product.epsilon(delta, tolerance * self.fineness)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """See `Product.delta`."""
-        return self.product.delta(epsilon, tolerance)
+        return self.product.delta(epsilon, tolerance * self.fineness)
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
         """The symmetric hulls of the directed curves."""

@@ -135,7 +135,8 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    composed = ProductBackend(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced])
+    fineness = min(proof.fineness for proof in proofs)
+    composed = ProductBackend(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced], fineness)
     narrow = pairs[0][0].lone_pair if count == 1 else None
     return composed if narrow is None else LoneBackend(composed, narrow)
 

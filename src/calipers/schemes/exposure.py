@@ -35,7 +35,8 @@ class Proof:
     """`count` participations, each dominated by the laws of `source`.
 
     `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
-    kind that are there as well.
+    kind that are there as well. `fineness`: the share of the tolerance asked for to which the product is computed;
+    below 1 where others publish the same bound, so that ours is never the larger for its rounding.
     """
 
     source: UpperSource
@@ -43,6 +44,7 @@ class Proof:
     statement: str
     reason: str
     beside: Proven = ()
+    fineness: float = 1.0
 
     @property
     def shift(self) -> float | None:
