@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -187,4 +188,4 @@ def _heard(bar: Any, checkpoint: Path | None) -> Callable[[int, int], None]:
 
 
 def _bar(steps: int, *, hidden: bool) -> Any:
-    return click.progressbar(length=steps, label="Training", file=sys.stderr, hidden=hidden)
+    return click.progressbar(length=steps, label="Training", file=io.StringIO() if hidden else sys.stderr)

@@ -20,7 +20,7 @@ from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.training.canaries import Canaries
+from calipers.training.canaries import Canaries, adjacency_of
 from calipers.training.loop import Trained, train
 from calipers.training.losses import cross_entropy
 from calipers.training.plan import Plan
@@ -91,8 +91,7 @@ def audit_of(
     trained: Trained, found: CanaryScores, *, delta: float, confidence: float = 0.95, tolerance: float = 1e-2
 ) -> Audited:
     """The three numbers of a finished training, from what is known of its canaries."""
-    adjacency = "add-remove" if trained.plan.sampler.law().sampler == "poisson" else "zero-out"
-    measurement = measure(trained.run(adjacency=adjacency), tolerance=tolerance)
+    measurement = measure(trained.run(adjacency=adjacency_of(trained.plan)), tolerance=tolerance)
     observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
     return Audited(trained, measurement.epsilon(delta=delta), observed, delta)
 
