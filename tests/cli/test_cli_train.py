@@ -122,6 +122,8 @@ def test_training_ends_with_the_measurement_of_what_was_executed(folder, caliper
         "accuracy": 0,
         "seconds": 0,
         "resumed_at": 0,
+        "precision": "float32",
+        "processes": 1,
     }
     assert 0 <= found["training"]["accuracy"] <= 1
     length = ("--steps", 8) if sampler == "poisson" else ("--epochs", 2)
@@ -198,3 +200,16 @@ def test_a_vocabulary_taken_from_the_texts_is_declared(tmp_path, calipers, vocab
         assert ("no number here covers that choice" in text) == (vocabulary == "frequent")
     if vocabulary == "frequent":
         assert json.loads(calipers(*arguments, "--json").stdout)["training"]["vocabulary"] == "frequent"
+
+
+@pytest.mark.torch
+def test_canaries_are_drawn_beside_the_records_and_reported(folder, calipers) -> None:
+    """The run has N + M records; the audit has its three numbers, and says so in words too."""
+    words = options(folder, "--epochs", 2, "--noise-multiplier", 0.5, "--canaries", 200, "--seed", 4)
+    document = json.loads(calipers(*words, "--json").stdout)
+    assert document["measurement"]["run"]["dataset_size"] == N + 200
+    assert document["training"]["records"] == N
+    audit = document["audit"]
+    assert audit["observed"]["epsilon"][0]["canaries"] == 200
+    assert 0 <= audit["observed"]["epsilon"][0]["lower"] <= audit["certified"]["upper"]
+    assert "this run was seen to leak at least" in calipers(*words).stdout

@@ -177,3 +177,25 @@ def test_mnist_at_epsilon_8_is_seen_to_leak_more_than_1() -> None:
     print(found.sentence())
     assert 7.5 < found.certified.upper <= 8.0 + 1e-9
     assert 1.0 < found.observed.epsilon[0].epsilon_lower <= found.certified.upper
+
+
+@pytest.mark.jax_privacy
+def test_beside_the_auditor_of_jax_privacy_on_the_same_scores() -> None:
+    """Theirs, with the same guesses and delta, is at most ours, and equal where delta does not count.
+
+    Ours is the worst case itself, theirs (Steinke et al.) a bound on it; both cut at the k-th largest score.
+    """
+    auditing = pytest.importorskip("jax_privacy.auditing")
+    from calipers.auditing.one_run import one_run_audit
+
+    rng = np.random.default_rng(3)
+    coins = rng.random(1000) < 0.5
+    scores = rng.normal(size=1000) + 2.0 * coins
+    ordered = np.sort(scores)[::-1]
+    theirs = auditing.CanaryScoreAuditor(scores[coins], scores[~coins])
+    for k in (50, 100, 200):
+        cut = auditing.Explicit(threshold=float((ordered[k - 1] + ordered[k]) / 2))
+        for delta, apart in ((1e-12, 1e-3), (1e-5, 0.2)):
+            found = one_run_audit(scores, coins, guesses=((k, 0),), delta=delta).epsilon_lower
+            other = theirs.epsilon_one_run(0.05, delta, threshold_strategy=cut)
+            assert other - 1e-3 <= found <= other + apart

@@ -70,20 +70,20 @@ def test_a_rank_is_killed_and_the_same_command_goes_on_to_the_same_weights(folde
     path = tmp_path / "run.checkpoint"
     words = ("--steps", 30, "--checkpoint", path, "--checkpoint-every", 2, "--output")
     with started(folder, *words, tmp_path / "killed.pt") as broken:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not path.exists():
             assert time.monotonic() < until
             assert broken.poll() is None, broken.stderr.read()
             time.sleep(0.01)
         os.kill(rank_of(broken, 1), signal.SIGKILL)
-        said, complained = broken.communicate(timeout=120)
+        said, complained = broken.communicate(timeout=600)
     assert broken.returncode != 0
     assert said == ""
     assert "Another process of this training has ended" in complained
     assert "a training goes on from its checkpoint" in " ".join(complained.split())
     assert not (tmp_path / "killed.pt").exists()
     with started(folder, *words, tmp_path / "resumed.pt") as again:
-        said, complained = again.communicate(timeout=120)
+        said, complained = again.communicate(timeout=600)
     assert again.returncode == 0, complained
     document = json.loads(said)  # one rank printed, once
     assert document["training"]["processes"] == 2
@@ -91,7 +91,7 @@ def test_a_rank_is_killed_and_the_same_command_goes_on_to_the_same_weights(folde
     assert document["measurement"]["run"]["steps"] == 30
     assert complained.count("Resuming") == 1
     with started(folder, "--steps", 30, "--output", tmp_path / "whole.pt") as whole:
-        said, complained = whole.communicate(timeout=120)
+        said, complained = whole.communicate(timeout=600)
     assert whole.returncode == 0, complained
     assert json.loads(said)["measurement"]["epsilon"] == document["measurement"]["epsilon"]
     weights = [torch.load(tmp_path / name, weights_only=True) for name in ("resumed.pt", "whole.pt")]
@@ -101,7 +101,7 @@ def test_a_rank_is_killed_and_the_same_command_goes_on_to_the_same_weights(folde
 
 def test_sizes_that_differ_are_refused_by_one_sentence(folder) -> None:
     with started(folder, "--steps", 4, program=(str(folder / "program.py"),)) as differing:
-        said, complained = differing.communicate(timeout=120)
+        said, complained = differing.communicate(timeout=600)
     assert differing.returncode != 0
     assert said == ""
     assert "The ranks are not one training" in complained

@@ -14,6 +14,7 @@ from calipers.cli.report_option import write_when_asked
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
     from calipers.reports.report import Report
+    from calipers.training.audited import Audited
     from calipers.training.datasets import Dataset
     from calipers.training.loop import Trained
 
@@ -64,27 +65,9 @@ def report_outcome(
             return report_training(measurement, questions, facts)
 
         write_when_asked(report_path, report)
+    audit = _audit(trained, chosen, questions, tolerance)
     if as_json:
-        from calipers.reports.records import measurement_record, run_of_record, to_document
-
-        training = {
-            "data": data.name,
-            "model": chosen["model"],
-            "parameters": trained.dimension,
-            "records": data.size,
-            "steps": trained.plan.steps,
-            "noise_multiplier": trained.plan.noise_multiplier,
-            "max_grad_norm": trained.plan.max_grad_norm,
-            "accuracy": found,
-            "seconds": trained.seconds,
-            "resumed_at": trained.resumed_at,
-            "precision": trained.precision,
-            "processes": chosen["processes"],
-        } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
-        measured = None if answers is None else measurement_record(answers)
-        click.echo(
-            to_document({"training": training, "measurement": measured}, run_of_record({"measurement": measured}))
-        )
+        _document(trained, data, chosen, found, answers, audit)
         return
     resumed = f" (resumed after step {trained.resumed_at:,} from {chosen['checkpoint']})" if trained.resumed_at else ""
     click.echo(
@@ -100,3 +83,39 @@ def report_outcome(
     show(brief_measurement(answers, tolerance))
     if uncovered:
         click.echo(f"\nVocabulary: {_UNCOVERED}.")
+    if audit is not None:
+        click.echo(f"\nAudit of this run: {audit.sentence()}")
+
+
+def _audit(trained: Trained, chosen: dict[str, Any], questions: Questions, tolerance: float) -> Audited | None:
+    if chosen["planted"] is None:
+        return None
+    from calipers.training.audited import audit_of
+
+    return audit_of(trained, chosen["planted"].scores(), delta=questions.deltas[0], tolerance=tolerance)
+
+
+def _document(
+    trained: Trained, data: Dataset, chosen: dict[str, Any], found: float, answers: Any, audit: Audited | None
+) -> None:
+    from calipers.reports.records import measurement_record, run_of_record, to_document
+
+    training = {
+        "data": data.name,
+        "model": chosen["model"],
+        "parameters": trained.dimension,
+        "records": data.size,
+        "steps": trained.plan.steps,
+        "noise_multiplier": trained.plan.noise_multiplier,
+        "max_grad_norm": trained.plan.max_grad_norm,
+        "accuracy": found,
+        "seconds": trained.seconds,
+        "resumed_at": trained.resumed_at,
+        "precision": trained.precision,
+        "processes": chosen["processes"],
+    } | ({"vocabulary": chosen["vocabulary"]} if data.kind == "text" else {})
+    measured = None if answers is None else measurement_record(answers)
+    said: dict[str, object] = {"training": training, "measurement": measured}
+    if audit is not None:
+        said["audit"] = audit.to_dict()
+    click.echo(to_document(said, run_of_record({"measurement": measured})))

@@ -39,7 +39,7 @@ def planned(chosen: dict[str, Any], delta: float) -> Planned:
     data = data if chosen["records"] is None else data.first(chosen["records"])
     sampler = sampler_of(
         chosen["sampler"],
-        dataset_size=data.size,
+        dataset_size=data.size + (chosen["canaries"] or 0),
         batch_size=chosen["batch_size"],
         epochs=chosen["epochs"],
         steps=chosen["steps"],

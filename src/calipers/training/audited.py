@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from calipers.auditing.one_run_game import OneRunResult, audit_one_run
+from calipers.auditing.one_run_game import CanaryScores, OneRunResult, audit_one_run
 from calipers.bracket import Bracket
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
-from calipers.training.canaries import Canaries
+from calipers.training.canaries import Canaries, adjacency_of
 from calipers.training.loop import Trained, train
 from calipers.training.losses import cross_entropy
 from calipers.training.plan import Plan
 from calipers.training.torch_library import chosen_device, torch_module
 
-__all__ = ["Audited", "train_audited"]
+__all__ = ["Audited", "audit_of", "train_audited"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,14 @@ def train_audited(
     def losses(examples: Any, answers: Any) -> Any:
         return _losses(trained.model, examples, answers, settings)
 
-    adjacency = "add-remove" if plan.sampler.law().sampler == "poisson" else "zero-out"
-    measurement = measure(trained.run(adjacency=adjacency), tolerance=tolerance)
-    found = planted.scores(losses)
+    return audit_of(trained, planted.scores(losses), delta=delta, confidence=confidence, tolerance=tolerance)
+
+
+def audit_of(
+    trained: Trained, found: CanaryScores, *, delta: float, confidence: float = 0.95, tolerance: float = 1e-2
+) -> Audited:
+    """The three numbers of a finished training, from what is known of its canaries."""
+    measurement = measure(trained.run(adjacency=adjacency_of(trained.plan)), tolerance=tolerance)
     observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
     return Audited(trained, measurement.epsilon(delta=delta), observed, delta)
 

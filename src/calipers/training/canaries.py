@@ -25,14 +25,20 @@ import numpy as np
 
 from calipers.auditing.one_run_game import CANARIES, CanaryScores
 from calipers.errors import InputError
+from calipers.measure import measure
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Canaries"]
+__all__ = ["Canaries", "adjacency_of"]
 
 # The first key of the coins' generator; batches, noise and layers have others (`calipers.training.noise`).
 _COINS = 3
+
+
+def adjacency_of(plan: Plan) -> str:
+    """The neighboring relation of a canary's coin: out is absent for Poisson batches, zero for all others."""
+    return "add-remove" if plan.sampler.law().sampler == "poisson" else "zero-out"
 
 
 class Canaries:
@@ -54,6 +60,7 @@ class Canaries:
                 "Canaries need noise and a public divisor: a realized one counts canaries that are out; take "
                 "normalization='constant'."
             )
+        measure(plan.run(dimension=dimension, adjacency=adjacency_of(plan)))  # refused now, not after hours
         seed = np.random.SeedSequence(plan.seed, spawn_key=(_COINS,))
         self.included = np.random.default_rng(seed).random(self.count) < 0.5
         self._plan, self._dimension = plan, dimension
