@@ -12,6 +12,7 @@ import click
 
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
+from calipers.cli.quick import load_special
 from calipers.cli.subjects import Subject, stated_subject, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
@@ -147,6 +148,7 @@ _FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "ste
 
 def _runs(run_file: str | None, given: dict[str, object], noise_default: float | None) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
+    load_special()
     context = click.get_current_context()
     defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
     if run_file is None:
@@ -160,6 +162,7 @@ def load_changed(
     run_file: str, given: Mapping[str, object], defaults: Mapping[str, object] | None = None
 ) -> tuple[Run, ...]:
     """The phases of a file with the keys given in place of its own."""
+    load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
     phases = load_runs(run_file, defaults={**(defaults or {}), **filled})
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]

@@ -150,11 +150,6 @@ class GradientSum:
                 return total
             records, labels = records[sound], labels[sound]
 
-    def per_record(self, records: Any, labels: Any) -> list[Any]:
-        """One gradient for every record, unclipped: a tensor (records, *shape) for each parameter."""
-        with tensor_cores(self._tf32):
-            return list(self._each(self._current(), records, labels).values())
-
     def _added(self, records: Any, labels: Any) -> tuple[Any, Any]:
         """(the sum of the gradients, for which records it stands)."""
         torch, count = self._torch, len(labels)
