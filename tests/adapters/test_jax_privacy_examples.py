@@ -103,19 +103,20 @@ def test_secure_noise_example() -> None:
 
 
 def test_jax_api_example() -> None:
-    """It calibrates for Poisson sampling an event of its own; only a `Run` that says how it drew can be measured.
+    """Accounted for as Poisson sampling, drawn in shuffled batches, of which even a perfect shuffle shows more.
 
-    Shuffled batches whose last one is dropped show more than the script's budget, whatever its buffer does.
+    The script shuffles through a buffer of 1024 records: less than perfectly, and no `Run` is proven for it.
     """
     accounting = importlib.import_module("calipers.adapters.dp_accounting")
     event = dp_accounting.SelfComposedDpEvent(
-        dp_accounting.PoissonSampledDpEvent(256 / 10_000, dp_accounting.GaussianDpEvent(3.0)), 100
+        dp_accounting.PoissonSampledDpEvent(256 / 10_000, dp_accounting.GaussianDpEvent(3.0)), 117
     )
     accounted = accounting.measurement_of(event).epsilon(DELTA)
     shuffled = Run(
         dataset_size=10_000, batch_size=256, epochs=3, noise_multiplier=3.0, sampler="shuffle", adjacency="zero-out"
     )
-    assert measure(shuffled).epsilon(DELTA).upper > accounted.upper
+    assert shuffled.total_steps == 117
+    assert measure(shuffled).epsilon(DELTA).lower > accounted.upper
 
 
 def test_keras_api_example() -> None:

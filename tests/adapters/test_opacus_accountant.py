@@ -80,7 +80,6 @@ SITUATIONS = {
         lambda loop: loop.train(4),
     ),
     "larger batches in the second epoch": ({}, another_size),
-    "last batch dropped": ({"loader": {"drop_last": True}}, lambda loop: loop.train(2)),
     "hook replaced": ({}, replaced),
     "ghost clipping, norm halved": ({"grad_sample_mode": "ghost"}, halved),
     "mean": ({"loss_reduction": "mean"}, lambda loop: loop.train()),
@@ -121,6 +120,8 @@ def test_what_attach_refuses_is_a_warning_before_training_and_no_number_after(to
         loop.engine.get_epsilon(DELTA)
     with pytest.raises(UnsupportedError, match="too late"):
         loop.engine.accountant.describe(loop.optimizer, loop.loader)
+    with pytest.warns(CalipersWarning, match="it differs between neighbors"):
+        told(1399, loader={"drop_last": True})
     with pytest.warns(CalipersWarning, match="public_rate=True"):
         full = told(1000)
     full.engine.accountant.describe(full.optimizer, full.loader, public_rate=True)
