@@ -174,7 +174,6 @@ def test_sampling_with_rate_zero_or_one_is_no_sampling() -> None:
         (library.UnsupportedDpEvent(), ADD, "says nothing"),
         (library.SampledWithoutReplacementDpEvent(100, 10, Gaussian(1.0)), ADD, "without-replacement"),
         (library.SampledWithReplacementDpEvent(100, 10, Gaussian(1.0)), ADD, "with-replacement"),
-        (library.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0), ADD, "no pair is known"),
         (Composed([Gaussian(1.0), Repeated(library.NonPrivateDpEvent(), 2)]), ADD, "NonPrivateDpEvent"),
     ],
 )

@@ -1,7 +1,7 @@
 """Both jaws arrive in the real trackers: read back from the files that TensorBoard, W&B and MLflow write.
 
-TensorBoard is there wherever the callbacks are tested; the other two are tried where they are installed. Calipers knows
-none of them: values go through the logger that the user has.
+TensorBoard is required where the callbacks are tested; the other two are tried where they are installed. None of them
+is known to Calipers: values go through the logger that the user has.
 """
 
 from __future__ import annotations

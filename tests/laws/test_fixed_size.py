@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 from oracles import plane
+from scipy.special import ndtr
 
-from calipers.bracket import Side
 from calipers.laws.counted import CountedPair
 from calipers.laws.drawn_shift import Shifts
 from calipers.laws.fixed_size import fixed_size_attacks, fixed_size_proof
@@ -58,7 +58,7 @@ def test_no_gradients_show_more_than_the_proof(adjacency, seed):
     others = plane.unit_disk(3, rng)
     record, other = plane.unit_disk(2, rng)
     rate = batch / 4
-    law = fixed_size_proof(rate, 1.0 / sigma, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = fixed_size_proof(rate, 1.0 / sigma, adjacency).upper(0.02, -40.0)
     present, absent = neighbors(others, record, adjacency, batch, sigma, other)
     for eps in EPSILONS:
         assert plane.divergence(*present, *absent, eps) <= directed(law, False).delta(eps) * (1 + 5e-4) + 1e-9
@@ -69,7 +69,7 @@ def test_no_gradients_show_more_than_the_proof(adjacency, seed):
 def test_the_worst_gradients_reach_the_proof(adjacency):
     """Others -u, the record u (or all -u): one step attains the proof, in the order it is made for."""
     sigma, batch, u = 1.2, 2, np.array([1.0, 0.0])
-    law = fixed_size_proof(batch / 5, 1.0 / sigma, adjacency).law(Side.UPPER, 0.01, -40.0)
+    law = fixed_size_proof(batch / 5, 1.0 / sigma, adjacency).upper(0.01, -40.0)
     forward = neighbors([-u] * 4, u, adjacency, batch, sigma, -u)
     backward = forward if adjacency == "add-remove" else neighbors([-u] * 4, -u, adjacency, batch, sigma, u)
     for eps in EPSILONS:
@@ -81,7 +81,7 @@ def test_an_accountant_that_forgets_displacement_is_refuted():
     """The Poisson pair, which moves the sum by one gradient only, lies below what these gradients show."""
     sigma, batch, u = 1.2, 2, np.array([1.0, 0.0])
     present, absent = neighbors([-u] * 4, u, "add-remove", batch, sigma)
-    claimed = fixed_size_proof(batch / 5, 0.5 / sigma, "add-remove").law(Side.UPPER, 0.01, -40.0)
+    claimed = fixed_size_proof(batch / 5, 0.5 / sigma, "add-remove").upper(0.01, -40.0)
     assert plane.divergence(*present, *absent, 0.1) > 1.5 * claimed.delta(0.1)
 
 
@@ -114,21 +114,44 @@ def test_several_places_show_no_more_than_their_proof(adjacency, seed):
         others, record, other = np.tile([-1.0, 0.0], (3, 1)), np.array([1.0, 0.0]), np.array([-1.0, 0.0])
     chances = [math.comb(batch, j) * 0.25**j * 0.75 ** (batch - j) for j in range(batch + 1)]
     counts = Shifts.of([j / sigma for j in range(batch + 1)], chances)
-    law = CountedPair(counts, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = CountedPair(counts, adjacency).upper(0.02, -40.0)
     present, absent = neighbors(others, record, adjacency, batch, sigma, other, replacement=True)
     for eps in EPSILONS:
         assert plane.divergence(*present, *absent, eps) <= law.delta(eps) * (1 + 5e-4)
         assert plane.divergence(*absent, *present, eps) <= law.reverse().delta(eps) * (1 + 5e-4)
 
 
-def test_one_place_is_the_exact_worst_case_of_a_replaced_record():
-    """The bound by joint convexity equals the joined pair where j is 0 or 1, and stays above it when zeroed out."""
-    rate, shift = 0.02, 0.8
+@pytest.mark.parametrize("rate", [0.02, 0.4])
+def test_one_place_is_the_exact_worst_case(rate):
+    """The bounds by joint convexity are the joined pair where j is 0 or 1, in both orders."""
+    shift = 0.8
     counts = Shifts.of([0.0, shift], [1.0 - rate, rate])
-    for adjacency, slack in (("substitute", 1e-3), ("zero-out", math.inf)):
-        bound = CountedPair(counts, adjacency).law(Side.UPPER, 0.02, -40.0)
-        exact = fixed_size_proof(rate, shift, adjacency).law(Side.UPPER, 0.005, -40.0)
+    for adjacency in ("substitute", "zero-out"):
+        bound = CountedPair(counts, adjacency).upper(0.02, -40.0)
+        exact = fixed_size_proof(rate, shift, adjacency).upper(0.005, -40.0)
         for eps in (0.0, 0.01, 0.2, 1.0):
-            assert bound.delta(eps) >= exact.delta(eps) * (1 - 1e-3)
-            assert bound.delta(eps) <= exact.delta(eps) * (1 + slack)
+            for way in (False, True):
+                found, truth = directed(bound, way).delta(eps), directed(exact, way).delta(eps)
+                assert truth * (1 - 1e-3) <= found <= truth * (1 + 1e-3)
+
+
+def test_places_that_are_revealed_are_bounded_by_the_best_test_of_each():
+    """Sum over j of the best threshold, found by trying many: never above the node, and the node is no larger."""
+    rate, shift, batch = 0.05, 0.9, 4
+    chances = [math.comb(batch, j) * rate**j * (1 - rate) ** (batch - j) for j in range(batch + 1)]
+    eta = 1.0 - chances[0]
+    nodes = CountedPair(Shifts.of([j * shift for j in range(batch + 1)], chances), "zero-out").nodes(False, -40.0)
+    z = np.linspace(-3.0, 25.0, 200_001)
+    for eps, value in nodes[1 : len(nodes) : 97]:
+        total, k = 0.0, math.exp(eps)
+        for j in range(1, batch + 1):
+            s = j * shift
+            gain = eta * (ndtr(2 * s - z) - k * ndtr(s - z)) - (k - 1) * (1 - eta) * ndtr(-z)
+            total += chances[j] / eta * float(np.max(gain))
+        assert value <= total * (1 + 1e-6) + 1e-12
+    assert nodes[0][1] > 0.0
+
+
+def test_counted_pairs_compose():
+    counts = Shifts.of([0.0, 0.8], [0.98, 0.02])
     assert ProofProduct([(CountedPair(counts, "substitute"), 100)]).epsilon(1e-5) > 0.0

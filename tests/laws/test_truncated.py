@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from oracles import plane
 
-from calipers.bracket import Side
 from calipers.laws.product import Product
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.measure import measure
+from calipers.run import Run
 
 EPSILONS = (0.0, 0.2, 0.9)
 
@@ -40,7 +41,7 @@ def test_no_gradients_show_more_than_the_proof(seed, unit):
     others, own = plane.unit_disk(3, rng), plane.unit_disk(unit, rng)
     if seed == 0:
         others, own = np.tile([-1.0, 0.0], (3, 1)), np.tile([1.0, 0.0], (unit, 1))
-    law = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").law(Side.UPPER, 0.02, -40.0)
+    law = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").upper(0.02, -40.0)
     present = shown(np.concatenate((others, own)), rate, largest, sigma)
     absent = shown(others, rate, largest, sigma)
     for eps in EPSILONS:
@@ -56,7 +57,7 @@ def test_a_record_that_keeps_its_place(adjacency, seed):
     rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
     others, (record, other) = plane.unit_disk(3, rng), plane.unit_disk(2, rng)
     instead = np.zeros(2) if adjacency == "zero-out" else other
-    law = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).upper(0.02, -40.0)
     present = shown(np.vstack((others, record)), rate, largest, sigma)
     absent = shown(np.vstack((others, instead)), rate, largest, sigma)
     for eps in EPSILONS:
@@ -70,7 +71,7 @@ def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
     """At most the enumerated divergence, and within half a percent of it."""
     rate, largest, sigma = 0.4, 2, 1.3
     attack = TruncatedAttack(Truncation(3, rate, largest, unit), 1.0 / sigma, direction, instead)
-    law = attack.alone().law(Side.LOWER, 0.01, -40.0) if direction == 0.0 else attack.law(Side.LOWER, 0.01, -40.0)
+    law = attack.alone().lower(0.01, -40.0) if direction == 0.0 else attack.lower(0.01, -40.0)
     others = [np.array([direction, 0.0])] * 3
     present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
     rest = [] if instead is None else [np.array([instead, 0.0])] * unit
@@ -114,3 +115,36 @@ def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigm
         assert ours <= theirs
     attack = TruncatedAttack(Truncation(size - 1, rate, largest), 1.0 / sigma).alone()
     assert AttackProduct([(attack, steps)]).epsilon(1e-5)[0] <= ours
+
+
+@pytest.mark.dp_accounting
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "substitute"])
+@pytest.mark.parametrize(
+    ("size", "rate", "largest", "sigma", "steps"),
+    [(1000, 0.01, 30, 2.0, 200), (40, 0.4, 8, 4.0, 100)],
+)
+def test_runs_and_events_are_never_above_dp_accounting(size, rate, largest, sigma, steps, adjacency):
+    """Batches that are hardly ever full, and batches that are nearly always full; both neighbors of the run's dataset.
+
+    Where truncation is rare both libraries bound the same number, and ours may not be the larger by its rounding.
+    """
+    dp_accounting = pytest.importorskip("dp_accounting")
+    from calipers.adapters.dp_accounting import RELATIONS, measurement_of
+
+    relation = getattr(dp_accounting.NeighboringRelation, RELATIONS[adjacency])
+    theirs = []
+    for dataset_size in (size, size + 1) if adjacency == "add-remove" else (size,):
+        event = dp_accounting.TruncatedSubsampledGaussianDpEvent(dataset_size, rate, largest, sigma)
+        accountant = dp_accounting.pld.PLDAccountant(relation)
+        accountant.compose(event, steps)
+        theirs.append(accountant.get_epsilon(1e-5))
+    run = Run(
+        sampler="truncated-poisson", dataset_size=size, sample_rate=rate, max_batch_size=largest, steps=steps,
+        noise_multiplier=sigma, adjacency=adjacency,
+    )  # fmt: skip
+    bracket = measure(run).epsilon(1e-5)
+    assert bracket.lower <= bracket.upper <= max(theirs)
+    first = dp_accounting.TruncatedSubsampledGaussianDpEvent(size, rate, largest, sigma)
+    read = measurement_of(dp_accounting.SelfComposedDpEvent(first, steps), adjacency=adjacency, tolerance=1e-5)
+    assert bracket.lower <= read.epsilon(1e-5).upper <= theirs[0]
+    assert read.epsilon(1e-5).lower > 0.0

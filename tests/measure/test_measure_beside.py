@@ -80,19 +80,3 @@ def test_divisors_that_depend_on_the_data_are_refused() -> None:
     )
     with pytest.raises(UnsupportedError, match="depends on the data"):
         cp.measure(Beside(run, (5.0,)))
-
-
-@pytest.mark.slow
-def test_random_joint_releases_never_cross() -> None:
-    """500 runs: jaws in order, and never below the run without what is beside it."""
-    rng = np.random.default_rng(9)
-    for _ in range(500):
-        run = cp.Run(
-            sample_rate=float(rng.uniform(0.005, 0.9)),
-            steps=int(rng.integers(1, 200)),
-            noise_multiplier=float(rng.uniform(0.7, 6.0)),
-        )
-        delta = float(10.0 ** rng.uniform(-8.0, -2.0))
-        joint = cp.measure(Beside(run, tuple(rng.uniform(1.0, 30.0, int(rng.integers(1, 4)))))).epsilon(delta)
-        assert joint.lower <= joint.upper
-        assert cp.measure(run).epsilon(delta).lower <= joint.upper

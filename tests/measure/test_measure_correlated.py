@@ -113,19 +113,3 @@ def test_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             correlated_of(wrong)
-
-
-@pytest.mark.slow
-def test_random_correlated_runs_never_cross() -> None:
-    """500 runs with known times or turns: jaws in order, and more noise never leaks more."""
-    rng = np.random.default_rng(5)
-    for trial in range(500):
-        steps, bands = int(rng.integers(20, 400)), int(rng.integers(1, 6))
-        matrix = NoiseMatrix.of_toeplitz(np.sort(rng.uniform(0.05, 1.0, bands))[::-1], steps)
-        noise, delta = float(rng.uniform(0.8, 8.0)), float(10.0 ** rng.uniform(-8.0, -2.0))
-        rate = float(rng.uniform(0.005, 0.5)) if trial % 2 else None
-        patterns = Patterns(int(rng.integers(bands if rate else 1, steps)))
-        found = cp.measure(CorrelatedNoise(matrix, noise, patterns, rate)).epsilon(delta)
-        quieter = cp.measure(CorrelatedNoise(matrix, 1.2 * noise, patterns, rate)).epsilon(delta)
-        assert found.lower <= found.upper
-        assert quieter.lower <= found.upper

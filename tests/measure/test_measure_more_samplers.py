@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from calipers.bracket import Side
@@ -164,68 +163,3 @@ def test_a_unit_and_a_divisor_that_moves_are_refused():
     run = Run(**MNIST, unit="user", records_per_unit=2, normalization="realized", dimension=10)
     with pytest.raises(UnsupportedError, match="Nothing is proven"):
         measure(run)
-
-
-def random_run(kind, rng):
-    """A run of the kind, of any size that one would use."""
-    size = int(10 ** rng.uniform(1.2, 5))
-    batch = max(1, min(size // 2, int(size * 10 ** rng.uniform(-3, -0.5))))
-    steps = int(10 ** rng.uniform(0, 3.5))
-    keys = {
-        "noise_multiplier": float(np.round(10 ** rng.uniform(-0.2, 1), 3)),
-        "adjacency": str(rng.choice(["add-remove", "zero-out", "substitute"])),
-        "dataset_size": size,
-        "batch_size": batch,
-        "steps": steps,
-        "sampler": kind,
-    }
-    if kind == "truncated-poisson":
-        keys["max_batch_size"] = max(1, int(batch * rng.uniform(0.7, 2.0)))
-    if kind == "cyclic-poisson":
-        keys["cycle"] = int(rng.integers(1, max(2, size // batch)))
-    if kind == "random-allocation":
-        del keys["batch_size"]
-        keys["participations"] = int(rng.integers(1, max(2, min(steps, 30))))
-        keys["adjacency"] = str(rng.choice(["add-remove", "zero-out"]))
-    if kind == "balls-and-bins":
-        keys |= {"epochs": int(rng.integers(1, 20)), "reshuffle": "once", "adjacency": "zero-out"}
-        del keys["steps"]
-    if kind == "unit":
-        keys |= {"sampler": "poisson", "unit": "user", "records_per_unit": min(size, int(rng.integers(2, 30)))}
-    return keys
-
-
-KINDS = [
-    "without-replacement",
-    "with-replacement",
-    "truncated-poisson",
-    "cyclic-poisson",
-    "random-allocation",
-    "balls-and-bins",
-    "unit",
-]
-
-
-def check_random_runs(kind, count, seed):
-    """A `Bracket` whose jaws cross raises; both must be finite numbers that hold for the same run."""
-    rng = np.random.default_rng(seed)
-    measured = 0
-    while measured < count:
-        try:
-            run = Run(**random_run(kind, rng))
-        except InputError:
-            continue
-        bracket = measure(run).epsilon(float(10 ** rng.uniform(-8, -3)))
-        assert 0.0 <= bracket.lower <= bracket.upper, run
-        measured += 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_few_random_runs_do_not_cross(kind):
-    check_random_runs(kind, 2, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_five_hundred_random_runs_do_not_cross(kind):
-    check_random_runs(kind, 500, 2)

@@ -83,17 +83,3 @@ def test_one_trial_is_one_run() -> None:
     ):
         with pytest.raises(InputError):
             Selection(run, *wrong)
-
-
-@pytest.mark.slow
-def test_random_selections_never_cross() -> None:
-    """500 selections: quadrature of the ordered test never exceeds the upper jaw, and jaws are in order."""
-    rng = np.random.default_rng(23)
-    for trial in range(500):
-        kind, shape = LAWS[trial % 4]
-        mu, mean = float(rng.uniform(0.05, 2.0)), float(np.exp(rng.uniform(0.05, 4.0)))
-        measured, epsilon = cp.measure(Selection(cp.Guarantee(mu=mu), mean, kind, shape)), float(rng.uniform(0.0, 4.0))
-        bracket = measured.delta(epsilon)
-        assert bracket.lower <= bracket.upper
-        assert exact_delta(mu, Trials.of(kind, mean, shape), epsilon) <= bracket.upper * (1.0 + 1e-9) + 1e-12
-        assert measured.epsilon(1e-6).lower <= measured.epsilon(1e-6).upper

@@ -12,9 +12,11 @@ Some of them exist in newer versions of the library only; a name is all that is 
 | ExponentialMechanismDpEvent          | bounded range above, two candidates below                                 |
 | PermuteAndFlipDpEvent                | Laplace above, two candidates below                                       |
 | SingleEpochTreeAggregationDpEvent    | above a Gaussian for every level of the tree, below the complete nodes    |
+| TruncatedSubsampledGaussianDpEvent   | above `calipers.laws.truncated`, below the record among zeros              |
 
 An epsilon, a rho or a sensitivity is taken as the event states it, whatever the neighbors are; a mixture of Gaussians
-is about adding or removing a record.
+is about adding or removing a record. Of the datasets of a truncated batch the larger one has `dataset_size` records, as
+the library reads its event (a run measures both neighbors of the user's own dataset).
 """
 
 from __future__ import annotations
@@ -25,19 +27,21 @@ from typing import Any
 
 import numpy as np
 
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, Domain
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.direction import LawSource
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource
+from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.discrete_gaussian import DiscreteGaussian
-from calipers.mechanisms.gaussian import gaussian
+from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
 from calipers.mechanisms.sided import Sided, exponential_mechanism, permute_and_flip
 
 Parameters = tuple[float, ...]
 STEPS = Domain(1, 2**40, integer=True)
+NATURAL = Domain(0, 2**40, integer=True)
 _NO_NOISE = "Without noise there is no privacy to measure."
 
 
@@ -115,6 +119,23 @@ def _tree(parameters: Parameters) -> LawSource:
     return above if levels == complete else Sided(name, above, below)
 
 
+def _read_truncated(event: Any) -> Parameters:
+    size, largest = (NATURAL.check(name, getattr(event, name)) for name in ("dataset_size", "truncated_batch_size"))
+    rate = PROBABILITY.check("sampling_probability", event.sampling_probability)
+    return (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE), rate, float(size), float(largest))
+
+
+def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
+    """One step of Poisson sampling with a largest batch."""
+    (noise, rate), (size, largest) = parameters[:2], (int(number) for number in parameters[2:])
+    if size <= largest:
+        return poisson_gaussian(rate, noise, adjacency)
+    truncation = Truncation(size - 1, rate, largest)
+    instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
+    above = truncated_proof(truncation, 1.0 / noise, adjacency)
+    return Sided(above.name, above, TruncatedAttack(truncation, 1.0 / noise, 0.0, instead).alone())
+
+
 READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
     "DiscreteGaussianDpEvent": ("discrete Gaussian", _read_discrete_gaussian),
     "EpsilonDeltaDpEvent": ("epsilon-delta", _read_approximate),
@@ -122,8 +143,10 @@ READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
     "MixtureOfGaussiansDpEvent": ("mixture", _read_mixture),
     "PermuteAndFlipDpEvent": ("permute-and-flip", _read_epsilon),
     "SingleEpochTreeAggregationDpEvent": ("tree", _read_tree),
+    "TruncatedSubsampledGaussianDpEvent": ("truncated", _read_truncated),
     "ZCDpEvent": ("zCDP", _read_concentrated),
 }
+# What a release is a pair of; that of truncated batches depends on the neighbors too.
 PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
     "discrete Gaussian": _discrete_gaussian,
     "epsilon-delta": lambda stated: approximate_dp(*stated),
@@ -131,12 +154,15 @@ PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
     "mixture": _mixture,
     "permute-and-flip": lambda stated: permute_and_flip(*stated),
     "tree": _tree,
+    "truncated": lambda stated: truncated_release(stated, "add-remove"),
     "zCDP": lambda stated: Concentrated(*stated),
 }
 
 
 def is_silent(kind: str, parameters: Parameters) -> bool:
-    """Whether such a release shows nothing: a mixture that is N(0, 1) itself, (0, 0)-DP."""
+    """Whether such a release shows nothing: a mixture that is N(0, 1) itself, (0, 0)-DP, batches without records."""
     if kind == "mixture":
         return len(parameters) == 3 and parameters[1] == 0.0
+    if kind == "truncated":
+        return 0.0 in parameters[1:]
     return kind == "epsilon-delta" and parameters == (0.0, 0.0)

@@ -20,6 +20,14 @@ being revealed. Where w_0 = 0 (fewer than B records are not the unit's) eta is 1
 is the bound: no batch without the unit is needed. For k < 1 exchange the datasets, hence a and b. With one record (j
 <= 1) and replacement of that record this is the exact worst case of `calipers.laws.fixed_size`.
 
+**Zeroed out, present against absent.** The second bound charges beta Q' as if nothing hid it. Reveal instead which j
+it would be if there is one (given j >= 1, the same law on both datasets), and leave hidden whether there is one:
+
+    D_k(P||Q) <= sum over j >= 1 of (w_j/eta) D_k((1 - eta) N(0) + eta N(2 j r) || (1 - eta) N(0) + eta N(j r)),
+
+the divergence being jointly convex, and the pair of each j by the lemma of `calipers.laws.fixed_size` with j r for r
+(|b| <= j r, |a - b| <= j r). Its best test is z > x with a quadratic equation in e^(j r x). The least of both counts.
+
 Nodes are placed by the threshold x of the best test of the first term, where alpha is the likelihood ratio at x.
 """
 
@@ -34,10 +42,10 @@ from scipy.special import log_ndtr, ndtr
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.errors import UnsupportedError
 from calipers.laws.drawn_shift import Shifts
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
+from calipers.laws.source import UpperSource
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
 
@@ -56,7 +64,7 @@ _SLACK = 1.0 + 1e-9
 
 @implements("calipers:counted", "balle2018:thm2")
 @dataclass(frozen=True)
-class CountedPair:
+class CountedPair(UpperSource):
     """`counts`: the law of j as lengths j r. UPPER only."""
 
     counts: Shifts
@@ -67,10 +75,8 @@ class CountedPair:
         """Replacing is the same in both orders."""
         return self.adjacency == "substitute"
 
-    def law(self, side: Side, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; there is one fineness, and a few depths."""
-        if side is not Side.UPPER:
-            raise UnsupportedError("A proof has no LOWER law.")
         del resolution
         return _law(self, 40.0 * math.floor(log_tail / 40.0))
 
@@ -97,10 +103,31 @@ class CountedPair:
         bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
         # Rounding of `seen` is relative to its larger term.
         rounded = 4e-16 * eta * rest * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
-        value = np.minimum(1.0, (bound + rounded) * (_SLACK + counts.rounding) + counts.beyond)
-        # A node is rounded down: there the divergence is at most what it is at the true k ... times nothing.
-        epsilon = np.log1p(eta * alpha_less_one) * (1.0 + 1e-14)
+        epsilon = np.log1p(eta * alpha_less_one)
+        least = bound + rounded
+        if zeroed and not reverse and none:
+            larger = min(1.0, eta * (1.0 + counts.rounding + 1e-13))  # a larger rate dominates
+            least = np.minimum(least, _places_revealed(lengths, shares, larger, epsilon))
+        value = np.minimum(1.0, least * (_SLACK + counts.rounding) + counts.beyond)
+        # The divergence falls as epsilon grows, so a value holds at a node that is rounded up.
+        epsilon = epsilon * (1.0 + 1e-14)
         return [(float(e), float(v)) for e, v in zip(epsilon, value, strict=True)]
+
+
+def _places_revealed(lengths: FloatArray, shares: FloatArray, eta: float, epsilon: FloatArray) -> FloatArray:
+    """At least the mean over j of D_k((1 - eta) N(0) + eta N(2 s) || (1 - eta) N(0) + eta N(s)), s the length of j."""
+    s, log_k = lengths, epsilon[:, None]
+    with np.errstate(divide="ignore"):
+        # (k - 1)(1 - eta)/eta, what the part without the unit takes off.
+        log_rest = log_k + np.log(-np.expm1(-log_k)) + math.log1p(-eta) - math.log(eta) if eta < 1.0 else -np.inf
+    # e^(s x) = y solves e^(-2 s^2) y^2 - k e^(-s^2/2) y - (k - 1)(1 - eta)/eta = 0.
+    root = 0.5 * np.logaddexp(2.0 * log_k - s * s, math.log(4.0) - 2.0 * s * s + log_rest)
+    x = (2.0 * s * s - math.log(2.0) + np.logaddexp(log_k - 0.5 * s * s, root)) / s
+    gained = ndtr(2.0 * s - x)
+    kept = gained - np.exp(log_k + log_ndtr(s - x)) - np.exp(log_rest + log_ndtr(-x))
+    # At the best x an error of x counts in second order only; that of the terms is relative to the largest.
+    rounding = 4e-15 * (1.0 + log_k) * gained
+    return np.asarray(eta * np.sum(shares * (np.maximum(kept, 0.0) + rounding), axis=1), dtype=np.float64)
 
 
 def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
