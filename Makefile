@@ -14,7 +14,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input insta
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-share test-slow durations test-adapters test-explorer lint format types layers docs bench reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-explorer lint format types layers docs bench first-five-minutes reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ docs: $(VENV)/.extra-docs ## the documentation, in build/docs; GALLERY=none leav
 bench: $(BENCH_VENV)/.peers ## time and precision beside other accountants (installs PyTorch for Opacus)
 	$(BENCH_VENV)/bin/python -m benchmarks.bench
 
+first-five-minutes: ## every command of README, in a fresh clone and environment
+	tests/first_five_minutes.sh .
+
 reproduce: $(VENV)/.calipers ## the papers' tables and figures
 	$(BIN)/calipers reproduce --all
 
@@ -92,7 +95,7 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 $(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.made
 	@echo "installing Opacus, JAX-Privacy, Lightning, Transformers and Keras"
 	@$(PIP_INSTALL) "$$(grep '^torch' $<)"
-	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,keras]'
+	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,keras,tensorboard]'
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made

@@ -182,3 +182,38 @@ def test_one_file_is_compared_with_itself_changed(calipers, measured_with, desk)
         calipers("compare", "mine=run.toml", "theirs=run.toml", "--noise-multiplier", 4, "--json").stdout
     )
     assert [run["name"] for run in named["runs"]] == ["mine", "theirs"]
+
+
+# And what people who read on type wrong.
+MORE = [
+    (("measure",), "A run needs --noise-multiplier"),
+    (("measure", *RUN[:4], "--noise-multiplier", "nan"), "Expected --noise-multiplier in"),
+    (("measure", *RUN, "--unit", ""), "Expected --unit to be a short name such as 'user', got --unit ''"),
+    (("measure", *RUN, "--records-per-unit", "3"), "--records-per-unit 3 needs a unit"),
+    (("measure", *RUN, "--unit", "user", "--records-per-unit", "0"), "Expected --records-per-unit in"),
+    (("measure", *RUN, "--epsilon", "-1"), "--epsilon"),
+    (("measure", *RUN, "--fpr", "2"), "--fpr"),
+    (("measure", "--run", "."), "directory"),
+    (("measure", "--guarantee", "8,much"), "much"),
+    (("measure", *RUN, "--guarantee", "8,1e-5"), "contradict each other"),
+    (("measure", *RUN, "--trials", "poisson"), "--selected-mean"),
+    (("measure", *RUN, "--certificate", "nowhere/x.json"), "there is no folder"),
+    (("calibrate", "--sample-rate", "0.1", "--steps", "3"), "target"),
+    (("check", "absent.toml", "--epsilon", "3", "--delta", "1e-5"), "absent.toml"),
+    (("receipt",), "give a run file"),
+    (("receipt", "phases.toml", "--library", "opacus"), "NAME=VERSION"),
+    (("receipt", "phases.toml", "-o", "thesis.md"), "was not written by Calipers"),
+    (("verify-receipt", "thesis.md"), "thesis.md"),
+    (("export", "phases.toml", "--form", "poem"), "--form"),
+    (("theorem", "no-such-theorem"), "no-such-theorem"),
+    (("reproduce", "no-such-item"), "no-such-item"),
+    (("curve", *RUN, "--format", "xml"), "--format"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), MORE, ids=[" ".join(arguments)[:60] for arguments, _ in MORE])
+def test_one_sentence_for_those_who_read_on(refused, desk, arguments, said):
+    """As above, for units, guarantees, receipts, papers."""
+    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+    assert said in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before

@@ -168,6 +168,19 @@ def test_the_command_reads_dates_and_receipts(tmp_path, monkeypatch) -> None:
     assert "--about" in result.stderr
 
 
+def test_a_unit_of_several_records_is_what_is_disclosed() -> None:
+    """No form calls it one record, and each says how many records are covered."""
+    run = Run(sample_rate=0.01, steps=20, noise_multiplier=2.0, unit="patient", records_per_unit=3)
+    found = disclose(measure(run), about=ABOUT)
+    for form in FORMS:
+        text = render(found, form).lower()
+        assert "one patient with up to 3 records" in text
+        assert "one record" not in text
+        assert "one training record" not in text
+    assert "has more records than that" in render(found, "checklist")
+    assert "neither seen nor endorsed" in render(found, "checklist")
+
+
 REGISTRY = os.environ.get("CALIPERS_REGISTRY", "")
 needs_registry = pytest.mark.skipif(
     not REGISTRY, reason="CALIPERS_REGISTRY names no clone of opendp/deployments-registry-data"

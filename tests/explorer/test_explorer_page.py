@@ -223,7 +223,7 @@ def test_a_run_has_a_name_and_phases(page: Page, page_explorer: Explorer) -> Non
     two = page.exact()
     page.one("#add").click()
     page.type("noise_multiplier", "5")
-    page.until(lambda: "mine" in page.one("#verdicts").text, "the name in a verdict")
+    page.until(lambda: "mine" in page.one("#winner").text, "the name in a verdict")
     page.open(page.driver.current_url)
     assert page.exact()[:2] == two[:2]
     page.one("[data-run=a]").click()

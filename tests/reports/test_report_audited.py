@@ -14,6 +14,7 @@ from calipers.reports.answers import Questions, answer
 from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.audited import report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
+from calipers.reports.format import floor_digits
 from calipers.reports.html import to_html
 from calipers.run import Run
 
@@ -135,3 +136,18 @@ def test_the_paragraph_names_the_terms(report):
         "Calipers",
     ):
         assert words in quote.text
+
+
+def test_a_result_shows_itself(played):
+    """print(result) opens with the verdict and has no number beyond what the audit shows; a notebook gets the same."""
+    result, _ = played
+    text, page = str(result), result._repr_html_()
+    assert text.splitlines()[0].strip()
+    assert "--explain" not in text
+    shown = floor_digits(result.epsilon[0].value)
+    assert shown in text
+    assert shown in page
+    assert page.startswith('<div class="calipers"><style>')
+    assert page.count("<div") == page.count("</div>")
+    assert "<script" not in page
+    assert "AuditResult(" in repr(result)

@@ -162,13 +162,14 @@ def audit_command(
     """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
+    described = runs[0] if runs else None
     if asked_for_one_run(target_name, values):
         if report_path is not None:
             raise InputError("--report has no page for one run with canaries yet; leave it out and use --json.")
         with _progress("runs") as progress:
-            one_run(target_name, runs[0] if runs else None, values, as_json, fail_on, progress)
+            one_run(target_name, described, values, as_json, fail_on, progress)
         return
-    run = chosen_run(target_name, runs[0] if runs else None)
+    run = chosen_run(target_name, described)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
         if report_path is not None:
@@ -177,6 +178,18 @@ def audit_command(
             raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         _show_self_test(target, values, as_json)
         return
+    _show_audit(target, run, values, as_json, fail_on, report_path)
+
+
+def _show_audit(
+    target: Target,
+    run: Run | None,
+    values: dict[str, Any],
+    as_json: bool,
+    fail_on: tuple[str, ...],
+    report_path: Path | None,
+) -> None:
+    """Audit, write the report if one was asked for, print, and end as --fail-on says."""
     claim, upper = claims(run, claimed_pair(values["claim"]))
     distinguisher = chosen_distinguisher(target, values)
     result = _audited(target, distinguisher, claim, upper, values)

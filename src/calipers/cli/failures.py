@@ -112,7 +112,7 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
     """The message with --noise-multiplier for noise_multiplier; an ordinary word only where it is a key."""
     for key in keys:
         option = f"--{key.replace('_', '-')}"
-        message = re.sub(rf"(?<![\w-]){key}='([^']*)'", rf"{option} \1", message)
+        message = re.sub(rf"(?<![\w-]){key}='([^']+)'", rf"{option} \1", message)
         message = re.sub(rf"(?<![\w-]){key}=(?=\S)", f"{option} ", message)
         if "_" in key:
             message = re.sub(rf"(?<![\w-]){key}\b", option, message)

@@ -13,12 +13,12 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
-from calipers.reports.words import describe_phases
+from calipers.reports.words import describe_phases, unit_text
 
 _NEIGHBORS = {
-    "add-remove": "Neighboring datasets differ by the presence of one record (unbounded differential privacy).",
-    "zero-out": "In the neighboring dataset one record contributes nothing; the number of records is the same.",
-    "substitute": "Neighboring datasets differ in the content of one record (bounded differential privacy).",
+    "add-remove": "Neighboring datasets differ by the presence of {unit} (unbounded differential privacy).",
+    "zero-out": "In the neighboring dataset {unit} contributes nothing; the number of records is the same.",
+    "substitute": "Neighboring datasets differ in the content of {unit} (bounded differential privacy).",
 }
 _VIEWS = {
     "worst-case": "The adversary sees every update of the training and may choose all other records.",
@@ -54,7 +54,20 @@ class Disclosure:
     @property
     def neighbors(self) -> str:
         """What neighboring datasets are, in a sentence."""
-        return " ".join(dict.fromkeys(_NEIGHBORS[run.adjacency] for run in self.answers.runs))
+        runs = self.answers.runs
+        return " ".join(dict.fromkeys(_NEIGHBORS[run.adjacency].format(unit=unit_text(run)) for run in runs))
+
+    @property
+    def unit(self) -> str:
+        """What is protected: one record, or one of something that has several."""
+        return " and ".join(dict.fromkeys(unit_text(run) for run in self.answers.runs))
+
+    @property
+    def beyond_unit(self) -> str:
+        """What the guarantee becomes for somebody with more records than the unit has."""
+        if all(run.unit is None for run in self.answers.runs):
+            return "If a person has several records, the guarantee for the person is weaker."
+        return "For whoever has more records than that, the guarantee is weaker."
 
     @property
     def adversary(self) -> str:

@@ -76,7 +76,7 @@ def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> No
     loss = deployment["privacy_loss"]
     said = str(loss.pop("privacy_unit_details", ""))
     deployment["privacy_loss"] = {
-        "privacy_unit": "One training record",
+        "privacy_unit": "One training record" if found.unit == "one record" else f"O{found.unit[1:]}",
         "privacy_unit_details": f"{found.neighbors} {said}".strip(),
         "privacy_parameters": {"epsilon": float(epsilon), "delta": found.row.at},
         **loss,

@@ -28,7 +28,7 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Whole curve: {_mu(found)}",
         f"Attackers: with a false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
         f"Training: {found.training}",
-        f"Privacy unit: one record. {found.neighbors}",
+        f"Privacy unit: {found.unit}. {found.neighbors}",
         f"Adversary: {found.adversary}",
         f"Usual accounting: {_claim(found)}",
         f"Known: {found.known}; run SHA-256 {about['run_sha256']}."
@@ -58,7 +58,8 @@ def checklist(found: Disclosure) -> str:
     return (
         "## Evaluation after NIST SP 800-226 (March 2025)\n\n"
         "Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. From the top of its "
-        "pyramid down; each layer rests on those below it.\n\n"
+        "pyramid down; each layer rests on those below it. A self-assessment of one training in our own words: the "
+        "publication decides what it asks, and NIST has neither seen nor endorsed this page.\n\n"
         f"| topic | answer |\n| :--- | :--- |\n{rows}\n"
     )
 
@@ -80,8 +81,7 @@ def _topics(found: Disclosure) -> list[tuple[str, str]]:
     return [
         ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}"),
         ("Variant of differential privacy", f"Approximate, (epsilon, delta); {_mu(found)}"),
-        ("Unit of privacy", f"One record. {found.neighbors} If a person has several records, the guarantee for the "
-         "person is weaker."),
+        ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}"),
         ("Neighboring datasets", found.neighbors),
         ("Composition", asked("other_releases", "Is the same data used in any other release? Epsilons of several "
                               "releases add up; the measurement is about this training alone.")),

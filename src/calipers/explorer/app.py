@@ -155,7 +155,7 @@ def _add_pages(app: FastAPI) -> None:
 
     form = to_json(form_record()).encode()
 
-    @app.get("/api/form", summary="The samplers and their keys")
+    @app.get("/api/form", include_in_schema=False)  # for the page: see `form`
     async def asked_form() -> Response:
         return _json(form)
 
