@@ -8,11 +8,13 @@ BIN := $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 # Files of tests share what they compute, so a file stays with one worker.
 PARALLEL ?= -n 2 --dist loadfile
+# Which fifth of the slow tests `make test-share` runs: any hexadecimal number, by default the commit.
+SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 0)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py
 
-.PHONY: help run test test-slow test-adapters test-explorer lint format types layers docs bench reproduce clean
+.PHONY: help run test test-share test-slow durations test-adapters test-explorer lint format types layers docs bench reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,11 +24,19 @@ run: $(VENV)/.calipers ## measure the example run
 	@echo
 	@echo "Call it yourself with $(BIN)/calipers, or with calipers after: source $(BIN)/activate"
 
-test: $(VENV)/.extra-test ## the test suite, on two cores
+test: $(VENV)/.extra-test ## the quick tests, on two cores; says what it leaves out
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-slow: $(VENV)/.extra-test ## the tests that `make test` leaves out for their time
+test-share: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## a fifth of the slow and heavy tests, chosen by the commit
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(slow or heavy) and not explorer and not jax_privacy and not callbacks" --share $(SHARE)
+	# Status 5: this share holds none of them.
+	KERAS_BACKEND=torch $(BIN)/python -m pytest -m "(slow or heavy) and (jax_privacy or callbacks)" --share $(SHARE) || [ $$? -eq 5 ]
+
+test-slow: $(VENV)/.extra-test ## all tests that `make test` leaves out for their time
 	$(BIN)/python -m pytest -m "slow or heavy"
+
+durations: $(VENV)/.extra-test ## measure every test that needs no library; tests/durations.txt says which are slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not dp_accounting and not dask and not opacus and not torch and not jax_privacy and not explorer and not callbacks and not heavy" --write-durations tests/durations.txt
 
 test-adapters: $(VENV)/.extra-test $(VENV)/.extra-dp-accounting $(VENV)/.extra-dask $(VENV)/.libraries ## the tests that need other libraries (installs PyTorch and JAX)
 	$(BIN)/python -m pytest $(PARALLEL) -m "(dp_accounting or opacus or torch or dask) and not jax_privacy and not slow and not heavy"

@@ -121,7 +121,7 @@ class Run(RunFields):
         if self.epochs is not None:
             epochs = checked(EPOCHS, "epochs", self.epochs)
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
-        for name, allowed in _CHOICES.items():
+        for name, allowed in CHOICES.items():
             choice(name, getattr(self, name), allowed)
         for name, default in OPTIONAL.items():
             if getattr(self, name) != default and name not in scheme_of(self).keys:
@@ -306,7 +306,7 @@ KEYS = (
     "unit",
     "records_per_unit",
 )
-_CHOICES = {
+CHOICES = {
     "sampler": SAMPLERS,
     "normalization": NORMALIZATIONS,
     "adjacency": ADJACENCIES,

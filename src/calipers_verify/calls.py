@@ -29,11 +29,16 @@ def ball(number: Fraction | int) -> arb:
     return arb(fmpq(number.numerator, number.denominator))
 
 
-def rounded_up(value: arb) -> int:
-    """The smallest whole number of 2^-256 that is certainly at least `value`."""
+def ceiling(value: arb) -> int:
+    """The smallest whole number that is certainly at least `value`."""
     if not value.is_finite():
         raise Refused("a ball became infinite")
-    return int((value * ONE).upper().ceil().unique_fmpz())
+    return int(value.upper().ceil().unique_fmpz())
+
+
+def rounded_up(value: arb) -> int:
+    """The smallest whole number of 2^-256 that is certainly at least `value`."""
+    return ceiling(value * ONE)
 
 
 def rounded_down(value: arb) -> int:

@@ -7,7 +7,8 @@
 X_1 ... X_M independent copies of a term of `calipers_verify.calls`. Dealt out independently of all others (Poisson
 sampling: M = 1, s = q; fixed batches: M = s = 1; balls-and-bins; shuffled batches for one who knows nothing of the
 others) the term is `opposite` if the record is replaced, and lognormal - k if it is zeroed out: then one sum serves
-all k. Shuffled batches of fixed size that leave a record over have the term `Displaced`.
+all k. Shuffled batches of fixed size that leave a record over have the term `Displaced`, or blocks of rounds that are
+a little less (`calipers_verify.blocks`).
 
 **Nothing left over.** Shuffled epochs that use all N records: for k >= 1 and n < N/B the same with s = 1 and n rounds,
 
@@ -28,9 +29,10 @@ from typing import Any, NamedTuple
 
 from flint import arb
 
+from calipers_verify.blocks import Payoff
 from calipers_verify.calls import Call, Displaced, ball, gaussian, lognormal, moved, opposite, realized, tail
 from calipers_verify.reading import MOST_COUNT, Effort, Refused, fields, one_of, rational, whole
-from calipers_verify.sums import Calls, Plan, read_plan
+from calipers_verify.sums import Calls, Plan, Sum, in_blocks, read_plan, summed
 
 KEYS = {
     "poisson": ("sample_rate", "steps"),
@@ -161,9 +163,18 @@ class Shown:
         if key not in self.known:
             if len(self.known) >= MOST_SUMS:
                 raise Refused("it asks for too many sums")
-            self.known[key] = Calls(term, plan, self.effort)
+            self.known[key] = Calls(self._sum(x, term, plan), plan.unit)
         share = Fraction(1) if phase.kind in ("full", "covered") else phase.share
         return self._hidden(x, share, plan.terms, self.known[key])
+
+    def _sum(self, x: Fraction, term: Call, plan: Plan) -> Sum:
+        phase = self.phase
+        if plan.blocks is None:
+            return summed(term, plan, plan.terms, self.effort)
+        if phase.kind != "dropping":
+            raise Refused("blocks are proven only for shuffled epochs that leave a record over")
+        payoff = Payoff(phase.shift, ball(x).exp(), phase.replaced, plan.blocks, self.effort)
+        return in_blocks(term, payoff, plan, self.effort)
 
     @property
     def _moves(self) -> bool:

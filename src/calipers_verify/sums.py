@@ -17,6 +17,9 @@ at least the call everywhere. Facts, as for the laws of `calipers_verify.lattice
 
 Ladder. Rung e holds places on the lattice unit * 2^e. The lowest rung reaches `reach` places from the center to both
 sides, a higher one `tail` places, so that a heavy tail costs few of them; moving up a rung is fact 3.
+
+Blocks. Terms may be taken together by 2, 4, 8, ... and each block replaced by one variable above it
+(`calipers_verify.blocks`); rounds that fill no block are added as terms.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from typing import Any, NamedTuple
 
 from flint import arb
 
+from calipers_verify.blocks import Blocks, read_blocks
 from calipers_verify.calls import Call, ball, rounded_up
 from calipers_verify.reading import Effort, Refused, fields, rational, whole, wholes
 from calipers_verify.rows import HALVES, ONE, Row, dense, halved, plus, product, repeated
@@ -39,7 +43,7 @@ HIGHEST_RUNG = 200
 
 class Plan(NamedTuple):
     """How a sum of so many terms is kept: unit; centers and lowest rungs of 1, 2, 4, ... terms; places per rung and
-    side; and between which values a single term has its places.
+    side; between which values a single term, or block, has its places; and how terms are taken together, if they are.
     """
 
     terms: int
@@ -50,6 +54,7 @@ class Plan(NamedTuple):
     tail: int
     low: int
     high: int
+    blocks: Blocks | None = None
 
     def radius(self, e: int, lowest: int) -> int:
         """How far from the center rung e reaches, in units."""
@@ -58,7 +63,8 @@ class Plan(NamedTuple):
 
 def read_plan(record: Any, most_terms: int) -> Plan:
     """The plan in `record`. Any plan is safe; a bad one proves little."""
-    record = fields(record, Plan._fields, "a plan")
+    blocks = record.get("blocks") if isinstance(record, dict) else None
+    record = fields(record, Plan._fields if blocks else Plan._fields[:-1], "a plan")
     terms = whole(record["terms"], 1, most_terms, "terms")
     limit, bits = 1 << HIGHEST_RUNG, terms.bit_length()
     high = whole(record["high"], 1, limit, "high")
@@ -71,6 +77,7 @@ def read_plan(record: Any, most_terms: int) -> Plan:
         whole(record["tail"], 8, MOST_REACH, "tail"),
         whole(record["low"], -limit, high - 1, "low"),
         high,
+        read_blocks(blocks) if blocks else None,
     )
 
 
@@ -89,11 +96,12 @@ def connected(call: Call, plan: Plan, effort: Effort) -> Sum:
     """One term: V connects upper bounds of the call at the plan's nodes, so that it is above the call everywhere.
 
     With C_j at least the call at node n_j, and sigma_j the slope from n_j to n_(j+1), masses of at least
-    sigma_(j-1) - sigma_j and lost >= C_last give V(n_j) >= C_j, by summation.
+    sigma_(j-1) - sigma_j and lost >= C_last give V(n_j) >= C_j, by summation. Nodes whose C_j lies above a chord of
+    others are passed over: the call is convex, so it is below that chord too.
     """
     nodes, unit = _nodes(plan), ball(plan.unit)
     effort.spend(100 * len(nodes))
-    heights = [rounded_up(call(n * unit) / unit) for n, _ in nodes]
+    nodes, heights = _hull(nodes, [rounded_up(call(n * unit) / unit) for n, _ in nodes])
     falls = [Fraction(ONE)]  # the slope to the left of the first node, at most; beyond the last it is 0
     falls += [Fraction(a - b, nodes[i + 1][0] - nodes[i][0]) for i, (a, b) in enumerate(pairwise(heights))]
     falls.append(Fraction(0))
@@ -102,6 +110,19 @@ def connected(call: Call, plan: Plan, effort: Effort) -> Sum:
         excess = falls[i] - falls[i + 1]
         rungs.setdefault(e, {})[n >> e] = max(0, -((-excess.numerator) // excess.denominator))
     return Sum({e: dense(found) for e, found in rungs.items()}, max(0, heights[-1]))
+
+
+def _hull(nodes: list[tuple[int, int]], heights: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
+    """The nodes at which the largest convex function below the heights touches them."""
+    kept: list[int] = []
+    for i, (n, _) in enumerate(nodes):
+        while len(kept) > 1:
+            a, b = kept[-2:]
+            if (heights[b] - heights[a]) * (n - nodes[a][0]) < (heights[i] - heights[a]) * (nodes[b][0] - nodes[a][0]):
+                break
+            kept.pop()
+        kept.append(i)
+    return [nodes[i] for i in kept], [heights[i] for i in kept]
 
 
 def _nodes(plan: Plan) -> list[tuple[int, int]]:
@@ -160,19 +181,35 @@ def _inside(row: Row, e: int, middle: int, radius: int) -> tuple[Row | None, Row
     return Row(low + start, masses[start:end]), plus(left, right)
 
 
-class Calls:
-    """V of the sum of a plan's terms, asked at many strikes."""
+def summed(call: Call, plan: Plan, count: int, effort: Effort) -> Sum:
+    """`count` terms, or blocks."""
+    term, never = connected(call, plan, effort), [0] * count.bit_length()
+    return repeated(term, count, never, lambda one: one, lambda a, b, n: _added(a, b, plan, n, effort))
 
-    def __init__(self, call: Call, plan: Plan, effort: Effort) -> None:
-        term = connected(call, plan, effort)
-        never = [0] * plan.terms.bit_length()
-        found = repeated(term, plan.terms, never, lambda one: one, lambda a, b, n: _added(a, b, plan, n, effort))
+
+def in_blocks(call: Call, payoff: Call, plan: Plan, effort: Effort) -> Sum:
+    """The plan's terms by blocks, whose calls are at most `payoff`, and at most those of so many terms."""
+    assert plan.blocks is not None
+    doublings = plan.blocks.doublings
+    blocks, rest = plan.terms >> doublings, plan.terms % (1 << doublings)
+    if not blocks:
+        raise Refused("a block is longer than the epoch")
+    terms = Calls(summed(call, plan, 1 << doublings, effort), plan.unit)
+    wide = plan._replace(centers=plan.centers[doublings:], lowest=plan.lowest[doublings:])
+    found = summed(lambda c: payoff(c).min(terms(c)), wide, blocks, effort)
+    return _added(found, summed(call, plan, rest, effort), wide, blocks, effort) if rest else found
+
+
+class Calls:
+    """V of a sum, asked at many strikes."""
+
+    def __init__(self, found: Sum, unit: Fraction) -> None:
         masses: dict[int, int] = {}
         for e, (low, row) in found.rungs.items():
             for i, mass in enumerate(row):
                 value = (low + i) << e
                 masses[value] = masses.get(value, 0) + int(mass)
-        self.unit, self.values = plan.unit, sorted(masses)
+        self.unit, self.values = unit, sorted(masses)
         self.mass, self.moment = [0], [found.lost]  # of all values from the right
         for value in reversed(self.values):
             self.mass.append(self.mass[-1] + masses[value])

@@ -9,11 +9,12 @@ import mpmath
 import pytest
 
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
-from calipers.adapters.no_release import NoRelease
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.product import LawSource, Product
+from calipers.laws.product import Product
 from calipers.laws.renyi import renyi
+from calipers.laws.source import LawSource
+from calipers.measure.perfect import NoRelease
 from calipers.mechanisms.classic import laplace
 
 TIGHT = 2e-3
@@ -133,7 +134,7 @@ def test_a_sampled_pair_has_two_directions(scale: float, rate: float, epsilon: f
     forward, backward = sampled_laplace_directions(scale, rate, epsilon)
     assert backward < 0.95 * forward
     for truth, turned in ((forward, False), (backward, True)):
-        laws = {side: source.law(side, 0.01) for side in Side}
+        laws = {Side.UPPER: source.upper(0.01), Side.LOWER: source.lower(0.01)}
         value = {side: (law.reverse() if turned else law).delta(epsilon) for side, law in laws.items()}
         assert value[Side.LOWER] <= truth <= value[Side.UPPER]
         assert value[Side.UPPER] - value[Side.LOWER] < 1e-3 * truth

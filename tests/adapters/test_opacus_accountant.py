@@ -14,7 +14,7 @@ from calipers.measure import measure
 from calipers.run import Run
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
-torch = pytest.importorskip("torch")
+data = pytest.importorskip("torch.utils.data")
 pytestmark = [pytest.mark.opacus, pytest.mark.filterwarnings("ignore:Secure RNG", "ignore:Full backward hook")]
 
 DELTA = 1e-5
@@ -50,6 +50,17 @@ def replaced(loop) -> None:
     loop.train()
 
 
+def halves(records):
+    """An order in which a pass holds half of the records."""
+    return data.RandomSampler(records, num_samples=500)
+
+
+def another_size(loop) -> None:
+    """A loader of the script's own with batches of 500, after the first epoch."""
+    loop.train()
+    loop.train(loader=data.DataLoader(loop.data, batch_size=500))
+
+
 SITUATIONS = {
     "as configured": ({}, lambda loop: loop.train(2)),
     "own loader": ({}, lambda loop: loop.train(2, loader=loop.own_loader)),
@@ -60,6 +71,16 @@ SITUATIONS = {
         {"poisson_sampling": False, "size": 1000, "loader": {"shuffle": False}},
         lambda loop: loop.train(4, stop=5),
     ),
+    "half of the records a pass": (
+        {
+            "poisson_sampling": False,
+            "size": 1000,
+            "order": lambda records: data.RandomSampler(records, num_samples=500),
+        },
+        lambda loop: loop.train(4),
+    ),
+    "larger batches in the second epoch": ({}, another_size),
+    "last batch dropped": ({"loader": {"drop_last": True}}, lambda loop: loop.train(2)),
     "hook replaced": ({}, replaced),
     "ghost clipping, norm halved": ({"grad_sample_mode": "ghost"}, halved),
     "mean": ({"loss_reduction": "mean"}, lambda loop: loop.train()),

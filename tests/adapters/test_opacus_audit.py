@@ -87,7 +87,7 @@ def test_the_command_knows_the_modes() -> None:
     if OFFERED:
         assert json.loads(answered.stdout)["verdict"]["outcome"] == "falsified"
     else:
-        assert f"Opacus {opacus.__version__} has no grad_sample_mode='ghost'" in answered.stderr
+        assert f"Opacus {opacus.__version__} has no --grad-sample-mode ghost" in answered.stderr
     refused = CliRunner().invoke(main, ["audit", "mine:target", "--grad-sample-mode", "ghost"])
     assert refused.exit_code == 2
     assert "--grad-sample-mode is about opacus" in refused.stderr

@@ -75,9 +75,49 @@ def test_the_other_ways_to_clip_and_divide(situation: str, tmp_path: Path) -> No
         assert answer["together"] == [expected.lower, expected.upper]
 
 
-@pytest.mark.slow
-def test_a_sharded_model_is_refused_on_every_process(tmp_path: Path) -> None:
-    """make_private with grad_sample_mode="ghost_fsdp"; nothing is spent yet."""
+def test_a_sharded_model_is_one_run(tmp_path: Path) -> None:
+    """FSDP divides the sum of two processes by two; noise for a sum is then twice as large beside it as was asked for.
+
+    What FSDP and Opacus released is compared with gradients that were clipped one by one.
+    """
     pytest.importorskip("opacus.utils.fsdp_utils", reason="comes with Opacus 1.6")
+    run = TOGETHER.replace(noise_multiplier=2.0)
+    expected = measure(run).epsilon(1e-5)
     for answer in trained("sharded", tmp_path / "meeting"):
-        assert "FSDPOptimizerFastGradientClipping" in answer["refused"]
+        assert (answer["why_not"], answer["alone"]) == ([], [0.0, float("inf")])
+        assert Run.from_dict(answer["runs"][0]).replace(dimension=None) == run
+        assert answer["together"] == [expected.lower, expected.upper]
+        _check_release(answer["released"], share=0.5, deviation=1.0)
+
+
+def _check_release(released: dict, *, share: float, deviation: float) -> None:
+    """The share of the sum that arrived, and the noise of one coordinate within four standard errors."""
+    assert released["sum"] == pytest.approx(share, rel=1e-5)
+    assert abs(released["deviation"] / deviation - 1) < 4 / (2 * released["count"]) ** 0.5 < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("situation", "noise", "share", "deviation"),
+    [("sharded mean", 1.0, 0.5, 0.5), ("sharded thirds", 3.0, 1 / 3, 1.0)],
+)
+def test_sharded_noise_is_read_as_it_was_added(
+    situation: str, noise: float, share: float, deviation: float, tmp_path: Path
+) -> None:
+    """For the mean Opacus divides the noise by the processes too; whoever sets FSDP's divisor changes the noise."""
+    pytest.importorskip("opacus.utils.fsdp_utils", reason="comes with Opacus 1.6")
+    expected = measure(TOGETHER.replace(noise_multiplier=noise)).epsilon(1e-5)
+    for answer in trained(situation, tmp_path / "meeting"):
+        assert answer["together"] == [expected.lower, expected.upper]
+        _check_release(answer["released"], share=share, deviation=deviation)
+
+
+@pytest.mark.slow
+def test_sharded_models_that_share_noise_or_leave_layers_out(tmp_path: Path) -> None:
+    """One seed, one number apart: the same numbers are noise of different coordinates. A layer that is not sharded."""
+    pytest.importorskip("opacus.utils.fsdp_utils", reason="comes with Opacus 1.6")
+    for answer in trained("sharded shifted", tmp_path / "meeting"):
+        assert any("noise of different coordinates" in reason for reason in answer["why_not"])
+        assert answer["together"] == [0.0, float("inf")]
+    for answer in trained("sharded in part", tmp_path / "another"):
+        assert "not sharded once over all processes" in answer["refused"]

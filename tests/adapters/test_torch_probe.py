@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,8 @@ def test_what_is_missing_is_named(records: Any, settings: dict[str, float], mess
 def test_opacus_is_probed_through_its_own_objects(mode: str) -> None:
     """What make_private returns, with its accountant left alone; several sizes show that the rate moves."""
     opacus = pytest.importorskip("opacus")
+    if mode == "ghost" and "criterion" not in inspect.signature(opacus.PrivacyEngine.make_private).parameters:
+        pytest.skip("Ghost clipping by make_private comes with Opacus 1.5.3.")
 
     def loop(size: int, batch: int) -> Any:
         torch.manual_seed(1)

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from calipers.certificates import Certificate
 from calipers.cli import main
+from calipers.provenance import is_intact
 
 RUN = ("--sample-rate", "0.1", "--steps", "20", "--noise-multiplier", "2")
 
@@ -38,6 +39,8 @@ def test_a_certificate_is_written_and_verified(tmp_path: Path, coarse: None) -> 
     (record,) = json.loads(calipers("verify", path, "--json").stdout)
     assert {claim["jaw"] for claim in record["claims"]} == {"upper", "lower"}
     assert record["run"]["phases"][0]["noise_multiplier"] == "2"
+    assert is_intact(record)
+    assert record["provenance"]["command"] == f"calipers verify {path} --json"
 
 
 def test_a_damaged_certificate_is_refused_with_status_one(tmp_path: Path, small: Certificate) -> None:

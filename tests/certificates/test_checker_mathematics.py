@@ -19,11 +19,12 @@ from calipers.laws import hidden_term as hidden
 from calipers.laws.displaced import DisplacedEpoch, seen_early
 from calipers.numerics.types import FloatArray
 from calipers_verify import attacks, lattice, steps
+from calipers_verify.blocks import Blocks, Payoff
 from calipers_verify.calls import PRECISION, Displaced, ball, gaussian, lognormal, moved, opposite, realized
 from calipers_verify.reading import Effort, Refused
 from calipers_verify.rows import ONE, Row, product
 from calipers_verify.steps import Phase, Shown
-from calipers_verify.sums import Calls, Plan
+from calipers_verify.sums import Calls, Plan, in_blocks, summed
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +100,59 @@ def test_the_term_of_shuffled_batches_is_above_every_pair_of_gradients() -> None
     assert call_of(lognormals(2.5) - k * lognormals(1.0), 0.3) > float(call(ball(Fraction(0.3))).mid())
 
 
+def most_of_two_rounds(r: float, k: float, c: float, replaced: bool) -> float:
+    """The largest E[(X1 + X2 - c)+] found over pairs of gradients in a plane, the second chosen when the first is seen.
+
+    For the second round alone the worst term is attained strike by strike, so its call is the best reply.
+    """
+    reply = Displaced(ball(Fraction(r)), ball(Fraction(k)), replaced)
+    strikes = np.concatenate((-np.geomspace(2000.0, 0.01, 300), np.geomspace(0.01, 2000.0, 300)))
+    replies = np.array([float(reply(ball(Fraction(strike)))) for strike in strikes])
+    z = np.linspace(-8.0, 8.0, 161)
+    weights = np.outer(phi(z), phi(z)) * (z[1] - z[0]) ** 2
+    best, reach = 0.0, (2.0 if replaced else 1.0) * r
+    for b in np.linspace(0.0, reach, 3):
+        for length, angle in ((reach * step, turn) for step in (0.5, 1.0) for turn in np.linspace(0.0, math.pi, 9)):
+            a = np.array([b + length * math.cos(angle), length * math.sin(angle)])
+            if a @ a > 4.0 * r * r + 1e-12:
+                continue
+            first = np.exp(a[0] * z[:, None] + a[1] * z[None, :] - a @ a / 2) - k * np.exp(b * z - b * b / 2)[:, None]
+            # The chord of a convex call is above it by about 1e-4 of it; the lattice of the block loses more.
+            best = max(best, float(np.sum(weights * np.interp(c - first, strikes, replies))))
+    return best
+
+
+@pytest.mark.parametrize(("replaced", "k"), [(False, 1.2), (False, 0.8), (True, 1.2)])
+def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(replaced: bool, k: float) -> None:
+    """Two rounds: no pair of gradients pays more, whatever is replied; and less than a choice for every strike does."""
+    r, cells = Fraction(7, 10), 6
+    blocks = Blocks(1, cells, Fraction(1, 16), 300, 300)
+    payoff = Payoff(r * r, ball(Fraction(k)), replaced, blocks, Effort())
+    plan = Plan(2, Fraction(1, 64), (0, 0), (0, 0), 400, 400, -(1 << 14), 1 << 18)
+    term = Displaced(ball(r), ball(Fraction(k)), replaced)
+    worst = Calls(summed(term, plan, 2, Effort()), plan.unit)
+    gains = []
+    for c in (-1.5, -0.4, 0.0, 0.6, 3.0):
+        most, bound = most_of_two_rounds(float(r), k, c, replaced), float(payoff(ball(Fraction(c))))
+        assert most <= bound <= 1.02 * float(worst(ball(Fraction(c))))
+        gains.append(bound / float(worst(ball(Fraction(c)))))
+    assert min(gains) < 0.99
+
+
+def test_blocks_and_the_rounds_left_over_make_the_sum() -> None:
+    """Five rounds as two blocks and one term: above the mean, below five worst terms."""
+    r, k = Fraction(1, 2), Fraction(11, 10)
+    blocks = Blocks(1, 4, Fraction(1, 16), 200, 200)
+    plan = Plan(5, Fraction(1, 64), (0, 0, 0), (0, 0, 0), 300, 300, -(1 << 13), 1 << 16, blocks)
+    term = Displaced(ball(r), ball(k), False)
+    found = Calls(in_blocks(term, Payoff(r * r, ball(k), False, blocks, Effort()), plan, Effort()), plan.unit)
+    worst = Calls(summed(term, plan, 5, Effort()), plan.unit)
+    for c in (-2.0, 0.0, 1.0):
+        assert max(0.0, 5 * (1 - float(k)) - c) < float(found(ball(Fraction(c)))) < float(worst(ball(Fraction(c))))
+    with pytest.raises(Refused, match="longer than the epoch"):
+        in_blocks(term, term, plan._replace(terms=1), Effort())
+
+
 def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
     """The split of one Gaussian, built here by slopes of its call, and checked by the checker."""
 
@@ -168,7 +222,7 @@ def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
     r = ball(Fraction(1, 2))
     bits = terms.bit_length()
     plan = PLAN._replace(terms=terms, centers=PLAN.centers[:bits], lowest=PLAN.lowest[:bits])
-    calls = Calls(lognormal(r), plan, Effort())
+    calls = Calls(summed(lognormal(r), plan, plan.terms, Effort()), plan.unit)
     assert calls(arb(0)) >= terms
     assert float(calls(arb(0)).mid()) <= terms * (1 + 1e-9)
     if terms > 2:
@@ -188,7 +242,7 @@ def test_caps_lose_nothing() -> None:
     """What lies beyond the caps is charged: with tight caps the call is still above the truth, at every strike."""
     r = ball(Fraction(1))
     plan = PLAN._replace(terms=1, centers=(64,), lowest=(0,), low=32, high=128)
-    calls = Calls(lognormal(r), plan, Effort())
+    calls = Calls(summed(lognormal(r), plan, plan.terms, Effort()), plan.unit)
     for c in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3), Fraction(50)):
         assert calls(ball(c)) >= lognormal(r)(ball(c))
 

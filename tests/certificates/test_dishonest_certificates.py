@@ -323,8 +323,22 @@ def test_a_file_that_asks_for_endless_work_is_refused(small: Certificate, altere
         {"unit": "1/" + "9" * 60},
         {"unit": "1" + "0" * 30},
         {"lowest": [200, 0, 200]},
+        {"blocks": {"doublings": 1, "cells": 2, "unit": "1/8", "below": 100, "above": 100}},
+        {"blocks": {"doublings": 1, "cells": 2, "unit": "1/8", "below": 10**9, "above": 100}},
+        {"blocks": {"doublings": 40, "cells": 2, "unit": "1/8", "below": 100, "above": 100}},
+        {"blocks": None},
     ],
-    ids=["centers far apart", "endless rungs", "tiny unit", "huge unit", "rungs up and down"],
+    ids=[
+        "centers far apart",
+        "endless rungs",
+        "tiny unit",
+        "huge unit",
+        "rungs up and down",
+        "blocks where none are proven",
+        "endless blocks",
+        "long blocks",
+        "blocks that are none",
+    ],
 )
 def test_wild_plans_are_refused_in_time(change: dict[str, Any], hidden: Certificate, altered: Altered) -> None:
     """A plan can waste, not harm: a wild one is refused, without a list or a loop that grows with its numbers."""

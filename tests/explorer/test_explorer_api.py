@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
 import statistics
 import time
@@ -14,22 +15,35 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import calipers.explorer as explorer_package
 from calipers.cli import main
+from calipers.provenance import is_intact
 from calipers.run import load_runs
+from calipers.schemes import SAMPLERS, scheme_named
 
 from .conftest import SLOW, SMALL
 
 pytestmark = pytest.mark.explorer
 
+ASSETS_TOLD = ("index.html", "app.js", "state.js", "view.js", "charts.js")
 PATHS = ("/api/measure", "/api/explore", "/api/compare", "/api/report", "/api/compare/report", "/api/calibrate")
 LINUX = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads /proc, which only Linux has")
 
 
 def command_line(command: str, *arguments: str) -> dict[str, object]:
-    """What the command prints as JSON, but for what says that it was a command."""
+    """What the command prints as JSON, but for where it comes from."""
     result = CliRunner().invoke(main, [command, *arguments, "--json"])
     assert result.exit_code == 0, result.output
-    return {key: value for key, value in json.loads(result.stdout).items() if key not in ("provenance", "schema")}
+    return {key: value for key, value in json.loads(result.stdout).items() if key != "provenance"}
+
+
+def explored(answer: tuple[int, dict[str, object]]) -> dict[str, object]:
+    """The record of an answer without its origin, which is the explorer and whose hash fits."""
+    status, record = answer
+    assert status == 200, record
+    assert is_intact(record)
+    assert record["provenance"]["command"] == "calipers explore"
+    return {key: value for key, value in record.items() if key != "provenance"}
 
 
 def family(pid: int) -> dict[int, int]:
@@ -65,8 +79,8 @@ def test_measure_answers_what_the_command_line_prints(explorer) -> None:
     printed = command_line(
         "measure", "--sample-rate", "0.1", "--steps", "5", "--noise-multiplier", "1", "--epsilon", "1"
     )
-    assert explorer.post("/api/measure", {**SMALL, "epsilon": 1}) == (200, printed)
-    assert explorer.post("/api/measure", {"run": SMALL, "epsilon": [1.0]}) == (200, printed)
+    assert explored(explorer.post("/api/measure", {**SMALL, "epsilon": 1})) == printed
+    assert explored(explorer.post("/api/measure", {"run": SMALL, "epsilon": [1.0]})) == printed
 
 
 def test_compare_answers_what_the_command_line_prints(explorer, tmp_path) -> None:
@@ -78,11 +92,11 @@ def test_compare_answers_what_the_command_line_prints(explorer, tmp_path) -> Non
         Path(files[-1]).write_text("".join(f"{key} = {value}\n" for key, value in run.items()))
         assert load_runs(files[-1])
     printed = command_line("compare", *(f"{number}={file}" for number, file in enumerate(files)))
-    status, found = explorer.post("/api/compare", {"runs": runs, "names": ["0", "1"]})
+    found = explored(explorer.post("/api/compare", {"runs": runs, "names": ["0", "1"]}))
     text = json.dumps(printed)
     for number, name in enumerate(files):
         text = text.replace(name, str(number))
-    assert (status, found) == (200, json.loads(text))
+    assert found == json.loads(text)
 
 
 @pytest.mark.parametrize(("form", "beginning"), [("html", b"<!DOCTYPE html>"), ("md", b"## "), ("json", b"{")])
@@ -92,6 +106,28 @@ def test_reports_come_as_files(explorer, form: str, beginning: bytes) -> None:
     status, headers, content = explorer.request("POST", "/api/report", body)
     assert (status, content[: len(beginning)]) == (200, beginning)
     assert headers["content-disposition"] == f'attachment; filename="calipers.{form}"'
+    assert b"calipers explore" in content
+    assert b"__main__" not in content
+
+
+def test_the_form_is_the_registry(explorer) -> None:
+    """Every sampler with its own keys, every key of a sampler with its values: nothing is left for the page to know."""
+    status, _, content = explorer.request("GET", "/api/form")
+    form = json.loads(content)
+    assert status == 200
+    assert [sampler["name"] for sampler in form["samplers"]] == list(SAMPLERS)
+    for sampler in form["samplers"]:
+        scheme = scheme_named(sampler["name"])
+        assert (sampler["summary"], sampler["keys"]) == (scheme.summary, list(scheme.keys))
+    assert {field["key"] for field in form["fields"]} == {key for name in SAMPLERS for key in scheme_named(name).keys}
+    assert all(field["label"] != field["key"] for field in form["fields"])
+
+
+def test_no_page_knows_a_sampler_by_name() -> None:
+    """Scripts and the page itself compare no names: a sampler that is registered appears by itself."""
+    assets = Path(explorer_package.__file__).with_name("assets")
+    told = "".join(re.sub(r"^\s*//.*$", "", (assets / name).read_text("utf-8"), flags=re.M) for name in ASSETS_TOLD)
+    assert [name for name in SAMPLERS if re.search(rf"[\"'`]{name}[\"'`]", told)] == []
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])

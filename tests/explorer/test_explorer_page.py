@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from calipers.run import Run, load_runs
+from calipers.schemes import SAMPLERS, scheme_named
 
 from .conftest import SLOW, SMALL, Explorer, needs_fastapi
 
@@ -250,6 +251,32 @@ def test_four_runs_are_compared(page: Page, page_explorer: Explorer) -> None:
     assert page.exact() == exact
 
 
+def test_every_sampler_has_its_own_fields(page: Page, page_explorer: Explorer) -> None:
+    """Each that is registered can be chosen, and shows the keys that mean something to it and no others."""
+    page.open(address(page_explorer, SMALL))
+    offered = page.script("return [...document.querySelectorAll('select[name=sampler] option')].map((o) => o.value)")
+    assert offered == list(SAMPLERS)
+    for name in SAMPLERS:
+        page.one(f"select[name=sampler] option[value='{name}']").click()
+        shown = {field.get_attribute("data-key") for field in page.all("#own .field") if field.is_displayed()}
+        # A rate that is computed from a batch size has no meaning where the rate itself is given.
+        assert shown == set(scheme_named(name).keys) - {"derived_rate"}
+    page.one("select[name=sampler] option[value='cyclic-poisson']").click()
+    page.type("cycle", "5")
+    assert "a.cycle=5" in page.driver.current_url
+
+
+def test_a_unit_of_several_records_leaks_more(page: Page, page_explorer: Explorer) -> None:
+    """What is protected and how many records it has are fields, are in the address, and count."""
+    page.open(address(page_explorer, SMALL))
+    one = page.exact()
+    page.type("unit", "user")
+    page.type("records_per_unit", "2")
+    assert page.exact()[0] > one[0]
+    assert "user" in page.one("#report-this").text
+    assert "a.unit=user&" in f"{page.driver.current_url}&"
+
+
 def test_the_address_carries_every_field(page: Page, page_explorer: Explorer) -> None:
     """What was typed and chosen comes back when the address is opened again."""
     page.open(address(page_explorer, {**SMALL, "steps": 10}))
@@ -281,8 +308,9 @@ def test_the_report_of_a_comparison_is_saved(page: Page, page_explorer: Explorer
     page.open(address(page_explorer, SMALL))
     assert not page.one("#save-all").is_displayed()
     page.open(address(page_explorer, SMALL, {**SMALL, "noise_multiplier": 2}))
-    page.until(lambda: page.all("#verdicts li"), "the verdict")
-    said = page.one("#verdicts li").text
+    page.until(lambda: page.one("#winner").text, "the verdict")
+    said = page.one("#winner").text
+    assert page.all("#verdicts li") == []  # it is said once
     record = json.loads(page.saved("data-save-all=json", "calipers-compare.json"))
     assert (record["kind"], record["verdict"]) == ("compare", said)
     assert [run["measurement"]["run"]["noise_multiplier"] for run in record["runs"]] == [1.0, 2.0]

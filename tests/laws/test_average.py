@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -22,7 +23,7 @@ from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 def jaws(pair: AllocationPair, epsilon: float, reverse: bool = False, resolution: float = 0.05) -> tuple[float, float]:
     """Lower and upper delta of one epoch, from the two laws alone."""
-    lower, upper = (pair.law(side, resolution, -50.0) for side in (Side.LOWER, Side.UPPER))
+    lower, upper = pair.lower(resolution, -50.0), pair.upper(resolution, -50.0)
     if reverse:
         lower, upper = lower.reverse(), upper.reverse()
     return lower.delta(epsilon), upper.delta(epsilon)
@@ -168,7 +169,7 @@ def test_far_tails_keep_their_digits() -> None:
         kink = (mpmath.log(2 * k) + v * v / 2) / v
         exact = float(mpmath.quad(inner, [-12, -2, 2, 5, 7, 8, kink, kink + 3, 16]) / 2)
     law = AllocationPair(sigma, 2)
-    lower, upper = (law.law(side, 0.05, -80.0).delta(4.0) for side in (Side.LOWER, Side.UPPER))
+    lower, upper = law.lower(0.05, -80.0).delta(4.0), law.upper(0.05, -80.0).delta(4.0)
     assert exact < 1e-14
     assert lower <= exact <= upper
     assert upper - lower <= 2e-2 * upper
@@ -178,7 +179,8 @@ def test_far_tails_keep_their_digits() -> None:
 def test_leaving_records_out_mixes_with_noise(side: Side) -> None:
     """D_k of 1 - r + r L is r D_k' of L at k' = (k - 1 + r)/r: the same number by another way."""
     r, epsilon = 0.6, 0.2
-    whole, partial = AllocationPair(0.8, 40).law(side), AllocationPair(0.8, 40, r).law(side)
+    pairs = AllocationPair(0.8, 40), AllocationPair(0.8, 40, r)
+    whole, partial = ((pair.upper if side is Side.UPPER else pair.lower)() for pair in pairs)
     other = r * whole.delta(math.log((math.exp(epsilon) - 1.0 + r) / r))
     assert partial.delta(epsilon) == pytest.approx(other, rel=1e-9)
     assert partial.delta(epsilon) < whole.delta(epsilon)
@@ -213,7 +215,7 @@ def test_maximum_test_is_no_better_than_the_best() -> None:
 def test_heavy_tails_leave_both_directions_finite() -> None:
     """sigma = 0.2: neither direction runs into mass that had to be moved to 0 or to infinity."""
     for rounds in (2, 30, 10_000):
-        upper = AllocationPair(0.2, rounds).law(Side.UPPER, 0.25, -40.0)
+        upper = AllocationPair(0.2, rounds).upper(0.25, -40.0)
         assert upper.p_inf < 1e-16
         assert upper.q_zero < 1e-16
 
@@ -231,7 +233,7 @@ def test_bad_input(sigma: float, rounds: int, participation: float) -> None:
 def test_bad_resolution() -> None:
     """A resolution outside (0, 1] is refused."""
     with pytest.raises(InputError):
-        AllocationPair(1.0, 10).law(Side.UPPER, 0.0)
+        AllocationPair(1.0, 10).upper(0.0)
 
 
 # The ladder
@@ -294,9 +296,24 @@ def test_what_is_trimmed_is_accounted_for() -> None:
 def test_law_sides_are_what_they_say() -> None:
     """UPPER atoms satisfy p = e^x q; both laws hold all mass but what is charged."""
     pair = AllocationPair(0.6, 300)
-    upper: Law = pair.law(Side.UPPER)
+    upper: Law = pair.upper()
     assert np.array_equal(upper.log_p, upper.log_q + upper.log_ratio)
-    lower = pair.law(Side.LOWER)
+    lower = pair.lower()
     for law in (upper, lower):
         assert np.exp(law.log_q).sum() == pytest.approx(1.0, abs=1e-9)
         assert np.exp(law.log_p).sum() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("rounds", "log_tail"), [(2, -1.0), (5, -2.0), (20, -2.0)])
+def test_mass_beyond_a_shallow_tail_counts_as_infinite(rounds: int, log_tail: float, reverse: bool) -> None:
+    """Cut where a share of a hundredth lies beyond, the law still dominates; without that mass it would not."""
+    pair = AllocationPair(0.6, rounds)
+    cut, deep = pair.upper(0.02, log_tail), pair.lower(0.02, -60.0)
+    lossy = replace(cut, p_inf=0.0, q_zero=0.0)
+    if reverse:
+        cut, deep, lossy = cut.reverse(), deep.reverse(), lossy.reverse()
+    for epsilon in (0.0, 1.0, 3.0, 5.0):
+        assert cut.delta(epsilon) >= deep.delta(epsilon)
+    if not reverse:
+        assert lossy.delta(1.0) < deep.delta(1.0), "the cut is deep enough to hide a missing charge"

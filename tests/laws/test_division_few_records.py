@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from oracles import division
 
-from calipers.bracket import Side
 from calipers.laws.hidden_bit import HiddenBitPair
 from calipers.laws.law import Law
 from calipers.laws.size_and_sum import SizeAndSumPair
@@ -30,7 +29,7 @@ def test_full_batches_compared_by_their_noise_dominate(seed: int) -> None:
     elif seed % 3 == 1:
         gradients, extra = np.zeros((others, dimension)), np.zeros((1, dimension))
     joined, absent = division.realized(gradients, extra, rate, sigma)
-    law = SizeAndSumPair(sigma, rate, others, dimension).law(Side.UPPER, 0.05, -40.0)
+    law = SizeAndSumPair(sigma, rate, others, dimension).upper(0.05, -40.0)
     for eps in EPSILONS:
         for order in division.ORDERS:
             exact = division.profile(joined, absent, eps, order)
@@ -43,7 +42,7 @@ def test_full_batches_compared_by_their_noise_dominate(seed: int) -> None:
 )
 def test_noise_in_many_coordinates(others: int, rate: float, dimension: int) -> None:
     """Gradients on a line in up to 100 coordinates, opposite or zero: the proof stays above the integral."""
-    law = SizeAndSumPair(2.0, rate, others, dimension).law(Side.UPPER, 0.05, -40.0)
+    law = SizeAndSumPair(2.0, rate, others, dimension).upper(0.05, -40.0)
     for direction in (-1.0, 0.0):
         gradients, extra = division.on_a_line(direction, others, dimension)
         joined, absent = division.realized(gradients, extra, rate, 2.0)
@@ -55,7 +54,7 @@ def test_noise_in_many_coordinates(others: int, rate: float, dimension: int) -> 
 
 def test_nothing_lies_at_infinity_but_what_noise_says() -> None:
     """q = 0.9, four others, three coordinates: 0.59 at infinity when sizes are told, next to nothing otherwise."""
-    told, compared = (SizeAndSumPair(2.0, 0.9, 4, n).law(Side.UPPER, 0.05, -40.0) for n in (None, 3))
+    told, compared = (SizeAndSumPair(2.0, 0.9, 4, n).upper(0.05, -40.0) for n in (None, 3))
     assert abs(told.p_inf - 0.9**5) < 1e-6
     assert compared.p_inf < 1e-12
     for law in (told, compared):
@@ -66,7 +65,7 @@ def test_nothing_lies_at_infinity_but_what_noise_says() -> None:
 @pytest.mark.parametrize(("first", "last", "rate", "sigma"), [(2, 5, 0.4, 1.0), (3, 4, 0.9, 0.5), (1, 3, 0.1, 3.0)])
 def test_one_proof_covers_a_range_of_sizes(first: int, last: int, rate: float, sigma: float) -> None:
     """Divisors first .. last, as many others as the divisor: above the integral for each, whatever the direction."""
-    law = HiddenBitPair(sigma, rate, last, first, largest_divisor=last).law(Side.UPPER, 0.05, -40.0)
+    law = HiddenBitPair(sigma, rate, last, first, largest_divisor=last).upper(0.05, -40.0)
     for others in range(first, last + 1):
         for direction in (-1.0, 0.0, 1.0):
             gradients, extra = division.on_a_line(direction, others, 1)
@@ -80,9 +79,9 @@ def test_one_proof_covers_a_range_of_sizes(first: int, last: int, rate: float, s
 @pytest.mark.parametrize(("first", "last"), [(4, 9), (20, 22)])
 def test_a_cover_is_never_below_what_it_covers(first: int, last: int) -> None:
     """delta of the cover against the pair of every divisor in it, by the same law of one size."""
-    cover = HiddenBitPair(1.5, 0.3, last, first, largest_divisor=last).law(Side.UPPER, 0.03, -60.0)
+    cover = HiddenBitPair(1.5, 0.3, last, first, largest_divisor=last).upper(0.03, -60.0)
     for divisor in range(first, last + 1):
-        one = HiddenBitPair(1.5, 0.3, divisor, divisor).law(Side.UPPER, 0.03, -60.0)
+        one = HiddenBitPair(1.5, 0.3, divisor, divisor).upper(0.03, -60.0)
         for eps in (0.0, 0.3, 1.0, 3.0):
             for order in division.ORDERS:
                 # The cover is discretized with its own cells: a thousandth is what that may differ by.

@@ -8,14 +8,14 @@ import pytest
 
 from calipers.bracket import Side
 from calipers.laws.batch_revealed import BatchRevealedPair
-from calipers.laws.direction import LawSource
 from calipers.laws.hidden_bit import HiddenBitPair
 from calipers.laws.law import Law
 from calipers.laws.product import Product
 from calipers.laws.scale import scale_pair
+from calipers.laws.source import LawSource
 
 
-class Proof:
+class Proof(LawSource):
     """A proof where a product wants two sides; the side below shows nothing, so only upper jaws mean anything."""
 
     symmetric: ClassVar[bool] = False
@@ -25,10 +25,11 @@ class Proof:
     def __init__(self, pair: HiddenBitPair | BatchRevealedPair) -> None:
         self.pair = pair
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
-        law = self.pair.law(Side.UPPER, resolution, log_tail)
-        if side is Side.UPPER:
-            return law
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return self.pair.upper(resolution, log_tail)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        law = self.upper(resolution, log_tail)
         return Law(law.log_ratio, law.log_p, law.log_q, Side.LOWER, mass_error=law.mass_error)
 
 

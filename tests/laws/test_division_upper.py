@@ -15,7 +15,6 @@ import pytest
 from oracles import contour, division
 from scipy.special import ndtr
 
-from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws import hidden_bit, size_and_sum
 from calipers.laws.batch_revealed import BatchRevealedPair
@@ -78,7 +77,7 @@ def test_given_the_batch_every_pair_of_shifts_is_dominated(
     """N(0,1) against (1-q) N(a, s^2) + q N(b, s^2) for |a| <= m1, |b| <= m2 of either sign: never above the law."""
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, max(size, 1), divisor)
-    law = pair.law(Side.UPPER, 0.1, -40.0)
+    law = pair.upper(0.1, -40.0)
     m1, m2 = largest_shifts(size, divisor, sigma)
     share = divisor / (divisor + 1.0)
     absent = gaussian_line((1.0, 0.0, 1.0))
@@ -101,7 +100,7 @@ def test_shifts_that_are_not_parallel_are_dominated_too(
     """In two coordinates, a and b at an angle: the product of the scale law and the law along the line lies above."""
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, size, divisor)
-    law, scale = pair.law(Side.UPPER, 0.1, -40.0), scale_pair(1, divisor).law(Side.UPPER, 0.1, -40.0)
+    law, scale = pair.upper(0.1, -40.0), scale_pair(1, divisor).upper(0.1, -40.0)
     m1, m2 = largest_shifts(size, divisor, sigma)
     share = divisor / (divisor + 1.0)
     means = np.array([[m1, 0.0], [m2 * math.cos(angle), m2 * math.sin(angle)]])
@@ -135,8 +134,8 @@ def check_divided(seed: int, dimension: int, epsilons: tuple[float, ...]) -> Non
     others = len(gradients)
     divisor = int(np.random.default_rng(seed).choice([others, 1, 2, others + 3]))
     joined, absent = division.divided(gradients, extra, rate, sigma, divisor)
-    law = HiddenBitPair(sigma, rate, others, divisor).law(Side.UPPER, 0.1, -40.0)
-    scale = scale_pair(1, divisor).law(Side.UPPER, 0.1, -40.0)
+    law = HiddenBitPair(sigma, rate, others, divisor).upper(0.1, -40.0)
+    scale = scale_pair(1, divisor).upper(0.1, -40.0)
     for eps in epsilons:
         for order in division.ORDERS:
             truth = division.profile(joined, absent, eps, order)
@@ -154,8 +153,8 @@ def check_realized(seed: int, dimension: int, epsilons: tuple[float, ...]) -> No
     others = len(gradients)
     joined, absent = division.realized(gradients, extra, rate, sigma)
     laws = [
-        SizeAndSumPair(sigma, rate, others).law(Side.UPPER, 0.1, -40.0),
-        BatchRevealedPair(sigma, rate, others, dimension).law(Side.UPPER, 0.1, -40.0),
+        SizeAndSumPair(sigma, rate, others).upper(0.1, -40.0),
+        BatchRevealedPair(sigma, rate, others, dimension).upper(0.1, -40.0),
     ]
     error = LINE_ERROR if dimension == 1 else division.PLANE_ERROR
     for eps in epsilons:
@@ -231,7 +230,7 @@ def test_the_law_is_close_to_the_trade_off_function_it_stands_for(
     """h_k computed from its tests: not above the law, and within half a percent of it."""
     of_one_batch(monkeypatch, size)
     pair = HiddenBitPair(sigma, rate, max(size, 1), divisor)
-    law = pair.law(Side.UPPER, 0.05, -40.0)
+    law = pair.upper(0.05, -40.0)
     m1, m2 = largest_shifts(size, divisor, sigma)
     for eps in (0.0, 0.02, 0.4):
         for order in division.ORDERS:
@@ -246,7 +245,7 @@ def test_the_law_is_close_to_the_trade_off_function_it_stands_for(
 def test_revealing_the_membership_is_never_better(others: int, divisor: int, rate: float, sigma: float) -> None:
     """The published guarantee, each branch with its own test, integrated exactly: at least as large, in both orders."""
     pair = HiddenBitPair(sigma, rate, others, divisor)
-    law = pair.law(Side.UPPER, 0.05, -40.0)
+    law = pair.upper(0.05, -40.0)
     share = divisor / (divisor + 1.0)
     sizes = np.arange(others + 1.0)
     weights = np.exp(log_binomial(sizes, others, rate))
@@ -269,7 +268,7 @@ def test_rounding_batch_sizes_up_is_safe(monkeypatch: pytest.MonkeyPatch, kept: 
     others, divisor, rate, sigma = 12, 12, 0.4, 0.8
     monkeypatch.setattr(hidden_bit, "_MOST_BATCH_SIZES", kept)
     pair = HiddenBitPair(sigma, rate, others, divisor)
-    law = pair.law(Side.UPPER, 0.1, -40.0)
+    law = pair.upper(0.1, -40.0)
     sizes = np.arange(others + 1.0)
     weights = np.exp(log_binomial(sizes, others, rate))
     for eps in (0.0, 0.6):
@@ -324,7 +323,7 @@ def test_size_and_sum_has_a_closed_form(
 ) -> None:
     """The law lies above the sum over all sizes, also when sizes are put on few values; and close to it."""
     monkeypatch.setattr(size_and_sum, "_MOST_ODDS", most)
-    law = SizeAndSumPair(sigma, rate, others).law(Side.UPPER, 0.05, -40.0)
+    law = SizeAndSumPair(sigma, rate, others).upper(0.05, -40.0)
     for eps in (-0.2, 0.0, 0.05, 0.5, 2.0):
         for order in division.ORDERS:
             truth = size_and_sum_delta(others, rate, sigma, eps, order)
@@ -381,7 +380,7 @@ def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
         (BatchRevealedPair(sigma, rate, others, 1), division.realized(gradients, extra, rate, sigma)),
     ]
     for pair, (joined, absent) in cases:
-        law = pair.law(Side.UPPER, 0.1, log_tail)
+        law = pair.upper(0.1, log_tail)
         for eps in (-1.0, 0.0, 0.5, 1.5, 3.0):
             for order in division.ORDERS:
                 assert ordered(law, order).delta(eps) >= division.profile(joined, absent, eps, order), (
@@ -397,7 +396,7 @@ def test_what_tails_leave_out_is_charged(log_tail: float) -> None:
 def test_shallow_tails_of_one_batch_lie_above_the_trade_off_function(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing else is given away, what lies beyond the last cell decides: it is counted under both datasets."""
     of_one_batch(monkeypatch, 2)
-    law = HiddenBitPair(1.0, 1.0, 2, 3).law(Side.UPPER, 0.05, -2.0)
+    law = HiddenBitPair(1.0, 1.0, 2, 3).upper(0.05, -2.0)
     assert math.fsum(np.exp(law.log_p)) + law.p_inf >= 1.0 - 1e-9
     assert math.fsum(np.exp(law.log_q)) + law.q_zero >= 1.0 - 1e-9
     joined, absent = gaussian_line((1.0, largest_shifts(2, 3, 1.0)[1], 0.75)), gaussian_line((1.0, 0.0, 1.0))
@@ -424,7 +423,7 @@ SOURCES: list[Callable[[], object]] = [
 )
 def test_upper_laws_lose_no_mass(index: int, log_tail: float) -> None:
     """Atoms and charges together have at least mass 1 under both datasets, with little noise and deep tails too."""
-    law = SOURCES[index]().law(Side.UPPER, 0.2, log_tail)  # type: ignore[attr-defined]
+    law = SOURCES[index]().upper(0.2, log_tail)  # type: ignore[attr-defined]
     blur = 4.0 * law.rounding + law.shift_error + 1e-12
     assert math.fsum(np.exp(law.log_p)) + law.p_inf >= 1.0 - blur
     assert math.fsum(np.exp(law.log_q)) + law.q_zero >= 1.0 - blur
@@ -434,7 +433,7 @@ def test_upper_laws_lose_no_mass(index: int, log_tail: float) -> None:
 def test_far_tails_keep_the_mass_of_the_other_dataset(eps: float) -> None:
     """Where Q is beyond 38 deviations and no float holds it, P is not: delta of 1e-40 to 1e-100 in closed form."""
     rate, sigma, others = 0.1, 0.1, 300
-    law = SizeAndSumPair(sigma, rate, others).law(Side.UPPER, 0.1, -250.0)
+    law = SizeAndSumPair(sigma, rate, others).upper(0.1, -250.0)
     with mp.workdps(40):
         mu, truth = mp.mpf(2) / mp.mpf(sigma), mp.mpf(0)
         for k in range(1, others + 1):
@@ -495,15 +494,6 @@ def test_at_rate_one_rounds_compose_to_the_isotropic_pair(
     assert jaws.lower <= truth * (1 + 1e-7)
     assert truth * (1 - 1e-7) <= jaws.upper
     assert jaws.upper - jaws.lower <= 3e-3 * truth
-
-
-@pytest.mark.parametrize(
-    "pair", [HiddenBitPair(1.0, 0.5, 5, 5), SizeAndSumPair(1.0, 0.5, 5), BatchRevealedPair(1.0, 0.5, 5, 2)]
-)
-def test_a_proof_is_no_attack(pair: HiddenBitPair | SizeAndSumPair | BatchRevealedPair) -> None:
-    """Asking a dominating pair for a LOWER law is refused."""
-    with pytest.raises(InputError, match="upper jaw"):
-        pair.law(Side.LOWER)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, -0.1])

@@ -10,7 +10,6 @@ from oracles import contour, plane
 from oracles.pairs import poisson_gaussian
 from scipy import stats
 
-from calipers.bracket import Side
 from calipers.laws.drawn_shift import Shifts, drawn_shift
 from calipers.laws.product import Product
 from calipers.numerics.hypergeometric import hypergeometric
@@ -28,8 +27,8 @@ def test_no_directions_show_more_than_one_line(seed):
     lengths = np.concatenate(([0.0], np.sort(rng.uniform(0.3, 2.0, 3))))
     shifts = Shifts.of(lengths, weights)
     vectors, others = (lengths[:, None] * _directions(4, rng) for _ in range(2))
-    law = drawn_shift(shifts).law(Side.UPPER, 0.01, -40.0)
-    both = drawn_shift(shifts, opposite=True).law(Side.UPPER, 0.01, -40.0)
+    law = drawn_shift(shifts).upper(0.01, -40.0)
+    both = drawn_shift(shifts, opposite=True).upper(0.01, -40.0)
     nothing = (np.ones(1), np.zeros((1, 2)))
     for eps in (0.0, 0.4, 1.2):
         assert plane.divergence(weights, vectors, *nothing, eps) <= law.delta(eps) * (1 + 5e-4) + 1e-9
@@ -51,9 +50,9 @@ def test_the_pair_is_the_integral(opposite):
     against = (np.array(weights), -means) if opposite else (np.ones(1), np.zeros((1, 2)))
     for eps in (0.0, 0.3, 1.0):
         exact = plane.divergence(np.array(weights), means, *against, eps)
-        assert pair.law(Side.LOWER, 0.01, -40.0).delta(eps) <= exact + 1e-7
-        assert exact <= pair.law(Side.UPPER, 0.01, -40.0).delta(eps) + 1e-7
-        assert pair.law(Side.UPPER, 0.01, -40.0).delta(eps) == pytest.approx(exact, rel=1e-3)
+        assert pair.lower(0.01, -40.0).delta(eps) <= exact + 1e-7
+        assert exact <= pair.upper(0.01, -40.0).delta(eps) + 1e-7
+        assert pair.upper(0.01, -40.0).delta(eps) == pytest.approx(exact, rel=1e-3)
 
 
 def test_one_record_is_the_poisson_pair():

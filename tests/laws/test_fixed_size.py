@@ -10,7 +10,6 @@ import pytest
 from oracles import plane
 from scipy.special import ndtr
 
-from calipers.bracket import Side
 from calipers.laws.counted import CountedPair
 from calipers.laws.drawn_shift import Shifts
 from calipers.laws.fixed_size import fixed_size_attacks, fixed_size_proof
@@ -59,7 +58,7 @@ def test_no_gradients_show_more_than_the_proof(adjacency, seed):
     others = plane.unit_disk(3, rng)
     record, other = plane.unit_disk(2, rng)
     rate = batch / 4
-    law = fixed_size_proof(rate, 1.0 / sigma, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = fixed_size_proof(rate, 1.0 / sigma, adjacency).upper(0.02, -40.0)
     present, absent = neighbors(others, record, adjacency, batch, sigma, other)
     for eps in EPSILONS:
         assert plane.divergence(*present, *absent, eps) <= directed(law, False).delta(eps) * (1 + 5e-4) + 1e-9
@@ -70,7 +69,7 @@ def test_no_gradients_show_more_than_the_proof(adjacency, seed):
 def test_the_worst_gradients_reach_the_proof(adjacency):
     """Others -u, the record u (or all -u): one step attains the proof, in the order it is made for."""
     sigma, batch, u = 1.2, 2, np.array([1.0, 0.0])
-    law = fixed_size_proof(batch / 5, 1.0 / sigma, adjacency).law(Side.UPPER, 0.01, -40.0)
+    law = fixed_size_proof(batch / 5, 1.0 / sigma, adjacency).upper(0.01, -40.0)
     forward = neighbors([-u] * 4, u, adjacency, batch, sigma, -u)
     backward = forward if adjacency == "add-remove" else neighbors([-u] * 4, -u, adjacency, batch, sigma, u)
     for eps in EPSILONS:
@@ -82,7 +81,7 @@ def test_an_accountant_that_forgets_displacement_is_refuted():
     """The Poisson pair, which moves the sum by one gradient only, lies below what these gradients show."""
     sigma, batch, u = 1.2, 2, np.array([1.0, 0.0])
     present, absent = neighbors([-u] * 4, u, "add-remove", batch, sigma)
-    claimed = fixed_size_proof(batch / 5, 0.5 / sigma, "add-remove").law(Side.UPPER, 0.01, -40.0)
+    claimed = fixed_size_proof(batch / 5, 0.5 / sigma, "add-remove").upper(0.01, -40.0)
     assert plane.divergence(*present, *absent, 0.1) > 1.5 * claimed.delta(0.1)
 
 
@@ -115,7 +114,7 @@ def test_several_places_show_no_more_than_their_proof(adjacency, seed):
         others, record, other = np.tile([-1.0, 0.0], (3, 1)), np.array([1.0, 0.0]), np.array([-1.0, 0.0])
     chances = [math.comb(batch, j) * 0.25**j * 0.75 ** (batch - j) for j in range(batch + 1)]
     counts = Shifts.of([j / sigma for j in range(batch + 1)], chances)
-    law = CountedPair(counts, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = CountedPair(counts, adjacency).upper(0.02, -40.0)
     present, absent = neighbors(others, record, adjacency, batch, sigma, other, replacement=True)
     for eps in EPSILONS:
         assert plane.divergence(*present, *absent, eps) <= law.delta(eps) * (1 + 5e-4)
@@ -128,8 +127,8 @@ def test_one_place_is_the_exact_worst_case(rate):
     shift = 0.8
     counts = Shifts.of([0.0, shift], [1.0 - rate, rate])
     for adjacency in ("substitute", "zero-out"):
-        bound = CountedPair(counts, adjacency).law(Side.UPPER, 0.02, -40.0)
-        exact = fixed_size_proof(rate, shift, adjacency).law(Side.UPPER, 0.005, -40.0)
+        bound = CountedPair(counts, adjacency).upper(0.02, -40.0)
+        exact = fixed_size_proof(rate, shift, adjacency).upper(0.005, -40.0)
         for eps in (0.0, 0.01, 0.2, 1.0):
             for way in (False, True):
                 found, truth = directed(bound, way).delta(eps), directed(exact, way).delta(eps)

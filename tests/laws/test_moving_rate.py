@@ -13,7 +13,6 @@ import pytest
 from oracles import division
 from oracles.pairs import Floats
 
-from calipers.bracket import Side
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.law import Law
 from calipers.laws.moving_rate import MovingRatePair, batch_law
@@ -48,7 +47,7 @@ def truth(gradients: Floats, extra: Floats, batch: int, sigma: float) -> tuple[d
 def test_the_attack_is_exact(others: int, batch: int, sigma: float) -> None:
     """Others -e, the record e: at most the integral over all batches, in both orders, and within half a percent."""
     joined, absent = truth(*division.on_a_line(-1.0, others, 1), batch, sigma)
-    law = MovingRatePair(sigma, others, batch).law(Side.LOWER, 0.03, -40.0)
+    law = MovingRatePair(sigma, others, batch).lower(0.03, -40.0)
     for eps in EPSILONS:
         for order in division.ORDERS:
             exact = division.profile(joined, absent, eps, order)
@@ -67,7 +66,7 @@ def test_the_proof_dominates_all_gradients(seed: int) -> None:
     if seed < 4:
         gradients, extra = division.on_a_line(-1.0, others, dimension)
     joined, absent = truth(gradients, extra, batch, sigma)
-    law = MovingRatePair(sigma, others, batch).law(Side.UPPER, 0.05, -40.0)
+    law = MovingRatePair(sigma, others, batch).upper(0.05, -40.0)
     for eps in EPSILONS:
         for order in division.ORDERS:
             exact = division.profile(joined, absent, eps, order)

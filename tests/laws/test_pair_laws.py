@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from oracles import enumeration
+from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError
@@ -48,7 +49,8 @@ def test_a_subsampled_gaussian_lies_between_its_two_laws(q: float, sigma: float)
     pair = poisson(q, sigma)
     # The part takes 1 - q and 1/sigma as the floats they are; so does the oracle.
     truth_q, truth_sigma = mp.mpf(q), 1 / mp.mpf(1.0 / sigma)
-    laws = {side: dict(both_ways(pair.law(side, 0.1, -60.0))) for side in Side}
+    built = {Side.UPPER: pair.upper(0.1, -60.0), Side.LOWER: pair.lower(0.1, -60.0)}
+    laws = {side: dict(both_ways(law)) for side, law in built.items()}
     for direction, upper in laws[Side.UPPER].items():
         lower = laws[Side.LOWER][direction]
         for eps in probes(upper):
@@ -61,14 +63,15 @@ def test_a_subsampled_gaussian_lies_between_its_two_laws(q: float, sigma: float)
 def test_the_two_laws_are_close(q: float, sigma: float) -> None:
     """At eps = 0 the jaws of cells of 0.05 deviations are within 0.3 % of each other: the bound is worth having."""
     pair = poisson(q, sigma)
-    for (_, upper), (_, lower) in zip(*(both_ways(pair.law(side, 0.05, -60.0)) for side in Side), strict=True):
+    laws = pair.upper(0.05, -60.0), pair.lower(0.05, -60.0)
+    for (_, upper), (_, lower) in zip(*(both_ways(law) for law in laws), strict=True):
         assert upper.delta(0.0) <= 1.003 * lower.delta(0.0)
 
 
 @pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 5.0, 10.0])
 def test_a_gaussian_lies_between_its_two_laws(mu: float) -> None:
     """The closed form of one Gaussian, from eps = 0 to delta below 1e-30."""
-    upper, lower = gaussian(mu).law(Side.UPPER, 0.025, -100.0), gaussian(mu).law(Side.LOWER, 0.025, -100.0)
+    upper, lower = gaussian(mu).upper(0.025, -100.0), gaussian(mu).lower(0.025, -100.0)
     for eps in mu * mu / 2 + mu * np.array([-mu / 2, -0.7, 0.0, 1.0, 3.0, 6.0, 9.0, 11.5]):
         truth = enumeration.gaussian(mu, float(eps))
         for _, law in both_ways(upper):
@@ -81,11 +84,11 @@ def test_a_gaussian_lies_between_its_two_laws(mu: float) -> None:
 @pytest.mark.parametrize(("q", "sigma"), [(0.01, 0.2), (0.5, 1.0), (0.999999, 10.0)])
 def test_total_masses(q: float, sigma: float) -> None:
     """LOWER masses sum to 1 under P and under Q. UPPER masses exceed 1, and by no more than the tails twice over."""
-    lower = poisson(q, sigma).law(Side.LOWER, 0.1, -30.0)
+    lower = poisson(q, sigma).lower(0.1, -30.0)
     assert abs(math.fsum(np.exp(lower.log_p)) - 1.0) < 1e-12
     assert abs(math.fsum(np.exp(lower.log_q)) - 1.0) < 1e-12
     assert lower.p_inf == lower.q_zero == 0.0
-    upper = poisson(q, sigma).law(Side.UPPER, 0.1, -30.0)
+    upper = poisson(q, sigma).upper(0.1, -30.0)
     assert np.allclose(upper.log_p, upper.log_q + upper.log_ratio, rtol=0, atol=1e-13)
     for masses, lump in ((upper.log_p, upper.p_inf), (upper.log_q, upper.q_zero)):
         assert 0.0 < lump <= 1.01 * math.exp(-30.0)
@@ -94,13 +97,13 @@ def test_total_masses(q: float, sigma: float) -> None:
 
 def test_tails_go_to_infinity_and_to_zero() -> None:
     """What lies beyond the last cell is the normal tail there, and it survives at eps = 1000."""
-    law = gaussian(1.0).law(Side.UPPER, 0.1, -20.0)
+    law = gaussian(1.0).upper(0.1, -20.0)
     end = 1.0 + math.sqrt(40.0)
     tail = mp.ncdf(-(mp.mpf(end) - 1))
     assert float(tail) * (1 - 1e-12) <= law.p_inf <= float(tail) * (1 + 1e-12)
     assert law.q_zero == pytest.approx(law.p_inf, rel=1e-12)
     assert law.delta(1000.0) >= float(tail) * (1 - 1e-15)
-    assert gaussian(1.0).law(Side.LOWER, 0.1, -20.0).delta(1000.0) == 0.0
+    assert gaussian(1.0).lower(0.1, -20.0).delta(1000.0) == 0.0
 
 
 @pytest.mark.parametrize("side", list(Side))
@@ -110,7 +113,8 @@ def test_the_error_is_of_second_order(side: Side) -> None:
     truth = sum(enumeration.poisson_one_step(0.1, 1.0, float(eps)) for eps in strikes)
 
     def gap(width: float) -> float:
-        law = poisson(0.1, 1.0).law(side, width, -60.0)
+        pair = poisson(0.1, 1.0)
+        law = (pair.upper if side is Side.UPPER else pair.lower)(width, -60.0)
         return abs(float(sum(law.delta(float(eps)) for eps in strikes) - truth))
 
     assert 10.0 < gap(0.02) / gap(0.005) < 24.0
@@ -125,7 +129,7 @@ def exact_cell(low: float, high: float, mean: float) -> mp.mpf:
 def test_mass_error_bounds_every_stored_mass(q: float, sigma: float, log_tail: float) -> None:
     """A LOWER atom is a cell, and its two masses are normal probabilities known to any precision."""
     part = poisson(q, sigma).smooth[0]
-    law = Pair("one part", (part,)).law(Side.LOWER, 0.1, log_tail)
+    law = Pair("one part", (part,)).lower(0.1, log_tail)
     ends = np.linspace(*part.range_for(log_tail), law.size - 1)
     with mp.workdps(40):
         # The right half: there the ratio visibly increases, so atoms are in the order of the cells.
@@ -139,7 +143,7 @@ def test_mass_error_bounds_every_stored_mass(q: float, sigma: float, log_tail: f
 def test_where_the_ratio_saturates_nodes_merge_and_nothing_is_lost() -> None:
     """Far to the left log L is log(1 - q) to all digits; hundreds of cells share one node and keep their mass."""
     pair = poisson(0.5, 0.05)
-    upper, lower = pair.law(Side.UPPER, 0.1, -60.0), pair.law(Side.LOWER, 0.1, -60.0)
+    upper, lower = pair.upper(0.1, -60.0), pair.lower(0.1, -60.0)
     assert upper.size < 0.9 * lower.size
     assert np.all(np.diff(upper.log_ratio) > 0)
     assert abs(math.fsum(np.exp(upper.log_q)) - 1.0) < 1e-12
@@ -161,7 +165,7 @@ def test_exact_atoms_and_lost_masses_pass_through() -> None:
     for k in (0.5, 1.0, 1.7, 3.0):
         exact = 0.2 + sum(max(0.0, p - k * q) for p, q in atoms)
         swapped = 0.2 + sum(max(0.0, q - k * p) for p, q in atoms)
-        upper, lower = (pair.law(side, 0.1, -40.0) for side in (Side.UPPER, Side.LOWER))
+        upper, lower = pair.upper(0.1, -40.0), pair.lower(0.1, -40.0)
         assert lower.delta(math.log(k)) <= exact * (1 + 1e-15)
         assert upper.delta(math.log(k)) >= exact * (1 - 1e-15)
         assert upper.reverse().delta(math.log(k)) == pytest.approx(swapped, rel=1e-13)
@@ -171,11 +175,34 @@ def test_exact_atoms_and_lost_masses_pass_through() -> None:
 @pytest.mark.parametrize("resolution", [0.0, -0.1, 1.5, math.nan, math.inf])
 def test_resolutions_outside_the_domain_are_refused(resolution: float) -> None:
     with pytest.raises(InputError, match="resolution"):
-        gaussian(1.0).law(Side.UPPER, resolution, -40.0)
+        gaussian(1.0).upper(resolution, -40.0)
 
 
 def test_a_constant_ratio_is_refused() -> None:
     """P = Q has nothing to discretize."""
     same = Pair("same", (gaussian_mixture_part([1.0], [0.0], [1.0], [0.0]),))
     with pytest.raises(CertificationError, match="constant"):
-        same.law(Side.UPPER, 0.1, -40.0)
+        same.upper(0.1, -40.0)
+
+
+@pytest.mark.parametrize("log_tail", [-2.0, -5.0])
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+def test_what_lies_beyond_the_last_cells_is_kept_by_q_and_charged_to_p(mu: float, log_tail: float) -> None:
+    """Cut where a tenth lies beyond: an UPPER law has at least the mass 1 under Q and under P, in both orders.
+
+    A composition needs both: atoms of one factor meet negative thresholds left by the others.
+    """
+    law = gaussian(mu).upper(0.1, log_tail)
+    for one in (law, law.reverse()):
+        assert float(np.exp(one.log_q).sum()) + one.q_zero >= 1.0 - 1e-12
+        assert float(np.exp(one.log_p).sum()) + one.p_inf >= 1.0 - 1e-12
+        for k in (-1.5, -0.3, 0.0, 0.7, 2.0):
+            masses = np.exp(one.log_q)
+            call = float(np.sum(masses * np.maximum(np.expm1(one.log_ratio - k), 0.0))) * math.exp(k) + one.p_inf
+            assert call >= exact_call(mu, k) * (1.0 - 1e-12)
+
+
+def exact_call(mu: float, log_k: float) -> float:
+    """E_Q[(L - k)+] of N(mu, 1) against N(0, 1), for every k > 0."""
+    z = log_k / mu + 0.5 * mu
+    return float(ndtr(mu - z) - math.exp(log_k) * ndtr(-z))

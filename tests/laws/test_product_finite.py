@@ -17,21 +17,25 @@ from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.law import Law
 from calipers.laws.product import Product
+from calipers.laws.source import LawSource
 
 AS_DRAWN = (Phase.explicit, Phase.generate)
 """Failures are shown as drawn: shrinking would repeat compositions for minutes."""
 
 
 @dataclass(frozen=True)
-class Finite:
+class Finite(LawSource):
     """Two probability vectors as a source of laws."""
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
-        return Law.from_masses(np.array(self.p), np.array(self.q), side)
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.UPPER)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
 
 
 @pytest.mark.parametrize("truth", [0.52, 0.75, 0.99])
@@ -181,7 +185,7 @@ def test_factors_of_different_sides_are_refused() -> None:
     """A source that hands out the wrong side is found out before anything is computed from it."""
 
     class Liar(Finite):
-        def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+        def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
             return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
 
     with pytest.raises(InputError):

@@ -43,7 +43,8 @@ def check(law: dict[Side, Law], degrees: int, divisor: int, epsilons: list[float
 @pytest.mark.parametrize(("degrees", "divisor"), SETTINGS)
 def test_the_closed_form_lies_between_the_two_laws(degrees: int, divisor: int) -> None:
     """delta of LOWER <= F_d(t/s^2) - k F_d(t) <= delta of UPPER in both orders, and the jaws are close."""
-    laws = {side: scale_pair(degrees, divisor).law(side, 0.05, -60.0) for side in Side}
+    pair = scale_pair(degrees, divisor)
+    laws = {Side.UPPER: pair.upper(0.05, -60.0), Side.LOWER: pair.lower(0.05, -60.0)}
     check(laws, degrees, divisor, probes(degrees, divisor), 0.05)
 
 
@@ -51,14 +52,16 @@ def test_the_closed_form_lies_between_the_two_laws(degrees: int, divisor: int) -
 @pytest.mark.parametrize("log_tail", [-2.0, -5.0])
 def test_what_tails_leave_out_is_charged(degrees: int, divisor: int, log_tail: float) -> None:
     """Laws that stop after two or three deviations still enclose the closed form."""
-    laws = {side: scale_pair(degrees, divisor).law(side, 0.05, log_tail) for side in Side}
+    pair = scale_pair(degrees, divisor)
+    laws = {Side.UPPER: pair.upper(0.05, log_tail), Side.LOWER: pair.lower(0.05, log_tail)}
     check(laws, degrees, divisor, probes(degrees, divisor), math.inf)
 
 
 @pytest.mark.parametrize(("degrees", "divisor"), LARGE)
 def test_the_closed_form_in_large_dimensions(degrees: int, divisor: int) -> None:
     """26,009 to 5.2 million coordinates, where library chi-square functions lose their digits."""
-    laws = {side: scale_pair(degrees, divisor).law(side, 0.05, -60.0) for side in Side}
+    pair = scale_pair(degrees, divisor)
+    laws = {Side.UPPER: pair.upper(0.05, -60.0), Side.LOWER: pair.lower(0.05, -60.0)}
     spread = math.sqrt(0.5 * degrees) * 2.0 / divisor
     check(laws, degrees, divisor, [0.0, spread, 0.5 * spread**2 + 4.0 * spread], 0.05)
 
@@ -66,7 +69,8 @@ def test_the_closed_form_in_large_dimensions(degrees: int, divisor: int) -> None
 @pytest.mark.parametrize(("degrees", "divisor"), HUGE)
 def test_the_closed_form_in_hundreds_of_billions_of_coordinates(degrees: int, divisor: int) -> None:
     """A model of a billion parameters trained for 200 steps."""
-    laws = {side: scale_pair(degrees, divisor).law(side, 0.05, -60.0) for side in Side}
+    pair = scale_pair(degrees, divisor)
+    laws = {Side.UPPER: pair.upper(0.05, -60.0), Side.LOWER: pair.lower(0.05, -60.0)}
     spread = math.sqrt(0.5 * degrees) * 2.0 / divisor
     check(laws, degrees, divisor, [0.0, 0.5 * spread**2 + 3.0 * spread], 0.05)
 
@@ -151,8 +155,8 @@ def test_the_published_bound_is_far_from_the_exact_value() -> None:
 def test_both_laws_carry_all_mass() -> None:
     """UPPER laws have at least mass 1 on both sides, LOWER laws at most."""
     for degrees, divisor in SETTINGS + LARGE:
-        upper = scale_pair(degrees, divisor).law(Side.UPPER, 0.1, -40.0)
-        lower = scale_pair(degrees, divisor).law(Side.LOWER, 0.1, -40.0)
+        upper = scale_pair(degrees, divisor).upper(0.1, -40.0)
+        lower = scale_pair(degrees, divisor).lower(0.1, -40.0)
         for law, sign in ((upper, 1.0), (lower, -1.0)):
             blur = 4.0 * law.rounding + 1e-12
             assert sign * (math.fsum(np.exp(law.log_p)) + law.p_inf - 1.0) >= -blur

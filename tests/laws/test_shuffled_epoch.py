@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from oracles.shuffled_adversary import Shuffled, disc, line
 
-from calipers.bracket import Side
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import InputError
 from calipers.laws.displaced import DisplacedEpoch, blocks_of_two_or_more, largest_moment, sample_moment
 from calipers.laws.proof_product import ProofProduct
 from calipers.laws.shuffle import ShuffleAttack
@@ -88,7 +87,7 @@ def test_never_above_fixed_batches_and_monotone() -> None:
 def test_an_upper_law_connects_proven_nodes() -> None:
     """Between its nodes the law lies on chords: at least the bound at every epsilon, and close to it."""
     epoch = ShuffledEpoch(1.0, 40, 0.95)
-    law = epoch.law(Side.UPPER)
+    law = epoch.upper()
     for epsilon in (0.0, 0.11, 1.3):
         fine = min(epoch.node(epsilon, False, 0.08, -45.0)[1], epoch.controlled(epsilon, False))
         assert fine <= law.delta(epsilon) <= 1.05 * fine
@@ -96,8 +95,6 @@ def test_an_upper_law_connects_proven_nodes() -> None:
         if epsilon == 0.0:  # both directions are the same there, and the smaller bound counts
             backward = min(backward, fine)
         assert backward <= law.reverse().delta(epsilon)
-    with pytest.raises(UnsupportedError, match="LOWER"):
-        epoch.law(Side.LOWER)
 
 
 def test_products_multiply_epochs() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.shuffled_adversary import Shuffled, line
 
-from calipers.bracket import Side
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import InputError
 from calipers.laws.average import AllocationPair
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
@@ -141,7 +140,7 @@ def test_never_above_the_proof(sigma: float, rounds: int, share: float, at: floa
     for tuned in (epsilon, 0.5 * epsilon):
         attack = SwitchingAttack(sigma, rounds, share, tuned, substituted)
         assert attack.delta(epsilon)[0] <= proven
-        assert attack.law(Side.LOWER).delta(epsilon) <= proven
+        assert attack.lower().delta(epsilon) <= proven
 
 
 @pytest.mark.parametrize(
@@ -173,8 +172,6 @@ def test_one_round_and_one_batch_leave_nothing_to_switch() -> None:
 
 
 def test_what_is_refused() -> None:
-    """An attack has no upper law, and is made for an epsilon that is not negative."""
-    with pytest.raises(UnsupportedError, match="no upper jaw"):
-        SwitchingAttack(1.0, 10).law(Side.UPPER)
+    """A policy is made for an epsilon that is not negative."""
     with pytest.raises(InputError, match="tuned"):
         SwitchingAttack(1.0, 10, tuned=-0.1)

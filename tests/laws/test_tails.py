@@ -282,7 +282,8 @@ def test_lower_tail_reads_the_best_test() -> None:
 
 
 def gaussian_law(mu: float, side: Side, log_tail: float) -> Law:
-    return Pair("gaussian", (gaussian_mixture_part([1.0], [mu], [1.0], [0.0]),)).law(side, 0.1, log_tail)
+    pair = Pair("gaussian", (gaussian_mixture_part([1.0], [mu], [1.0], [0.0]),))
+    return (pair.upper if side is Side.UPPER else pair.lower)(0.1, log_tail)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from oracles import plane
 
-from calipers.bracket import Side
 from calipers.laws.product import Product
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
@@ -42,7 +41,7 @@ def test_no_gradients_show_more_than_the_proof(seed, unit):
     others, own = plane.unit_disk(3, rng), plane.unit_disk(unit, rng)
     if seed == 0:
         others, own = np.tile([-1.0, 0.0], (3, 1)), np.tile([1.0, 0.0], (unit, 1))
-    law = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").law(Side.UPPER, 0.02, -40.0)
+    law = truncated_proof(Truncation(3, rate, largest, unit), 1.0 / sigma, "add-remove").upper(0.02, -40.0)
     present = shown(np.concatenate((others, own)), rate, largest, sigma)
     absent = shown(others, rate, largest, sigma)
     for eps in EPSILONS:
@@ -58,7 +57,7 @@ def test_a_record_that_keeps_its_place(adjacency, seed):
     rate, largest, sigma = float(rng.uniform(0.2, 0.7)), int(rng.integers(1, 4)), float(rng.uniform(0.8, 2.0))
     others, (record, other) = plane.unit_disk(3, rng), plane.unit_disk(2, rng)
     instead = np.zeros(2) if adjacency == "zero-out" else other
-    law = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).law(Side.UPPER, 0.02, -40.0)
+    law = truncated_proof(Truncation(3, rate, largest), 1.0 / sigma, adjacency).upper(0.02, -40.0)
     present = shown(np.vstack((others, record)), rate, largest, sigma)
     absent = shown(np.vstack((others, instead)), rate, largest, sigma)
     for eps in EPSILONS:
@@ -72,7 +71,7 @@ def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
     """At most the enumerated divergence, and within half a percent of it."""
     rate, largest, sigma = 0.4, 2, 1.3
     attack = TruncatedAttack(Truncation(3, rate, largest, unit), 1.0 / sigma, direction, instead)
-    law = attack.alone().law(Side.LOWER, 0.01, -40.0) if direction == 0.0 else attack.law(Side.LOWER, 0.01, -40.0)
+    law = attack.alone().lower(0.01, -40.0) if direction == 0.0 else attack.lower(0.01, -40.0)
     others = [np.array([direction, 0.0])] * 3
     present = shown([*others, *[np.array([1.0, 0.0])] * unit], rate, largest, sigma)
     rest = [] if instead is None else [np.array([instead, 0.0])] * unit

@@ -16,30 +16,46 @@ BITS = 200
 def poisson_delta(
     rate: float, sigma: float, steps: int, eps: float, theta: float = 2.0, top: float = 0.0, spacing: float = 0.05
 ) -> tuple[float, float]:
-    """``D_{e^eps}(P||Q)`` of T Poisson-subsampled Gaussian steps, and the size of the last node's contribution.
+    """``D_{e^eps}(P||Q)`` of T Poisson-subsampled Gaussian steps, and the size of the last node's contribution."""
+    return phases_delta([(rate, sigma, steps)], eps, theta, top, spacing)
+
+
+def phases_delta(
+    phases: list[tuple[float, float, int]], eps: float, theta: float = 2.0, top: float = 0.0, spacing: float = 0.05
+) -> tuple[float, float]:
+    """``D_{e^eps}(P||Q)`` of Poisson-subsampled Gaussian steps, phase after phase, and the last node's contribution.
 
     The line runs to height `top` with the given `spacing`; the observation runs over [-15, 15 + theta/sigma] in steps
     of 0.1 (the integrand is analytic in a strip of half width pi sigma, so the rule is exact to e^(-20 pi^2 sigma)).
     """
     saved, ctx.prec = ctx.prec, BITS
     try:
-        q, s, h, gap = arb(rate), arb(sigma), arb(1) / 10, arb(spacing)
-        count = int((30.0 + theta / sigma) * 10)
-        places = [arb(-15) + h * j for j in range(count + 1)]
-        weights = [h * (-x * x / 2).exp() / (2 * arb.pi()).sqrt() for x in places]
-        logs = [(1 - q + q * (x / s - 1 / (2 * s * s)).exp()).log() for x in places]
-        terms = [acb(w * (x * arb(theta)).exp()) for w, x in zip(weights, logs, strict=True)]
-        turns = [acb(0, gap * x).exp().mid() for x in logs]
+        gap = arb(spacing)
+        lines = [_line(rate, sigma, theta, gap) for rate, sigma, _ in phases]
         total, last = arb(0), arb(0)
-        nodes = int(top / spacing)
-        for j in range(nodes + 1):
+        for j in range(int(top / spacing) + 1):
             z = acb(arb(theta), gap * j)
-            moment = sum(terms, acb(0)).mid()
-            last = (moment**steps * ((1 - z) * arb(eps)).exp() / (z * (z - 1))).real
+            moment = acb(1)
+            for (terms, _), (_, _, steps) in zip(lines, phases, strict=True):
+                moment *= sum(terms, acb(0)).mid() ** steps
+            last = (moment * ((1 - z) * arb(eps)).exp() / (z * (z - 1))).real
             total += last / 2 if j == 0 else last
             # Balls around complex numbers grow with every turn although the rounding does not: keep the middles.
-            terms = [(term * turn).mid() for term, turn in zip(terms, turns, strict=True)]
+            lines = [
+                ([(term * turn).mid() for term, turn in zip(terms, turns, strict=True)], turns)
+                for terms, turns in lines
+            ]
         value = total * gap / arb.pi()
         return float(value.mid()), abs(float((last * gap / arb.pi()).mid()))
     finally:
         ctx.prec = saved
+
+
+def _line(rate: float, sigma: float, theta: float, gap: arb) -> tuple[list[acb], list[acb]]:
+    """The weighted powers L^theta of one step at its places, and what each is multiplied by from node to node."""
+    q, s, h = arb(rate), arb(sigma), arb(1) / 10
+    places = [arb(-15) + h * j for j in range(int((30.0 + theta / sigma) * 10) + 1)]
+    weights = [h * (-x * x / 2).exp() / (2 * arb.pi()).sqrt() for x in places]
+    logs = [(1 - q + q * (x / s - 1 / (2 * s * s)).exp()).log() for x in places]
+    terms = [acb(w * (x * arb(theta)).exp()) for w, x in zip(weights, logs, strict=True)]
+    return terms, [acb(0, gap * x).exp().mid() for x in logs]

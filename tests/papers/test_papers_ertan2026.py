@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import math
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -15,7 +15,7 @@ from oracles.written_files import check_files
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.papers import registry
 from calipers.papers.ertan2026 import claims, figures, published, settings, sizes, tables
-from calipers.papers.ertan2026.settings import Setting, forced_noise, leaks, poisson_ceiling
+from calipers.papers.ertan2026.settings import epoch, epochs_of, forced_noise, leaks, poisson_ceiling
 from calipers.papers.items import Verdict
 
 QUICK = ("figure-1", "figure-2", "figure-3", "figure-4", "model-sizes", "utility")
@@ -98,7 +98,7 @@ def poisson_separation_of_two_rounds(sigma):
 @pytest.mark.parametrize("sigma", [None, 0.6, 1.5])
 def test_two_rounds_are_bracketed_by_quadrature(sigma):
     """The exact separations of M = 2 lie in the brackets, without tolerance."""
-    setting = Setting.at_threshold(2) if sigma is None else Setting(2, sigma)
+    setting = epoch(2, sigma)
     with mp.workdps(20):
         exact = isolated_separation_of_two_rounds(setting.noise_multiplier)
         assert leaks(setting).isolated.separation().lower <= exact <= leaks(setting).isolated.separation().upper
@@ -109,7 +109,7 @@ def test_two_rounds_are_bracketed_by_quadrature(sigma):
 @pytest.mark.parametrize(("batch", "records"), [(4096, 50_000), (1024, 50_000)])
 def test_table_runs_agree_with_simulation(batch, records):
     """E[(1 - L)+] over 200,000 simulated epochs is within five standard errors of the brackets of one epoch."""
-    setting = Setting.of_dataset(records, batch, 1)
+    setting = epochs_of(records, batch, 1)
     m, rng = 1 / setting.noise_multiplier, np.random.default_rng(20260)
     noise = rng.standard_normal((200_000, setting.rounds))
     ratios = np.exp(m * noise - m * m / 2)
@@ -134,7 +134,7 @@ def test_every_printed_sigma_follows_from_the_formula(number):
     table = published.TABLES[number]
     for batch, text in table.noise.items():
         stated = mp.nstr(threshold(table.dataset.records // batch), 2)
-        if table.dataset.everything is None:
+        if not table.dataset.everything:
             assert float(stated) == float(text)
         else:
             assert float(stated) != float(text)
@@ -154,10 +154,10 @@ def test_no_single_split_of_svhn_gives_the_printed_sigma():
 def one_epoch(monkeypatch, number, *batches):
     """The table with one epoch and these batch sizes only, for speed."""
     table = published.TABLES[number]
-    shorter = dataclasses.replace(table, noise={batch: table.noise[batch] for batch in batches})
+    shorter = SimpleNamespace(dataset=table.dataset, noise={batch: table.noise[batch] for batch in batches})
     monkeypatch.setitem(published.TABLES, number, shorter)
     monkeypatch.setattr(published, "EPOCHS", (1,))
-    return tables.accuracy_table(number, unheard)
+    return registry.find_item(f"ertan2026-table-{number}").compute(unheard)
 
 
 def test_svhn_rows_say_which_reading_holds(monkeypatch):
@@ -183,7 +183,7 @@ def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeyp
 
 def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
     """At the upper jaw of ε the profile of G_mu, mu = sqrt(E)/σ, is at most 1/N; a hair below it is larger."""
-    setting = Setting.of_dataset(50_000, 4096, 10)
+    setting = epochs_of(50_000, 4096, 10)
     upper = leaks(setting).shuffle.epsilon(1 / 50_000).upper
     with mp.workdps(40):
         mu = mp.sqrt(10) / mp.mpf(setting.noise_multiplier)
@@ -193,7 +193,7 @@ def test_the_proof_for_shuffling_is_the_gaussian_of_fixed_batches():
 
 def test_the_quick_route_to_epsilon_is_wider_than_the_attack_and_holds_it(monkeypatch):
     """Without the attack the proof stays and the lower jaw falls, and the row says so."""
-    found, delta = leaks(Setting.of_dataset(50_000, 4096, 10)), 1 / 50_000
+    found, delta = leaks(epochs_of(50_000, 4096, 10)), 1 / 50_000
     low, high, note = found.worst_case_epsilon(delta)
     monkeypatch.setattr(settings, "_LONGEST_ATTACKED", 1)
     quick_low, quick_high, quick_note = found.worst_case_epsilon(delta)
@@ -404,7 +404,7 @@ def test_figure_4_predicts_more_than_any_noise_can_give(result_of):
 def test_the_ceiling_is_reached_as_the_noise_vanishes():
     """At σ = 0.1 one epoch of two rounds nearly attains it: the bound is not vacuous."""
     ceiling = poisson_ceiling(2)
-    found = leaks(Setting(2, 0.1)).poisson.separation()
+    found = leaks(epoch(2, 0.1)).poisson.separation()
     assert ceiling == pytest.approx(0.75 / math.sqrt(2))
     assert 0.999 * ceiling < found.upper
     assert found.lower <= ceiling

@@ -11,11 +11,11 @@ import pytest
 
 from calipers.measure import measure
 from calipers.papers.ertan2026 import published
+from calipers.papers.ertan2026.experiment import COLUMNS, KEY
 from calipers.papers.ertan2026.utility import trained_runs, utility
 from calipers.papers.registry import find_item
 from calipers.papers.storage import rendered
 from calipers.run import Run
-from calipers.training.experiment import COLUMNS, KEY
 
 TEST_RECORDS = {"cifar10": 10_000, "ag-news": 7_600, "mnist": 10_000}
 TRAINING_RECORDS = {"cifar10": 17_000, "ag-news": 25_799, "mnist": 60_000}

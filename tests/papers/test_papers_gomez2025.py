@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from calipers.papers import registry
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.desiderata import order_violations
-from calipers.papers.gomez2025.settings import Setting, fit, fit_setting, mu_over_all_alpha, response_curves
+from calipers.papers.gomez2025.settings import dpsgd, fit, fit_run, mu_over_all_alpha, response_curves
 from calipers.papers.gomez2025.tables import solved_noise
 from calipers.papers.items import Verdict
 
@@ -93,7 +93,7 @@ def test_headline_agrees_with_the_print_and_says_what_every_alpha_would_need(row
 
 def test_mu_over_all_alpha_is_needed_and_enough():
     """Deep in the tail the test that sums up the outputs beats a mu just below sqrt(T)/sigma, and not that one."""
-    setting = Setting(2.0, 3, 0.1)
+    setting = dpsgd(2.0, 3, 0.1)
     m = mu_over_all_alpha(setting)
     assert m == pytest.approx(math.sqrt(3) / 2)
     with mp.workdps(60):
@@ -155,8 +155,8 @@ def test_order_marks_come_from_both_answers():
 
 def test_the_rule_of_thumb_is_refuted_at_its_corner():
     """At sigma = 2, T = 400, q = 0.18 the lower jaw of the regret exceeds 0.01; at sigma = 3 the upper one does not."""
-    assert fit_setting(Setting(2.0, 400, 0.18)).regret[0] > 0.01
-    assert fit_setting(Setting(3.0, 400, 0.26)).regret[1] < 0.01
+    assert fit_run(dpsgd(2.0, 400, 0.18)).regret[0] > 0.01
+    assert fit_run(dpsgd(3.0, 400, 0.26)).regret[1] < 0.01
 
 
 def test_the_rule_is_refuted_by_the_oracle_too():
@@ -175,7 +175,7 @@ def test_the_rule_is_refuted_by_the_oracle_too():
 
 def test_a_lost_run_is_bounded_instead_of_fitted():
     """Where the attacker wins almost surely the answer is a number: (1 - advantage)/2 bounds every regret."""
-    bound = fit_setting(Setting(2.0, 2000, 0.9))
+    bound = fit_run(dpsgd(2.0, 2000, 0.9))
     assert isinstance(bound, float)
     # sqrt(T) q / sigma = 20 deviations apart: the exact error is far below what is certified.
     assert 0.5 * ndtr(-10.0) <= bound <= 1e-3

@@ -22,13 +22,13 @@ from calipers.papers.wang2026 import implementations, published, synthetic
 from calipers.papers.wang2026.ceilings import Ceiling, smallest_telling_copies
 from calipers.papers.wang2026.claims import NETWORK_LAYERS, fpr_at
 from calipers.papers.wang2026.settings import (
-    Setting,
     claimed_delta,
     claimed_epsilon,
     delta_jaws,
     epsilon_jaws,
     length_epsilon,
     mechanism_curves,
+    rounds,
 )
 
 SIGMA = 10.0
@@ -232,7 +232,7 @@ def test_the_claim_of_the_undivided_sum():
 def test_the_leakage_of_opposite_gradients_lies_in_the_bracket(normalization, size, rate, dimension):
     """The exact total variation of the explicit pair is at most the upper jaw, and the lower jaw at most it."""
     oracle = total_variation(*opposite_mixtures(normalization, size, rate), dimension - 1)
-    lower, upper = delta_jaws(Setting(normalization, size, rate, dimension))
+    lower, upper = delta_jaws(rounds(normalization, size, rate, dimension))
     assert lower <= oracle + 2e-5
     assert oracle - 2e-5 <= upper
     assert oracle - lower < 1e-3
@@ -241,7 +241,7 @@ def test_the_leakage_of_opposite_gradients_lies_in_the_bracket(normalization, si
 @pytest.mark.parametrize(("size", "known"), [(2, 0.995623), (3, 0.957293), (4, 0.884420), (5, 0.801759)])
 def test_figure_2_at_half_rate(size, known):
     """Values found by another route lie in the brackets of Figure 2 (a)."""
-    lower, upper = delta_jaws(Setting("expected", size, 0.5, 100))
+    lower, upper = delta_jaws(rounds("expected", size, 0.5, 100))
     assert lower <= known <= upper
     assert upper - lower < 1e-3
 
@@ -299,7 +299,7 @@ def test_a_smallest_step_is_a_bracket_of_the_least_difference():
 
 def test_the_length_test_against_mpmath():
     """No threshold beats the value found by more than the grid of thresholds can miss, and none is overstated."""
-    setting = Setting("realized", 4, 0.7, 1000)
+    setting = rounds("realized", 4, 0.7, 1000)
     shape = mp.mpf(999) / 2
     with mp.workdps(60):
 
@@ -321,11 +321,11 @@ def test_the_length_test_against_mpmath():
 
 
 def test_the_length_test_needs_a_length_and_stays_below_the_proof():
-    assert length_epsilon(Setting("expected", 4, 0.05, 1), 1e-5) == 0.0
-    lower, upper = epsilon_jaws(Setting("expected", 4, 0.05, 100))
-    assert length_epsilon(Setting("expected", 4, 0.05, 100), 1e-5) <= lower < upper
+    assert length_epsilon(rounds("expected", 4, 0.05, 1), 1e-5) == 0.0
+    lower, upper = epsilon_jaws(rounds("expected", 4, 0.05, 100))
+    assert length_epsilon(rounds("expected", 4, 0.05, 100), 1e-5) <= lower < upper
     # The fourth record halves the noise: -n log(1/s) + ... per coordinate log 2 - 3/8, up to the spread of the length.
-    huge = length_epsilon(Setting("floor", 3, 0.5, 1_485_217), 1e-5)
+    huge = length_epsilon(rounds("floor", 3, 0.5, 1_485_217), 1e-5)
     center = 1_485_216 * (1.5 - math.log(2))
     assert abs(huge - center) < 6 * 3 * math.sqrt(1_485_216 / 2)
 
@@ -394,7 +394,7 @@ def test_figure_6_exceeds_its_claim(rows_of):
 
 def test_the_curves_of_a_mechanism_bracket_it():
     """At N = 1, q = 0.7 a batch of two betrays the record: mass q^2 that D cannot produce."""
-    curves = mechanism_curves(Setting("realized", 1, 0.7, 26_010))
+    curves = mechanism_curves(rounds("realized", 1, 0.7, 26_010))
     assert float(curves[Side.UPPER](0.001)) <= 1 - 0.49
     assert float(curves[Side.LOWER](0.001)) >= float(curves[Side.UPPER](0.001))
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from oracles.json_schema import complaints
 
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.cli import main
@@ -17,6 +18,7 @@ from calipers.errors import InputError
 from calipers.gate import Budget, read_described
 from calipers.provenance import digest, is_intact
 from calipers.receipts import Standing, receipt, verify_receipt, write_receipt
+from calipers.reports.schema import receipt_schema
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.1, steps=20, noise_multiplier=2.0)
@@ -52,6 +54,25 @@ def test_it_says_where_it_comes_from(honest) -> None:
     assert facts["sampler"] == ("poisson", "declared")
     assert facts["clipping norm"] == (1.0, "declared")
     assert facts["noise source"] == (None, "not stated")
+
+
+@pytest.mark.parametrize("training", ["declared", "phases", "nothing probed"])
+def test_a_receipt_keeps_to_its_schema(honest, training) -> None:
+    """Whatever was found out; a key that is missing, unknown or of another kind is none of it."""
+    nothing = {"findings": [{"subject": "noise", "verdict": "none", "alarm": True}], "run": None, "reason": "no noise."}
+    schema = receipt_schema()
+    record = {
+        "declared": lambda: honest,
+        "phases": lambda: receipt([RUN, RUN.replace(noise_multiplier=3.0)], deltas=(1e-5, 1e-6)),
+        "nothing probed": lambda: receipt(nothing),
+    }[training]()
+    assert complaints(record, schema, schema) == []
+    wrong = copy.deepcopy(record)
+    del wrong["provenance"]["date"]
+    wrong["executed"]["how"] = "guessed"
+    wrong["measurement"]["epsilon"][0]["upper"] = "much"
+    wrong["signature"] = "me"
+    assert len(complaints(wrong, schema, schema)) == 4
 
 
 def change_upper(record):

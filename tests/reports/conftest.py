@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from calipers.bracket import Bracket, Evidence, Kind
@@ -12,6 +15,8 @@ from calipers.reports.comparison import compare_measurements
 from calipers.reports.readings import Reading, claimed
 from calipers.reports.report import report_calibration, report_measurement, report_training
 from calipers.run import Run
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # the oracles
 
 PROOF = Evidence(Kind.THEOREM, "Gaussian mechanisms compose.", "Dong, Roth, Su 2022, Corollary 3.3")
 ATTACK = Evidence(Kind.TEST, "Threshold on the noisy sum.", "Calipers 2026, a test")

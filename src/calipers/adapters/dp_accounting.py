@@ -37,23 +37,23 @@ from calipers.adapters.event_library import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.adapters.event_releases import PAIRS, is_silent, truncated_release
 from calipers.adapters.event_releases import READERS as MORE
-from calipers.adapters.no_release import NoRelease
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.direction import LawSource
 from calipers.laws.pair import Pair
 from calipers.laws.product import Product
+from calipers.laws.source import LawSource
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.evaluation import gaussian_releases
 from calipers.measure.measurement import Measurement
+from calipers.measure.perfect import NoRelease
 from calipers.measure.released import backend_of, stated_measurement
 from calipers.measure.selection import SelectionBackend
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
-from calipers.mechanisms.sided import CurveSource, Sided
+from calipers.mechanisms.sided import AttainedCurve, ProvenCurve, Sided
 from calipers.run import ADJACENCIES, Run, as_phases
 from calipers.schemes import scheme_of
 from calipers.stated import Stated
@@ -211,7 +211,7 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
         return truncated_release(parameters, adjacency) if kind == "truncated" else PAIRS[kind](parameters)
     if kind == "selection":
         curves = _selection(release, adjacency).curves(1e-14, 1e-3)
-        return Sided(Trials(*parameters).words, CurveSource(curves[Side.UPPER]), CurveSource(curves[Side.LOWER]))
+        return Sided(Trials(*parameters).words, ProvenCurve(curves[Side.UPPER]), AttainedCurve(curves[Side.LOWER]))
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
         return poisson_gaussian(rate, parameters[0], adjacency)

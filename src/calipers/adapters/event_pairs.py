@@ -30,12 +30,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE, Domain
 from calipers.errors import InputError
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource
 
 LARGEST_LOG_RATIO = 500.0
 BUCKETS = Domain(2, 1_000_000, integer=True)
@@ -61,9 +61,13 @@ def _log_rounding_charged(law: Law) -> Law:
 class AtomPair(Pair):
     """A pair of finitely many atoms whose masses, kept as logarithms, may be as small as e^-500."""
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0, tilt: float | None = None) -> Law:
-        """The atoms; both sides are exact up to rounding."""
-        return _log_rounding_charged(super().law(side, resolution, log_tail, tilt))
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """The atoms, exact up to rounding."""
+        return _log_rounding_charged(super().upper_for(resolution, log_tail, tilt))
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """The atoms, exact up to rounding."""
+        return _log_rounding_charged(super().lower_for(resolution, log_tail, tilt))
 
 
 @implements("calipers:norm-path")
@@ -122,7 +126,7 @@ def bucket_response(noise_parameter: float, buckets: int, adjacency: str) -> Pai
 
 @implements("zhu2022:thm11")
 @dataclass(frozen=True)
-class Subsampled:
+class Subsampled(LawSource):
     """A pair without mass at infinity, Poisson-sampled with the given rate (add-remove, zero-out)."""
 
     inner: Pair
@@ -137,13 +141,17 @@ class Subsampled:
         """The mechanism in words."""
         return f"Poisson-sampled (q = {self.rate:g}) {self.inner.name}"
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of 1 - rate + rate L on `side`."""
-        return _log_rounding_charged(self.inner.law(side, resolution, log_tail).subsample(self.rate))
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of 1 - rate + rate L from above."""
+        return _log_rounding_charged(self.inner.upper(resolution, log_tail).subsample(self.rate))
 
-    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of 1 - rate + rate L from below."""
+        return _log_rounding_charged(self.inner.lower(resolution, log_tail).subsample(self.rate))
+
+    def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^t] and log E_P[L^-t], the moments of both directions, for t >= 1."""
-        law = self.law(Side.UPPER, _MOMENT_RESOLUTION)
+        law = self.upper(_MOMENT_RESOLUTION)
         if law.p_inf > 0 or law.q_zero > 0:
             raise InputError(f"{self.name}: mass where only one dataset can be leaves no finite moment.")
         value = max(law.cumulants(order)[0], law.reverse().cumulants(order)[0])

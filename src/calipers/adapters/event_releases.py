@@ -29,9 +29,9 @@ import numpy as np
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.direction import LawSource
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource
 from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated

@@ -9,6 +9,9 @@ JAX-Privacy names the encoder (strategy) C and adds noise C^-1 Z. Understood are
   inverted here.
 
 The objects are read by their attributes, in double precision; JAX itself need not be imported here.
+
+`correlated_of` reads a configuration (`BandMFConfig`) with several bands: groups that take turns, Poisson sampling
+inside the group, and noise of deviation noise_multiplier x clipping norm x length of the strategy.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from calipers.errors import InputError
+from calipers.adapters.jax_privacy import configuration_of, noise_of, plan_and_adjacency
+from calipers.errors import InputError, UnsupportedError
+from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.correlated_files import matrix_of
-from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix
+from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns
 
-__all__ = ["noise_matrix_of"]
+__all__ = ["correlated_of", "noise_matrix_of"]
 
 
 def noise_matrix_of(strategy: Any, steps: int | None = None, *, noising: bool = False) -> NoiseMatrix:
@@ -48,3 +53,28 @@ def _inverted(noising: Any, name: str) -> NoiseMatrix:
     if noising.ndim != 2 or noising.shape[0] != noising.shape[1] or np.any(np.triu(noising, 1) != 0.0):
         raise InputError(f"Expected {name} as a square lower triangular matrix C^-1, got shape {noising.shape}.")
     return NoiseMatrix.of(np.tril(np.linalg.inv(noising)), f"inverse of {name}")
+
+
+def correlated_of(config: Any) -> CorrelatedNoise:
+    """What a configuration of JAX-Privacy with several bands executes; `calipers.measure` takes it as it takes a run.
+
+    Refused: truncated batches, columns that the library normalizes itself, and replacing a record.
+    """
+    config = configuration_of(config)
+    plan, adjacency = plan_and_adjacency(config)
+    strategy = np.asarray(config.strategy, dtype=np.float64)
+    batches = plan.batch_selection_strategy
+    if config.column_normalize or batches.truncated_batch_size is not None or adjacency == "substitute":
+        raise UnsupportedError(
+            "With column_normalize, truncated_batch_size or REPLACE_ONE nothing is proven here for noise that is "
+            "correlated between rounds; leave them out."
+        )
+    # The library scales the noise to the longest column. Rounding to single precision inside it is not counted.
+    deviation = noise_of(plan.dp_event) * float(np.linalg.norm(strategy))
+    return CorrelatedNoise(
+        noise_matrix_of(strategy, int(config.iterations)),
+        deviation,
+        Patterns(int(batches.cycle_length)),
+        sample_rate=float(batches.sampling_prob),
+        adjacency=adjacency,
+    )

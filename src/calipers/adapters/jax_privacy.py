@@ -107,27 +107,16 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
     A configuration is a `BandMFConfig` (a `BandMFExecutionPlanConfig` before 2.3) or a `DPTrainer` that holds one.
     One of 2.0 that gives (epsilon, delta) is calibrated by the plan itself.
     """
-    _, kind = _plan_names()
-    version = library_module("jax_privacy").__version__
-    inner = getattr(config, "config", None)
-    config = inner if isinstance(inner, kind) else config
-    if not isinstance(config, kind):
-        raise InputError(_no_configuration(config, kind, version))
+    config = configuration_of(config)
     if len(config.strategy) != 1:
         raise UnsupportedError(
             f"A strategy of {len(config.strategy)} bands correlates the noise of different rounds, which no Run "
-            f"describes; DP-SGD has a strategy of one number (JAX-Privacy {version})."
+            f"describes (JAX-Privacy {library_module('jax_privacy').__version__}); "
+            "calipers.adapters.jax_matrices.correlated_of reads it, and measure takes what it gives."
         )
-    plan = _plan_of(config)
+    plan, adjacency = plan_and_adjacency(config)
     selected = batch_keys(plan.batch_selection_strategy, dataset_size=dataset_size)
-    relation = _relation(config, plan)
-    adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
-    if adjacency is None:
-        raise UnsupportedError(
-            f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
-        )
     reach = 2.0 if adjacency == "substitute" else 1.0
-    _check_partition(plan.batch_selection_strategy, adjacency)
     return Run.from_dict(
         {
             "noise_multiplier": reach * noise_of(plan.dp_event),
@@ -138,6 +127,30 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
             **selected,
         }
     )
+
+
+def configuration_of(config: Any) -> Any:
+    """The configuration itself, or the one that a trainer holds; `InputError` for anything else."""
+    _, kind = _plan_names()
+    inner = getattr(config, "config", None)
+    config = inner if isinstance(inner, kind) else config
+    if not isinstance(config, kind):
+        raise InputError(_no_configuration(config, kind, library_module("jax_privacy").__version__))
+    return config
+
+
+def plan_and_adjacency(config: Any) -> tuple[Any, str]:
+    """The plan of a configuration, and the adjacency that its noise was scaled for."""
+    plan = _plan_of(config)
+    relation = _relation(config, plan)
+    adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
+    if adjacency is None:
+        version = library_module("jax_privacy").__version__
+        raise UnsupportedError(
+            f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
+        )
+    _check_partition(plan.batch_selection_strategy, adjacency)
+    return plan, adjacency
 
 
 def _no_configuration(config: Any, kind: type[Any], version: str) -> str:

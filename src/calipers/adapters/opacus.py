@@ -114,7 +114,7 @@ def attached(
     if known is None:
         check_optimizer(engine, optimizer)
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
-    if source.kind in ("poisson", "calipers"):
+    if source.sample_rate is not None or source.sampler is not None:
         described_keys(source, optimizer, source.batches, reading.public)
     record = known or _new_record(accountant, optimizer, source, reading, state, earlier)
     record.watch(data_loader, source)

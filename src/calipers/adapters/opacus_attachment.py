@@ -8,6 +8,7 @@ from typing import Any
 
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import Source
+from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.unproven import Unproven
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
@@ -208,6 +209,8 @@ def _joined(seen: Seen, states: list[dict[str, Any]]) -> Seen:
         if drawn & set(state["drawn from"]):
             whole.reasons[TWINS] = True
         drawn |= set(state["drawn from"])
+    if shifted(states):
+        whole.reasons[SHIFTED] = True
     for state in states[1:]:
         whole.participation.merge(state["participation"])
     return whole

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import logging
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,15 @@ from typing import Any
 
 from calipers.errors import InputError, MissingExtraError, UnsupportedError
 
-__all__ = ["generator_digest", "installed_opacus", "one_thread", "opacus_module", "quiet_engine", "torch_module"]
+__all__ = [
+    "check_mode",
+    "generator_digest",
+    "installed_opacus",
+    "one_thread",
+    "opacus_module",
+    "quiet_engine",
+    "torch_module",
+]
 
 
 def _imported(name: str) -> Any:
@@ -56,6 +65,14 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
+
+
+def check_mode(engine: Any, grad_sample_mode: str) -> None:
+    """`UnsupportedError` where `make_private` of the installed release does not know this way to clip."""
+    if grad_sample_mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
+        raise UnsupportedError(
+            f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
+        )
 
 
 def generator_digest(generator: Any, device: Any) -> str | None:

@@ -26,6 +26,8 @@ from calipers.adapters.torch_sampler import TorchBatches
 from calipers.errors import InputError, UnsupportedError
 from calipers.opacus_releases import VERSIONS, run_keys
 from calipers.samplers import Sampler
+from calipers.schemes import SAMPLERS, scheme_named
+from calipers.schemes.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Source:
     """The law of a loader's draws, as far as it can be read off.
 
     `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
-    `batch_size` of a Poisson loader is what somebody said the loader before it had.
+    `sample_rate` is that of Opacus's own sampler, and its `batch_size` what somebody said the loader before it had.
     `order` is "shuffle" or "deterministic" for dealt batches, `once` whether a record comes at most once in a pass,
     `whole` whether a pass holds every record (but those that `drop_last` leaves out).
     """
@@ -51,6 +53,27 @@ class Source:
     whole: bool = False
     ranks: int = 1
     sampler: Sampler | None = None
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """What is registered about batches drawn so; None for draws that have no name."""
+        word = {"calipers": self.name, "dealt": self.order}.get(self.kind, self.kind)
+        return scheme_named(word) if word in SAMPLERS else None
+
+    @property
+    def by_coins(self) -> bool:
+        """Whether every record enters every batch by its own coin, whoever tosses it."""
+        return self.scheme is not None and self.scheme.independent
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether batches are dealt in an order that was drawn."""
+        return self.kind == "dealt" and self.scheme is not None and self.scheme.revealed is not None
+
+    @property
+    def in_known_order(self) -> bool:
+        """Whether batches are dealt in the order of the dataset."""
+        return self.kind == "dealt" and not self.shuffled
 
 
 def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> Source:
@@ -78,7 +101,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
         return Source("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
     if type(batches) is TorchBatches:
         law = batches.sampler.law()
-        once = law.kind != "poisson"
+        once = not scheme_named(law.sampler).independent
         return Source(
             "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
         )
@@ -126,10 +149,9 @@ def described_keys(
     reshuffle: str = "every-epoch",
 ) -> dict[str, object]:
     """The keys of the `Run` of `steps` steps, each on a batch of its own; refuses what no `Run` says."""
-    if source.kind == "calipers":
-        assert source.sampler is not None
+    if source.sampler is not None:
         return _drawn_here(source.sampler, optimizer) | {"steps": steps}
-    if source.kind == "poisson":
+    if source.sample_rate is not None:
         return _poisson_keys(source, optimizer, steps, public_rate)
     if not source.whole:
         raise UnsupportedError(
@@ -244,7 +266,7 @@ def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
             "loader, which is not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate "
             "divide."
         )
-    if law.kind == "poisson" or sampler.batch_size is None:
+    if scheme_named(law.sampler).independent or sampler.batch_size is None:
         size: dict[str, object] = {"sample_rate": law.rate}
     elif law.rounds == law.dataset_size // int(sampler.batch_size):
         size = {"batch_size": int(sampler.batch_size)}

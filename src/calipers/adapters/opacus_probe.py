@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import one_thread, opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import check_mode, one_thread, opacus_module, quiet_engine, torch_module
 from calipers.numerics.types import FloatArray, IntArray
 
 __all__ = ["GRAD_SAMPLE_MODES", "OpacusConfiguration"]
@@ -68,6 +68,7 @@ class OpacusConfiguration:
             extra["criterion"] = _output_criterion(torch, loss_reduction)
         with quiet_engine():
             self._engine = opacus_module().PrivacyEngine(accountant="rdp")
+            check_mode(self._engine, grad_sample_mode)
             self._model, self._optimizer, *criterion, self._loader = self._engine.make_private(
                 module=model,
                 optimizer=torch.optim.SGD(model.parameters(), lr=0.0),

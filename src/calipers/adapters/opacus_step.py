@@ -5,13 +5,12 @@ See `calipers.adapters.opacus_target` for what is real about it and what is done
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import installed_opacus, opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import check_mode, opacus_module, quiet_engine, torch_module
 from calipers.adapters.opacus_probe import SEEDS
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -63,10 +62,7 @@ class StepEngine:
         extra: dict[str, Any] = {} if mode == "hooks" else {"grad_sample_mode": mode}
         with quiet_engine():
             engine = opacus_module().PrivacyEngine()
-            if mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
-                raise UnsupportedError(
-                    f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
-                )
+            check_mode(engine, mode)
             self.model, self.optimizer, *ghost, self.loader = engine.make_private(
                 module=model,
                 optimizer=torch.optim.SGD(model.parameters(), lr=0.0),

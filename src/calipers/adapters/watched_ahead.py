@@ -47,7 +47,7 @@ class Ahead:
     @property
     def counts_steps(self) -> bool:
         """Whether the position is a number of steps, not of passes."""
-        return self.source.kind == "poisson" or self.source.name == "poisson"
+        return self.source.by_coins
 
     @property
     def terms(self) -> tuple[object, ...]:
@@ -119,7 +119,7 @@ class Ahead:
 
     def _reshuffle(self) -> str:
         """Whether whole passes had an order each, one for all, or something that no run describes."""
-        if self.counts_steps or self.source.order != "shuffle":
+        if self.counts_steps or not self.source.shuffled:
             return "every-epoch"
         orders = [group.order for group in self._groups() if group.used() == self.source.batches]
         if len(set(orders)) == len(orders):

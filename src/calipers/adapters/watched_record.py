@@ -108,6 +108,7 @@ class Seen:
         self.noises: Counter[float] = Counter()
         self.norms: Counter[float] = Counter()
         self.states: dict[str, None] = {}
+        self.seeds: dict[str, None] = {}
         self.crossing = False
         self.participation = Participation(records)
         self.draws = Draws(self.complain)
@@ -147,6 +148,7 @@ class Seen:
             "passes": [draws.begun, draws.finished, draws.drawn],
             "digests": list(draws.digests),
             "states": list(self.states),
+            "seeds": list(self.seeds),
             "drawn from": list(draws.states),
             "groups": [
                 [loader, number, group.delivered, group.merged, group.order, _listed(group)]
@@ -171,6 +173,7 @@ class Seen:
         self.norms = Counter({norm: count for norm, count in state["norms"]})
         self.participation.load_state_dict(state["participation"])
         self.states = dict.fromkeys(state["states"])
+        self.seeds = dict.fromkeys(state.get("seeds", ()))
         draws = self.draws
         draws.begun, draws.finished, draws.drawn = state["passes"]
         draws.digests = dict.fromkeys(state["digests"])

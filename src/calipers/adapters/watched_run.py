@@ -79,11 +79,11 @@ def describe(seen: Seen, optimizer: Any, reading: Reading) -> Description:
             return Description(_described(seen, optimizer, reading), True)
     except CalipersError as error:
         reasons = (str(error),)
-        if reading.adjacency == "add-remove" and any(source.kind == "poisson" for source in seen.draws.sources):
+        if reading.adjacency == "add-remove" and any(source.sample_rate is not None for source in seen.draws.sources):
             # The rate or the divisor moves with the dataset: fixed batches would be another question's answer.
             return Description((), False, reasons)
     sources = seen.draws.sources
-    if all(source.order == "deterministic" for source in sources):
+    if all(source.in_known_order for source in sources):
         # That a batch was the same one again is known by its size alone: enough for a bound, not for an attack.
         return Description(_as_observed(seen, reading), repeats == 1, reasons)
     if all(source.once for source in sources) and not seen.crossing:
@@ -112,8 +112,8 @@ def _described(seen: Seen, optimizer: Any, reading: Reading) -> tuple[Run, ...]:
     found: list[Run] = []
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
-        poisson = source.kind == "poisson" or source.name == "poisson"
-        uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if poisson else _dealt_uses(source, groups)
+        coins = source.by_coins
+        uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if coins else _dealt_uses(source, groups)
         for noises, count in uses.items():
             keys = described_keys(source, optimizer, count, reading.public, reshuffle)
             if len(noises) > 1 and keys.get("normalization") in DATA_DEPENDENT:
@@ -166,7 +166,7 @@ def _dealt_uses(source: Source, groups: list[Group]) -> tuple[Counter[tuple[floa
             )
         uses[kinds[0]] += group.used()
     orders = {group.order for group in groups}
-    if source.order != "shuffle" or len(orders) == len(groups):
+    if not source.shuffled or len(orders) == len(groups):
         return uses, "every-epoch"
     if len(orders) == 1 and len(uses) == 1:
         return uses, "once"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calipers.adapters.opacus_library import generator_digest, installed_opacus, opacus_module
+from calipers.adapters.opacus_sharded import SHARDED, Shards
 from calipers.adapters.watched_draws import Draw
 from calipers.adapters.watched_record import Seen
 from calipers.errors import InputError, UnsupportedError
@@ -29,6 +30,7 @@ READ_OPTIMIZERS = (
     "DPOptimizerFastGradientClipping",
     "DistributedDPOptimizer",
     "DistributedDPOptimizerFastGradientClipping",
+    SHARDED,
     "SimpleDistributedPerLayerOptimizer",
 )
 UPDATED = (
@@ -70,12 +72,6 @@ def check_optimizer(engine: Any, optimizer: Any) -> None:
             "realized batch size, which is not free). Use clipping='flat' with PrivacyEngine; a count with "
             "fixed noise and a public divisor is measured by calipers.measure.Beside."
         )
-    if name.startswith("FSDP"):
-        raise UnsupportedError(
-            f"{name} ({installed_opacus()}) trains a sharded model: every process adds noise to its own part of the "
-            "gradient, and FSDP decides whether a record's gradient arrives there as a sum or as a mean over "
-            "processes, so the realized noise cannot be read off. Use DifferentiallyPrivateDistributedDataParallel."
-        )
     if name not in READ_OPTIMIZERS or type(optimizer).__module__.partition(".")[0] != "opacus":
         raise UnsupportedError(
             f"{name} ({installed_opacus()}) clips or adds noise in a way that nobody has checked; Calipers reads "
@@ -96,9 +92,11 @@ class Steps:
         self._clipped: list[tuple[float, int]] = []
         self._noisy = False
         self._first = optimizer.params[0]
-        self._ghost = hasattr(optimizer, "accumulate")
-        if self._ghost:
+        self._shards: Shards | None = None
+        if hasattr(optimizer, "accumulate"):
             module = _clipping_module(optimizer)
+            if type(optimizer).__name__ == SHARDED:
+                self._shards = Shards(optimizer, module)
             _before(module, "get_clipping_coef", lambda: None, after=lambda factors: self._clip(module, factors))
             _before(optimizer, "accumulate", self._accumulate_ghost)
         else:
@@ -143,6 +141,10 @@ class Steps:
         noise = float(self._optimizer.noise_multiplier)
         if norm != float(self._optimizer.max_grad_norm):
             noise *= float(self._optimizer.max_grad_norm) / norm
+        try:
+            noise = noise if self._shards is None else self._shards.noise(noise)
+        except UnsupportedError as refusal:
+            self._complain(str(refusal), True)
         if not noise > 0:
             self._complain(NO_NOISE, True)
         self._seen.release(self._multiplicities(pieces), noise, norm)
@@ -171,8 +173,11 @@ class Steps:
 
     def _look_at_generator(self) -> None:
         """Remember the state that this step's noise comes from."""
-        if self._optimizer.secure_mode or getattr(self._optimizer, "rank", 0):
+        # Without shards the noise is drawn on the first process alone.
+        if self._optimizer.secure_mode or (self._shards is None and getattr(self._optimizer, "rank", 0)):
             return
+        if self._shards is not None:
+            self._seen.seeds[self._shards.seed()] = None
         digest = generator_digest(self._optimizer.generator, self._first.device)
         if digest in self._seen.states:
             self._complain(AGAIN, True)

@@ -12,10 +12,10 @@ sampler="shuffle", not "poisson".
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
+from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import InputError, MissingExtraError
 from calipers.run import Run
@@ -87,14 +87,4 @@ def _base() -> Any:
         ) from error
 
 
-@functools.lru_cache(maxsize=1)
-def callback_class() -> type[Any]:
-    """`PrivacyBudget`, as a class that derives from the library's own base."""
-    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
-
-
-def __getattr__(name: str) -> Any:
-    """`from calipers.callbacks.keras import PrivacyBudget` meets the library; importing this file does not."""
-    if name == "PrivacyBudget":
-        return callback_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = on_demand(__name__, _Stopping, _base)

@@ -11,12 +11,12 @@ budget. What the flag cannot prevent (the very first step, a step after `should_
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import MissingExtraError
 
@@ -74,14 +74,4 @@ def _base() -> Any:
         raise MissingExtraError("This callback needs Transformers: install calipers[transformers].") from error
 
 
-@functools.lru_cache(maxsize=1)
-def callback_class() -> type[Any]:
-    """`PrivacyBudget`, as a class that derives from the library's own base."""
-    return type("PrivacyBudget", (_Stopping, _base()), {"__doc__": _Stopping.__doc__, "__module__": __name__})
-
-
-def __getattr__(name: str) -> Any:
-    """`from calipers.callbacks.transformers import PrivacyBudget` meets the library; importing this file does not."""
-    if name == "PrivacyBudget":
-        return callback_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = on_demand(__name__, _Stopping, _base)

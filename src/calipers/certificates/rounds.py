@@ -17,6 +17,7 @@ import numpy as np
 from calipers.certificates.placing import places_between
 from calipers.laws.average_plan import ladder_plans
 from calipers.laws.displaced import DisplacedEpoch
+from calipers.laws.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
 from calipers_verify.steps import Phase
 
@@ -30,6 +31,9 @@ _GROWTH, _FINE = 0.1, 0.6
 _NEAR = (0.97, 1.15)
 """Where a single epoch is asked, in units of the epsilon expected."""
 _RARE = 1e-3
+_DOUBLINGS, _CELLS, _STEP, _BLOCK_SPREADS = 4, 3, 0.2, 8.0
+"""Blocks of 16 rounds, on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
+_SEEN, _WORTH = 1e-4, 0.995
 
 
 class Focus(NamedTuple):
@@ -74,7 +78,29 @@ def plan_for(phase: Phase, direction: str, x: Fraction, small: float) -> dict[st
     terms = _covered(phase, abs(float(x)), back != (x < 0)) if phase.kind == "full" else phase.rounds
     if terms == 0:
         return None
-    return _plan(phase, 0.0 if one_sum(phase) else float(-x if back else x), terms, small)
+    at = 0.0 if one_sum(phase) else float(-x if back else x)
+    found = _plan(phase, at, terms, small)
+    if phase.kind == "dropping" and _blocks_pay(phase, at):
+        found["blocks"] = _blocks(phase, at)
+    return found
+
+
+def _blocks_pay(phase: Phase, x: float) -> bool:
+    """Whether one control for all strikes of a block lowers the bound at e^x enough to be looked at."""
+    if phase.rounds < 2 << _DOUBLINGS:
+        return False
+    epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
+    plain = epoch.hidden(abs(x), x < 0.0 and not phase.replaced, 0.1, -30.0)[1]
+    return plain > _SEEN and epoch.controlled(abs(x), x < 0.0 and not phase.replaced) < _WORTH * plain
+
+
+def _blocks(phase: Phase, x: float) -> dict[str, object]:
+    """A lattice for the running sums of a block, and what a deviation of one term says of its size."""
+    deviation = float(phase.mu.mid()) * math.exp(0.5 * x)
+    unit = max(1, round(1024 * _STEP * deviation))
+    reach = _BLOCK_SPREADS * deviation * 2.0 ** (0.5 * _DOUBLINGS) + abs(math.expm1(x)) * 2**_DOUBLINGS
+    places = math.ceil(1024 * reach / unit)
+    return {"doublings": _DOUBLINGS, "cells": _CELLS, "unit": f"{unit}/1024", "below": places, "above": places}
 
 
 def _covered(phase: Phase, epsilon: float, reverse: bool) -> int:

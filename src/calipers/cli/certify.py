@@ -75,9 +75,10 @@ def verify_command(files: tuple[str, ...], as_json: bool) -> None:
 
     verdicts = [(name, verify(name)) for name in files]
     if as_json:
+        from calipers.provenance import sealed
         from calipers.reports.records import to_json
 
-        click.echo(to_json([verdict_record(name, verdict) for name, verdict in verdicts]))
+        click.echo(to_json([sealed(verdict_record(name, verdict)) for name, verdict in verdicts]))
         return
     for name, verdict in verdicts:
         for sentence in verdict.sentences():

@@ -12,6 +12,7 @@ import click
 
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
+from calipers.cli.quick import load_special
 from calipers.cli.subjects import Subject, stated_subject, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
@@ -149,6 +150,7 @@ def _runs(
     run_file: str | None, given: dict[str, object], noise_default: float | None, beside: Sequence[str] = ()
 ) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
+    load_special()
     context = click.get_current_context()
     defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
     if run_file is None:
@@ -165,6 +167,7 @@ def load_changed(
     beside: Sequence[str] = (),
 ) -> tuple[Run, ...]:
     """The phases of a file with the keys given in place of its own; keys named by `beside` are read elsewhere."""
+    load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
     phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, beside=beside)
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]

@@ -17,6 +17,7 @@ from fastapi.responses import Response
 
 from calipers._version import __version__
 from calipers.errors import InputError
+from calipers.explorer.form import form_record
 from calipers.explorer.guard import BodyError, read_body
 from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
 from calipers.explorer.jobs import Measured, Refusal, Written, shortened
@@ -151,6 +152,12 @@ def _add_pages(app: FastAPI) -> None:
         add(address, name)
     for name in assets:
         add(f"/assets/{name}", name)
+
+    form = to_json(form_record()).encode()
+
+    @app.get("/api/form", summary="The samplers and their keys")
+    async def asked_form() -> Response:
+        return _json(form)
 
 
 def _add_interface(app: FastAPI, service: Service) -> None:

@@ -9,14 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
-from calipers.schemes import SAMPLERS
+from calipers.run import ADJACENCIES, DERIVED_RATES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
+from calipers.schemes import ASSUMED, SAMPLERS, having
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
     "md": "text/markdown; charset=utf-8",
     "json": "application/json",
 }
+
+
+def _of(key: str, meaning: str) -> str:
+    """What a key means, behind the samplers that have it."""
+    return f"{', '.join(having(key))}: {meaning}"
+
 
 _RUN: dict[str, Any] = {
     "dataset_size": {"type": "integer", "minimum": 1},
@@ -25,7 +31,7 @@ _RUN: dict[str, Any] = {
     "steps": {"type": "integer", "minimum": 1, "description": "Give steps or epochs."},
     "epochs": {"type": "number", "exclusiveMinimum": 0},
     "noise_multiplier": {"type": "number", "exclusiveMinimum": 0},
-    "sampler": {"enum": list(SAMPLERS), "default": "poisson"},
+    "sampler": {"enum": list(SAMPLERS), "default": ASSUMED},
     "normalization": {"enum": list(NORMALIZATIONS), "default": "none"},
     "dimension": {"type": "integer", "minimum": 1},
     "adjacency": {"enum": list(ADJACENCIES), "default": "add-remove"},
@@ -33,16 +39,25 @@ _RUN: dict[str, Any] = {
     "last_batch": {
         "enum": list(LAST_BATCHES),
         "default": "drop",
-        "description": "What shuffled and fixed batches do with records that do not fill one.",
+        "description": _of("last_batch", "what is done with records that do not fill a batch."),
     },
     "reshuffle": {
         "enum": list(RESHUFFLES),
         "default": "every-epoch",
-        "description": "Whether shuffled batches, or bins, are drawn anew every epoch.",
+        "description": _of("reshuffle", "whether batches are drawn anew every epoch."),
     },
-    "max_batch_size": {"type": "integer", "minimum": 1, "description": "truncated-poisson: the largest batch."},
-    "cycle": {"type": "integer", "minimum": 1, "description": "cyclic-poisson: groups of records that take turns."},
-    "participations": {"type": "integer", "minimum": 1, "description": "random-allocation: k of all steps."},
+    "derived_rate": {
+        "enum": list(DERIVED_RATES),
+        "default": "public",
+        "description": _of("derived_rate", "whether B/N is public, or moves with the dataset's size."),
+    },
+    "max_batch_size": {"type": "integer", "minimum": 1, "description": _of("max_batch_size", "the largest batch.")},
+    "cycle": {"type": "integer", "minimum": 1, "description": _of("cycle", "groups of records that take turns.")},
+    "participations": {
+        "type": "integer",
+        "minimum": 1,
+        "description": _of("participations", "steps that use each record."),
+    },
     "unit": {"type": "string", "description": "What is protected, if it has several records."},
     "records_per_unit": {"type": "integer", "minimum": 1, "default": 1},
 }

@@ -18,12 +18,13 @@ from calipers.explorer.drawing import page_record
 from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import MOST_RUNS, Asked, AskedNoise, AskedTogether
 from calipers.measure import Measurement, measure
+from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
 from calipers.reports.comparison import compare_measurements
 from calipers.reports.files import rendered
 from calipers.reports.format import ceil_digits
-from calipers.reports.records import Record, calibration_record, comparison_record, measurement_record, to_json
+from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
 from calipers.reports.report import Report, report_measurement
 from calipers.run import Run
 
@@ -140,9 +141,9 @@ class Worker:
         try:
             if isinstance(job, CompareJob):
                 comparison = compare_remembered(job.names, job.found, job.questions)
-                return Written(to_json(comparison_record(comparison)).encode())
+                return Written(to_document(comparison_record(comparison)).encode())
             if isinstance(job, CalibrateJob):
-                return Written(to_json(_calibrated(job.asked)).encode())
+                return Written(_calibrated(job.asked).encode())
             if isinstance(job, CompareReportJob):
                 return Written(rendered(self._compared(job.together), f".{job.form}").encode())
             measurement, answers = self._measured(job.asked)
@@ -150,7 +151,7 @@ class Worker:
                 report = report_measurement(measurement, job.asked.questions)
                 return Written(rendered(report, f".{job.form}").encode())
             return Measured(
-                record=to_json(measurement_record(answers)).encode(),
+                record=measurement_document(answers).encode(),
                 page=to_json(page_record(measurement, answers)).encode(),
                 remembered=Remembered.of(measurement, answers),
             )
@@ -173,12 +174,12 @@ class Worker:
         return self._kept[asked.key]
 
 
-def _calibrated(asked: AskedNoise) -> Record:
+def _calibrated(asked: AskedNoise) -> str:
     """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
     target: dict[str, Any] = dict(asked.target)
     found = solve(asked.runs, tolerance=asked.tolerance, **target)
     shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
-    return {**calibration_record(found), "shown": shown}
+    return to_document({**calibration_record(found), "shown": shown}, found.run.to_dict())
 
 
 def limit_memory(limit: int) -> None:
@@ -218,7 +219,8 @@ def work(connection: Connection, memory_limit: int) -> None:
             job = connection.recv()
         except EOFError:
             return
-        reply = worker.answer(job)
+        with typed(("explore",)):  # where the documents come from; this process has no command line of its own
+            reply = worker.answer(job)
         try:
             connection.send((reply, peak_memory()))
         except BrokenPipeError:

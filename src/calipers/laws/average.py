@@ -58,6 +58,7 @@ from calipers.laws.average_tests import MaximumTests
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
@@ -201,7 +202,12 @@ class AllocatedEpoch:
         """mu of one release whose time is known."""
         return 1.0 / self.sigma
 
-    def known_moment(self, order: float, reverse: bool = False) -> float:
+    @property
+    def slope(self) -> float:
+        """Of a release whose time is known."""
+        return self.shift
+
+    def known_moment(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^order], order > 1, in either direction: whether and when the record shows up is told."""
         del reverse
         return float(mixed_log_moment(self.participation, 0.5 * order * (order - 1.0) * self.shift**2))
@@ -219,11 +225,11 @@ def mixed_log_moment(probability: float, log_moment: float) -> float:
 
 @implements("calipers:allocation")
 @dataclass(frozen=True)
-class AllocationPair(AllocatedEpoch):
+class AllocationPair(AllocatedEpoch, LawSource):
     """The pair of an allocated epoch whose record, if it shows up, adds its gradient to the noise of its round.
 
-    `law(Side.UPPER, ...)` dominates the pair at every epsilon in both directions, `law(Side.LOWER, ...)` is
-    dominated by it. A smaller `resolution` is tighter, down to `FINEST_RESOLUTION`: brackets close like its square,
+    `upper` dominates the pair at every epsilon in both directions, `lower` is dominated by it. A smaller
+    `resolution` is tighter, down to `FINEST_RESOLUTION`: brackets close like its square,
     to a relative width of 1e-4 there.
     """
 
@@ -236,21 +242,27 @@ class AllocationPair(AllocatedEpoch):
         """Only one round with certain participation gives the same law in both directions."""
         return self.rounds == 1 and self.participation == 1.0
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of L on `side`; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
+        if self.rounds == 1:
+            law = gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
+        else:
+            law = _upper(self._summed(resolution, log_tail), self.rounds)
+        return law.subsample(self.participation)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from below."""
+        if self.rounds == 1:
+            law = gaussian_pair(1.0 / self.sigma).lower(resolution, log_tail)
+        else:
+            law = _lower(self._summed(resolution, log_tail))
+        return law.subsample(self.participation)
+
+    def _summed(self, resolution: float, log_tail: float) -> _Allocation:
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        if self.rounds == 1:
-            law = gaussian_pair(1.0 / self.sigma).law(side, resolution, log_tail)
-        else:
-            found = _allocation(
-                self.sigma,
-                self.rounds,
-                max(resolution, FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY),
-                max(log_tail, _LOWEST_LOG_TAIL),
-            )
-            law = _upper(found, self.rounds) if side is Side.UPPER else _lower(found)
-        return law.subsample(self.participation)
+        finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
+        return _allocation(self.sigma, self.rounds, max(resolution, finest), max(log_tail, _LOWEST_LOG_TAIL))
 
     @property
     def maximum(self) -> MaximumTests:

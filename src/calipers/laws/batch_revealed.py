@@ -29,6 +29,7 @@ from calipers.laws.folded import cell_width
 from calipers.laws.hidden_bit import best_tests
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.scale import scale_pair
+from calipers.laws.source import UpperSource
 from calipers.numerics.binomial import binomial_window
 
 add_statement(
@@ -44,7 +45,7 @@ _TOLD_APART = 60.0
 
 @implements("calipers:batch-revealed")
 @dataclass(frozen=True)
-class BatchRevealedPair:
+class BatchRevealedPair(UpperSource):
     """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q.
 
     With `revealed` the membership is told as well: the published guarantee (Theorem 3.7 of Wang et al. 2026), in both
@@ -59,6 +60,7 @@ class BatchRevealedPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
@@ -72,10 +74,8 @@ class BatchRevealedPair:
         """How many batch sizes have to be looked at: what the law costs."""
         return len(binomial_window(self.others, self.rate, log_tail).values)
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare batch sizes and far tails are charged to 0 and infinity."""
-        if side is not Side.UPPER:
-            raise InputError("The pair with a revealed batch proves an upper jaw; it is no attack.")
         window = binomial_window(self.others, self.rate, log_tail)
         laws = [self._given(int(k), max(resolution, self.finest), log_tail) for k in window.values]
         ratio = np.concatenate([law.log_ratio for law in laws])
@@ -102,7 +102,7 @@ class BatchRevealedPair:
     def in_batch(self, size: int, resolution: float, log_tail: float) -> Law:
         """The law of a record that is in the batch, and told so."""
         if size == 0:
-            return gaussian_pair(1.0 / self.sigma).law(Side.UPPER, resolution, log_tail)
+            return gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
         if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
             return Law(np.zeros(0), np.zeros(0), np.zeros(0), Side.UPPER, p_inf=1.0, q_zero=1.0)
         return self._isotropic(size, resolution, log_tail)
@@ -119,7 +119,7 @@ class BatchRevealedPair:
         signal = self._signal(size, resolution, log_tail)
         if self.dimension == 1:
             return signal
-        scale = scale_pair(self.dimension - 1, size).law(Side.UPPER, resolution, log_tail, 0.5)
+        scale = scale_pair(self.dimension - 1, size).upper_for(resolution, log_tail, 0.5)
         return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
 
     def _signal(self, size: int, resolution: float, log_tail: float) -> Law:

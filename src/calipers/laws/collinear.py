@@ -27,9 +27,9 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import Domain
-from calipers.errors import InputError
 from calipers.laws.folded import WIDEST, cell_width, interval_mass, log_interval_mass
 from calipers.laws.law import Law
+from calipers.laws.source import LowerSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
 
@@ -97,7 +97,7 @@ def best_direction(sigma: float, rate: float, others: int, divisor: int) -> tupl
 
 @implements("calipers:collinear-attack")
 @dataclass(frozen=True)
-class CollinearPair:
+class CollinearPair(LowerSource):
     """One round along the line, LOWER only: N `others`, `rate` q, divisor K on D and K + 1 on D + w e, others v e.
 
     With a `joined_rate` nothing is divided, and D + w e is sampled at that rate instead.
@@ -113,6 +113,7 @@ class CollinearPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.05
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
@@ -152,10 +153,8 @@ class CollinearPair:
     def _weights(self, sizes: FloatArray, rate: float) -> FloatArray:
         return np.ones(1) if self.direction == 0.0 else np.exp(log_binomial(sizes, self.others, rate))
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
-        if side is not Side.LOWER:
-            raise InputError("An attack gives a lower jaw; it proves no upper one.")
         scale = self.scale
         radius = math.sqrt(2.0 * (_SPARE - log_tail))
         error = 1e-13 + BINOMIAL_RELATIVE_ERROR

@@ -42,10 +42,10 @@ from scipy.special import log_ndtr, ndtr
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.errors import UnsupportedError
 from calipers.laws.drawn_shift import Shifts
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
+from calipers.laws.source import UpperSource
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
 
@@ -64,7 +64,7 @@ _SLACK = 1.0 + 1e-9
 
 @implements("calipers:counted", "balle2018:thm2")
 @dataclass(frozen=True)
-class CountedPair:
+class CountedPair(UpperSource):
     """`counts`: the law of j as lengths j r. UPPER only."""
 
     counts: Shifts
@@ -75,10 +75,8 @@ class CountedPair:
         """Replacing is the same in both orders."""
         return self.adjacency == "substitute"
 
-    def law(self, side: Side, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; there is one fineness, and a few depths."""
-        if side is not Side.UPPER:
-            raise UnsupportedError("A proof has no LOWER law.")
         del resolution
         return _law(self, 40.0 * math.floor(log_tail / 40.0))
 

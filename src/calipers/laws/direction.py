@@ -1,15 +1,17 @@
-"""One order of a pair, composed: laws on both sides, certified tails around a saddle point.
+"""One order of a pair, composed: laws, and certified tails around a saddle point.
 
-`Direction` knows the factors and which dataset comes first. It builds laws for a tilt, plans the
-lattice, and returns the tails from which `calipers.laws.product` reads numbers.
+A direction knows the factors and which dataset comes first. It builds laws for a tilt, plans the lattice, and returns
+the tails from which `calipers.laws.product` reads numbers. `Above` composes proofs, `Below` attacks; `Direction` is
+both, for factors that have laws on either side, and then tilts and lattices are chosen by the UPPER laws.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -23,28 +25,21 @@ from calipers.laws.convolve import (
     compose_upper,
 )
 from calipers.laws.law import Law
-from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle
+from calipers.laws.source import LawSource, LowerSource, Source, UpperSource
 from calipers.laws.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
 """For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
 _PILOT = 0.2
+ATTACK_RESOLUTION = 0.05
+"""Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
 _LONGEST_SINGLE_STAGE = 250_000.0
 
 
-class LawSource(Protocol):
-    """Anything that can be discretized from both sides, such as `Pair`."""
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether (P, Q) and (Q, P) have the same law."""
-        ...
-
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
-        """A law on `side`; finer `resolution` is tighter; tails beyond e^log_tail may be lumped."""
-        ...
+Kind = TypeVar("Kind", bound=Source)
+Laws = list[tuple[Law, int]]
 
 
 @dataclass(frozen=True)
@@ -63,58 +58,67 @@ class Jaws:
     attack: str = ""
 
 
-class Shelf:
-    """Laws that were built once, for both directions of a product."""
+class Shelf(Generic[Kind]):
+    """Laws on one side that were built once, for both directions of a product."""
 
-    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
+    def __init__(
+        self,
+        factors: Sequence[tuple[Kind, int]],
+        build: Callable[[Kind, float, float, float | None], Law],
+        side: Side,
+    ) -> None:
         self.factors = list(factors)
-        self._laws: dict[tuple[Side, float, float, float | None], list[tuple[Law, int]]] = {}
+        self._build, self._side = build, side
+        self._laws: dict[tuple[float, float, float | None], Laws] = {}
 
-    def laws(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> list[tuple[Law, int]]:
-        """Every factor as a law on `side`; pairs place their cells for `tilt`."""
-        key = (side, resolution, log_tail, tilt)
+    def laws(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> Laws:
+        """Every factor as a law; pairs place their cells for `tilt`, which is meant in the given direction."""
+        # L^t under Q is (1/L)^(1-t) under P.
+        forward = tilt if tilt is None or not reverse else 1.0 - tilt
+        key = (resolution, log_tail, forward)
         if key not in self._laws:
-            if len(self._laws) > 12:
+            if len(self._laws) > 6:
                 self._laws.clear()
             built = []
             for source, count in self.factors:
-                placed = (tilt,) if isinstance(source, Pair) else ()
-                law = source.law(side, resolution, log_tail, *placed)
-                side.same(law.side)
+                law = self._build(source, *key)
+                self._side.same(law.side)
                 built.append((law, count))
             self._laws[key] = built
-        return self._laws[key]
+        kept = self._laws[key]
+        return [(law.reverse(), count) for law, count in kept] if reverse else kept
 
 
-class Direction:
-    """One order of the pair: D(P||Q), or D(Q||P) when `reverse`."""
+def upper_shelf(factors: Sequence[tuple[UpperSource, int]]) -> Shelf[UpperSource]:
+    """The UPPER laws of proofs."""
+    return Shelf(factors, lambda source, *place: source.upper_for(*place), Side.UPPER)
 
-    def __init__(self, shelf: Shelf, reverse: bool) -> None:
-        self.shelf = shelf
-        self.factors = shelf.factors
+
+def lower_shelf(factors: Sequence[tuple[LowerSource, int]]) -> Shelf[LowerSource]:
+    """The LOWER laws of attacks."""
+    return Shelf(factors, lambda source, *place: source.lower_for(*place), Side.LOWER)
+
+
+class _Order(ABC):
+    """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
+
+    def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
+        self.counts = list(counts)
         self.reverse = reverse
-        spans = {getattr(source, "span", None) for source, _ in self.factors}
         self.span: float | None = spans.pop() if len(spans) == 1 else None
 
-    def laws(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> list[tuple[Law, int]]:
-        """The factors as laws on one side, in this direction; `tilt` is meant in this direction."""
-        # L^t under Q is (1/L)^(1-t) under P.
-        forward = tilt if tilt is None or not self.reverse else 1.0 - tilt
-        built = self.shelf.laws(side, resolution, log_tail, forward)
-        return [(law.reverse(), count) for law, count in built] if self.reverse else built
+    @abstractmethod
+    def pilot(self, log_tail: float) -> Laws:
+        """Cheap laws, good enough to find saddle points."""
 
     def steps(self) -> int:
         """Number of composed steps."""
-        return sum(count for _, count in self.factors)
-
-    def pilot(self, log_tail: float) -> list[tuple[Law, int]]:
-        """Cheap UPPER laws, good enough to find saddle points."""
-        return self.laws(Side.UPPER, _PILOT, log_tail, None)
+        return sum(self.counts)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
         steps = self.steps()
-        longest = max(count for _, count in self.factors)
+        longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
         if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
@@ -122,7 +126,7 @@ class Direction:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
                 return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
             return LatticePlan(step, step, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
-        final = sum(_roundings(count) for _, count in self.factors)
+        final = sum(_roundings(count) for count in self.counts)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
         return LatticePlan(coarse, fine, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
@@ -134,6 +138,27 @@ class Direction:
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
         return 1e-9 * max(float(np.max(np.abs(law.log_ratio))) for law, _ in self.pilot(log_tail))
+
+
+class Above(_Order):
+    """Proofs, composed in one order."""
+
+    def __init__(self, proofs: Shelf[UpperSource], reverse: bool) -> None:
+        super().__init__(*_composed(proofs.factors), reverse)
+        self._proofs = proofs
+
+    def upper_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
+        """The factors as UPPER laws in this direction."""
+        return self._proofs.laws(resolution, log_tail, tilt, self.reverse)
+
+    def pilot(self, log_tail: float) -> Laws:
+        """Coarse UPPER laws."""
+        return self.upper_laws(_PILOT, log_tail, None)
+
+    @property
+    def spread(self) -> bool:
+        """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
+        return all(source.spread for source, _ in self._proofs.factors)
 
     def end(self, log_tail: float) -> tuple[float, float]:
         """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
@@ -157,23 +182,39 @@ class Direction:
     ) -> UpperTail:
         """Certified profile nodes around the saddle, dense around the `focus`."""
         if self.steps() == 1:
-            laws = self.laws(Side.UPPER, eta, log_tail, saddle.tilt)
+            laws = self.upper_laws(eta, log_tail, saddle.tilt)
             tail = single_tail(laws[0][0])
             assert isinstance(tail, UpperTail)
             return tail
         cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
-        laws = self.laws(Side.UPPER, cells, log_tail, saddle.tilt)
+        laws = self.upper_laws(cells, log_tail, saddle.tilt)
         plan = self._plan(saddle, eta, log_tail, log_escape)
         try:
             return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
             return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
 
+
+class Below(_Order):
+    """Attacks, composed in one order."""
+
+    def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
+        super().__init__(*_composed(attacks.factors), reverse)
+        self._attacks = attacks
+
+    def lower_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
+        """The factors as LOWER laws in this direction."""
+        return self._attacks.laws(resolution, log_tail, tilt, self.reverse)
+
+    def pilot(self, log_tail: float) -> Laws:
+        """LOWER laws, as fine as attacks are composed."""
+        return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
+
     def lower(
         self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
     ) -> LowerTail:
         """Certified tests around the saddle, dense around the `focus`."""
-        laws = self.laws(Side.LOWER, min(eta, COARSEST), log_tail, saddle.tilt)
+        laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)
         if self.steps() == 1:
             tail = single_tail(laws[0][0])
             assert isinstance(tail, LowerTail)
@@ -184,6 +225,25 @@ class Direction:
         except LatticeTooLongError as error:
             return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
+
+
+class Direction(Above, Below):
+    """Factors with laws on either side, composed in one order."""
+
+    def __init__(self, proofs: Shelf[UpperSource], attacks: Shelf[LowerSource], reverse: bool) -> None:
+        Below.__init__(self, attacks, reverse)
+        self._proofs = proofs
+
+    @classmethod
+    def of(cls, factors: Sequence[tuple[LawSource, int]]) -> tuple[Direction, Direction]:
+        """Both orders, which share their laws."""
+        proofs, attacks = upper_shelf(factors), lower_shelf(factors)
+        return cls(proofs, attacks, False), cls(proofs, attacks, True)
+
+
+def _composed(factors: Sequence[tuple[Source, int]]) -> tuple[list[int], set[float | None]]:
+    """How often each factor is there, and all their lattices."""
+    return [count for _, count in factors], {source.span for source, _ in factors}
 
 
 def _roundings(count: int) -> int:

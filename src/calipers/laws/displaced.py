@@ -41,6 +41,7 @@ from scipy.special import ndtr
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
+from calipers.laws.first_batch import cover, hidden_with_first
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm
 from calipers.laws.shuffled import ShuffledEpoch
@@ -57,6 +58,10 @@ _SLACK = 1.0 + 1e-9
 """Covers the rounding of closed forms that are a few operations deep."""
 _SHARES = (0.8, 0.64, 0.52, 0.42, 0.34, 0.24, 0.15, 0.08)
 """Numbers of rounds to try, as shares of N/B."""
+_EXPONENTS, _LITTLE = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0), 0.005
+"""Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
+_SMALL_BATCH = 64
+"""Below it a random member says no more than a chosen one where its gradient is small against the noise."""
 _SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
 _LARGEST_EXPONENT = 600.0
 
@@ -152,11 +157,26 @@ class DisplacedEpoch(ShuffledEpoch):
         return 1.0
 
     def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
-        """(node, delta): the theorem at the number of rounds that seems best."""
-        rounds = self.best_rounds(epsilon, reverse)
-        if rounds == 0:
+        """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
+        exponent = _exponent(self, reverse, _scanned(self, epsilon))
+        node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
+        if self.batch_size < _SMALL_BATCH:
+            rounds = self.best_rounds(epsilon, reverse)
+            if rounds > 0:
+                other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
+                node, value = max(node, other), min(value, found)
+        return node, value
+
+    def with_cover(
+        self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
+    ) -> tuple[float, float]:
+        """(node, delta): the theorem for a first batch that says little, where all but about e^-exponent is covered."""
+        covered = cover(1.0 / self.sigma, self.batch_size, self.dataset_size, exponent)
+        if covered is None:
             return epsilon, 1.0
-        return self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
+        known = self.known(epsilon)
+        node, value = hidden_with_first(self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail)
+        return node, min(1.0, (value + covered.exposed * known) * _SLACK)
 
     def best_rounds(self, epsilon: float, reverse: bool) -> int:
         """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
@@ -191,3 +211,14 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
             if value < best:
                 best, chosen = value, rounds
     return chosen
+
+
+@lru_cache(maxsize=512)
+def _exponent(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> float:
+    """The least exponent with which what is not covered adds little at epsilon."""
+    known, exponent = epoch.known(epsilon), _EXPONENTS[0]
+    value = epoch.with_cover(_EXPONENTS[-1], epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+    for exponent in _EXPONENTS:
+        if 3.0 * math.exp(-exponent) * known < _LITTLE * value:
+            break
+    return exponent

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from calipers.bracket import Side
 from calipers.laws.batch_revealed import BatchRevealedPair
 from calipers.laws.collinear import CollinearPair
 from calipers.laws.hidden_bit import HiddenBitPair
@@ -26,38 +25,33 @@ from calipers.laws.law import Law
 from calipers.laws.realized import RealizedAttack
 from calipers.laws.scale import scale_pair
 from calipers.laws.size_and_sum import SizeAndSumPair
+from calipers.laws.source import LawSource, LowerSource, UpperSource
 from calipers.laws.told_apart import Rounds, told_round
 
-_USUAL = {Side.UPPER: 0.025, Side.LOWER: 0.05}
+_USUAL_UPPER, _USUAL_LOWER = 0.025, 0.05
 _FINE, _FINE_FROM = 0.02, 0.004
 """Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
 
 
-class _OneSided(Protocol):
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law: ...
-
-    def __hash__(self) -> int: ...
-
-
-def _law(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
-    """The law at the first depth that suffices, with cells of one of two widths."""
-    width = _FINE if resolution < _FINE_FROM else getattr(source, "usual", _USUAL[side])
-    return _kept(
-        source,
-        side,
-        max(width, getattr(source, "finest", 0.0)),
-        next((depth for depth in _DEPTHS if depth <= log_tail), log_tail),
-    )
+def _coarse(usual: float, finest: float, resolution: float, log_tail: float) -> tuple[float, float]:
+    """Cells of one of two widths, and the first depth that suffices."""
+    width = max(_FINE if resolution < _FINE_FROM else usual, finest)
+    return width, next((depth for depth in _DEPTHS if depth <= log_tail), log_tail)
 
 
-@functools.lru_cache(maxsize=64)
-def _kept(source: _OneSided, side: Side, resolution: float, log_tail: float) -> Law:
-    return source.law(side, resolution, log_tail)
+@functools.lru_cache(maxsize=32)
+def _proven(source: UpperSource, resolution: float, log_tail: float) -> Law:
+    return source.upper(resolution, log_tail)
+
+
+@functools.lru_cache(maxsize=32)
+def _shown(source: LowerSource, resolution: float, log_tail: float) -> Law:
+    return source.lower(resolution, log_tail)
 
 
 @dataclass(frozen=True)
-class DividedPair:
+class DividedPair(LawSource):
     """N `others`, `rate` q, divisor K without the record and K + 1 with it.
 
     In the attack the other gradients are v e, v = `direction`, and the record's is w e, w = `record`. With `covers`
@@ -87,9 +81,18 @@ class DividedPair:
         """What one choice of gradients shows."""
         return CollinearPair(self.sigma, self.rate, self.others, self.divisor, self.direction, self.record)
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The proof's law on Side.UPPER, the attack's on Side.LOWER."""
-        return _law(self.proof if side is Side.UPPER else self.attack, side, resolution, log_tail)
+    @property
+    def exact(self) -> bool:
+        """The proof is about more than the attack shows."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The proof's law."""
+        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The attack's law."""
+        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
 
     @property
     def told(self) -> Rounds:
@@ -98,17 +101,17 @@ class DividedPair:
         return told_round(self.sigma, self.others, largest, self.divisor)
 
     @property
-    def shift(self) -> float:
+    def slope(self) -> float:
         """The largest shift of the coordinate, in deviations of its noise."""
         return self.told.mean
 
-    def known_moment(self, order: float, reverse: bool = False) -> float:
+    def known_moment(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^order], order > 1, of the pair or of the swapped one: batch and membership are told."""
         return self.told.log_moment(1.0 - order if reverse else order)
 
 
 @dataclass(frozen=True)
-class ScaleFactor:
+class ScaleFactor(LawSource):
     """The coordinates without signal of all rounds: see `calipers.laws.scale`. Exact from both sides."""
 
     degrees: int
@@ -117,23 +120,27 @@ class ScaleFactor:
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
-    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
+    def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^order] of the pair or of the swapped one, in closed form."""
         told = Rounds(1, self.degrees, 0.0, float(self.divisor))
         return told.log_moment(1.0 - order if reverse else order)
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law on either side."""
-        return _law(_scale(self.degrees, self.divisor), side, resolution, log_tail)
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law from above."""
+        return _proven(_scale(self.degrees, self.divisor), *_coarse(_USUAL_UPPER, 0.0, resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law from below."""
+        return _shown(_scale(self.degrees, self.divisor), *_coarse(_USUAL_LOWER, 0.0, resolution, log_tail))
 
 
 @functools.lru_cache(maxsize=32)
-def _scale(degrees: int, divisor: int) -> _OneSided:
+def _scale(degrees: int, divisor: int) -> LawSource:
     return scale_pair(degrees, divisor)
 
 
 @dataclass(frozen=True)
-class RealizedPair:
+class RealizedPair(LawSource):
     """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `statement` names the proof."""
 
     sigma: float
@@ -160,6 +167,15 @@ class RealizedPair:
         """What one choice of gradients shows."""
         return RealizedAttack(self.sigma, self.rate, self.others, self.dimension, self.direction, self.record)
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The proof's law on Side.UPPER, the attack's on Side.LOWER."""
-        return _law(self.proof if side is Side.UPPER else self.attack, side, resolution, log_tail)
+    @property
+    def exact(self) -> bool:
+        """The proof is about more than the attack shows."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The proof's law."""
+        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The attack's law."""
+        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))

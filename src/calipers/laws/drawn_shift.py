@@ -104,17 +104,18 @@ class ManyShiftsPair(RoundedPair):
     under: Pair | None = None
     beyond: float = 0.0
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0, tilt: float | None = None) -> Law:
-        """Shifts left out count as infinite from above, as the largest that is kept from below."""
-        if side is Side.LOWER:
-            assert self.under is not None
-            law = self.under.law(side, resolution, log_tail, tilt)
-            return replace(law, mass_error=law.mass_error + self.rounding)
-        law = super().law(side, resolution, log_tail, tilt)
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Shifts left out count as the largest that is kept."""
+        assert self.under is not None
+        return self._charged(self.under.lower_for(resolution, log_tail, tilt))
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Shifts left out count as infinite."""
+        law = super().upper_for(resolution, log_tail, tilt)
         opposite = self.beyond if self.symmetric else 0.0
         return replace(law, p_inf=min(1.0, law.p_inf + self.beyond), q_zero=min(1.0, law.q_zero + opposite))
 
-    def log_moment_bound(self, order: float) -> float:
+    def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """None: see `calipers.laws.renyi`."""
         raise UnsupportedError(
             f"With so many possible shifts the Renyi divergence of order {order:g} is decided by the rarest of them; "

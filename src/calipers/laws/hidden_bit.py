@@ -30,10 +30,10 @@ from scipy import special
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.errors import InputError
 from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
 from calipers.laws.folded import WIDEST, cell_width, half_widths, is_one_sided, log_interval_mass
 from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.laws.source import UpperSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.types import FloatArray
 
@@ -103,7 +103,7 @@ def _log_between(low: FloatArray, width: FloatArray) -> FloatArray:
 
 @implements("calipers:hidden-bit")
 @dataclass(frozen=True)
-class HiddenBitPair:
+class HiddenBitPair(UpperSource):
     """One round in the signal direction, UPPER only: N `others`, `rate` q, divisor K on D and K + 1 on D'.
 
     With `revealed` the membership is told as well: the published guarantee (Theorems 3.6 and A.3 of Wang et al. 2026),
@@ -123,15 +123,14 @@ class HiddenBitPair:
     symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.02
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; mass e^log_tail of very large batches, and of far tails, is charged to 0 and
         infinity.
         """
-        if side is not Side.UPPER:
-            raise InputError("The pair with a revealed batch proves an upper jaw; it is no attack.")
         sizes, weights, outside = self._batch_sizes(log_tail)
         reach = math.sqrt(-2.0 * log_tail)
         length = 2.0 * reach + float(self.means(sizes[-1:])[1][0])

@@ -26,7 +26,7 @@ to a factor 1 +- e, A - k e^(2e) B <= (1 + e)(A' - k B'), so a node moves right 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -104,6 +104,17 @@ class HiddenSum:
         others = math.exp(self.term.epsilon) * float(ndtr(self.term.right[1] - z))
         return max(whole - others - self.clipped[1] * float(ndtr(-z)), 0.0) + _CLOSED_FORM * whole
 
+    @property
+    def rounding(self) -> float:
+        """A and B are known up to a factor 1 +- this."""
+        shift = self.term.farthest_shift
+        return (shift * self.end + shift * shift + 8.0 + self.term.epsilon) * 4.0 * UNIT_ROUNDOFF
+
+    @property
+    def node(self) -> float:
+        """The epsilon for which the sum stands: that of the term up to rounding."""
+        return self.term.epsilon + 2.02 * self.rounding
+
     def plans(self, resolution: float) -> list[list[LadderPlan]]:
         """How to keep the sum: one way, or two for few rounds."""
         values, density = self._noise
@@ -140,6 +151,25 @@ class HiddenSum:
         return multiplied(one, self.rounds, plans)
 
 
+def expected_payoff(
+    total: HiddenSum, payoff: Callable[[FloatArray], FloatArray], at_zero: FloatArray, resolution: float
+) -> FloatArray:
+    """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
+
+    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0.
+    """
+    k, best = math.exp(total.term.epsilon), np.full(at_zero.shape, math.inf)
+    for plans in total.plans(resolution):
+        ladder = total.ladder(plans)
+        if ladder.error > _LARGEST_ERROR:
+            continue  # masses without digits bound nothing
+        values, (noise,) = ladder.flat()
+        charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
+        left_out = total.rounds * (total.beyond + (1.0 + k) * ladder.lost_moment)
+        best = np.minimum(best, charged + left_out + 2.0 * at_zero * ladder.lost)
+    return best
+
+
 def divergence(
     term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
 ) -> tuple[float, float]:
@@ -147,22 +177,9 @@ def divergence(
 
     The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
     """
-    epsilon, k = term.epsilon, math.exp(term.epsilon)
-    strike = rounds * (1.0 - participation) * math.expm1(epsilon) / participation
+    strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    best = 1.0
-    for plans in total.plans(resolution):
-        ladder = total.ladder(plans)
-        values, (noise,) = ladder.flat()
-        if ladder.error > _LARGEST_ERROR:
-            continue  # masses without digits bound nothing
-        above = values > strike
-        gain = float(np.sum(noise[above] * (values[above] - strike))) / rounds
-        # The strike is rounded too, and so is the participation it is made of.
-        rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(epsilon) / participation)
-        gain += rounded * float(np.sum(noise[above])) / rounds
-        charged = gain * (1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error)
-        best = min(best, participation * (charged + total.beyond + (1.0 + k) * ladder.lost_moment))
-    shift = term.farthest_shift
-    error = (shift * total.end + shift * shift + 8.0 + epsilon) * 4.0 * UNIT_ROUNDOFF
-    return epsilon + 2.02 * error, min(1.0, best * (1.0 + 2.0 * error))
+    # The strike is rounded too, and so is the participation it is made of.
+    rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
+    gain = expected_payoff(total, lambda sums: np.maximum(sums - strike + rounded, 0.0), np.array(rounded), resolution)
+    return total.node, min(1.0, participation * float(gain) / rounds * (1.0 + 2.0 * total.rounding))

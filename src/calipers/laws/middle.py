@@ -24,12 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.laws.convolve import LatticeTooLongError, compose_lower, compose_upper
 from calipers.laws.direction import Direction, Jaws
 from calipers.laws.lattice import LatticeMeasure
 from calipers.laws.law import Law
-from calipers.laws.pair import Pair
 from calipers.laws.saddle import Saddle, saddle_at
 from calipers.laws.tails import Charges, decay_norm
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums
@@ -104,7 +102,7 @@ def delta_near_one(direction: Direction, epsilon: float, eta: float, log_tail: f
         return None
     saddles = [_with_mean(pilot, epsilon)]
     upper = 1.0
-    if is_bounded_below(direction):
+    if direction.spread:
         kept = kept_nodes(direction, saddles, eta, log_tail)
         upper = min(1.0, (1.0 - float(kept.at(np.array([epsilon]))[0])) * (1.0 + 4.0 * UNIT_ROUNDOFF))
     tests = middle_tests(direction, saddles, eta, log_tail)
@@ -116,16 +114,11 @@ def delta_near_one(direction: Direction, epsilon: float, eta: float, log_tail: f
     return Jaws(lower, upper, float(tests.thresholds[best]), direction.reverse)
 
 
-def is_bounded_below(direction: Direction) -> bool:
-    """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
-    return all(isinstance(source, Pair) for source, _ in direction.factors)
-
-
 def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_tail: float) -> Kept:
     """Lower bounds of 1 - delta around the saddles."""
     epsilon, logs = [], []
     for saddle in saddles:
-        laws = direction.laws(Side.UPPER, eta, log_tail, saddle.tilt)
+        laws = direction.upper_laws(eta, log_tail, saddle.tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
             measure = compose_upper(laws, plan)
@@ -155,7 +148,7 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
     """Tests with thresholds around the saddles, by both their errors."""
     thresholds, log_alpha, log_miss = [], [], []
     for saddle in saddles:
-        laws = direction.laws(Side.LOWER, eta, log_tail, saddle.tilt)
+        laws = direction.lower_laws(eta, log_tail, saddle.tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
             under_p, under_q = compose_lower(laws, plan)
@@ -179,11 +172,11 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
 
 
 def _near(measure: LatticeMeasure, step: float, saddle: Saddle) -> FloatArray:
-    """Some positions within a spacing of the saddle."""
+    """Some positions within a spacing of the saddle; none where the window lies elsewhere, as for crude laws."""
     center = saddle.mean / step - float(measure.positions[0])
     reach = (0.5 * _SPACING + 0.2) * saddle.deviation / step
     low, high = max(0.0, center - reach), min(len(measure.weights) - 1.0, center + reach)
-    return np.unique(np.linspace(low, max(low, high), _NODES).round())
+    return np.unique(np.linspace(low, high, _NODES).round()) if low <= high else np.array([])
 
 
 def _both_sums(measure: LatticeMeasure, step: float, tilt: float, index: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -30,6 +30,7 @@ from calipers.laws.collinear import CollinearPair
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.law import ATOM_ROUNDING, Law
 from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
 
@@ -82,7 +83,7 @@ def _poisson(rate: float, sigma: float) -> Pair:
 
 
 @dataclass(frozen=True)
-class MovingRatePair:
+class MovingRatePair(LawSource):
     """One round on N `others` at rate B/N against N + 1 records at rate B/(N + 1); others v e, the record w e below."""
 
     sigma: float
@@ -100,17 +101,33 @@ class MovingRatePair:
         rates = [min(1.0, self.batch / size) for size in (self.others, self.others + 1)]
         return CollinearPair(self.sigma, rates[0], self.others, 1, self.direction, self.record, rates[1])
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The proof's law on Side.UPPER, the attack's on Side.LOWER."""
-        return _law(self, side, max(0.02, min(resolution, 0.04)), min(-60.0, 60.0 * math.floor(log_tail / 60.0)))
+    @property
+    def exact(self) -> bool:
+        """The proof is about more than the attack shows."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The proof's law, at a few depths."""
+        return _proven(self, *_shared(resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The attack's law, at a few depths."""
+        return _shown(self.attack, *_shared(resolution, log_tail))
+
+
+def _shared(resolution: float, log_tail: float) -> tuple[float, float]:
+    return max(0.02, min(resolution, 0.04)), min(-60.0, 60.0 * math.floor(log_tail / 60.0))
 
 
 @functools.lru_cache(maxsize=32)
-def _law(pair: MovingRatePair, side: Side, resolution: float, log_tail: float) -> Law:
-    if side is Side.LOWER:
-        return pair.attack.law(side, resolution, log_tail)
+def _shown(attack: CollinearPair, resolution: float, log_tail: float) -> Law:
+    return attack.lower(resolution, log_tail)
+
+
+@functools.lru_cache(maxsize=32)
+def _proven(pair: MovingRatePair, resolution: float, log_tail: float) -> Law:
     joined = min(1.0, pair.batch / (pair.others + 1.0))
-    record = _poisson(joined, pair.sigma).law(Side.UPPER, resolution, log_tail)
+    record = _poisson(joined, pair.sigma).upper(resolution, log_tail)
     batch = batch_law(pair.others, pair.batch, log_tail)
     if batch.size == 1:
         ratio = record.log_ratio + batch.log_ratio[0]

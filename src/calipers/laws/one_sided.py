@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calipers.bracket import Side
 from calipers.laws.direction import FINEST, Direction, eta_for, log_escape_for, within
 from calipers.laws.product import Product
 from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
@@ -111,7 +110,7 @@ def epsilon_below(product: Product, delta: float, tolerance: float | None) -> Sh
 def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) -> Shown:
     log_delta = math.log(delta)
     log_tail = _depth(log_delta, direction)
-    laws = direction.laws(Side.LOWER, 0.2, log_tail, None)
+    laws = direction.lower_laws(0.2, log_tail, None)
     saddle, best = saddle_for_delta(laws, log_delta), Shown(0.0, math.inf, direction.reverse)
     for _ in range(_LOOKS):
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * eta_for(saddle, tolerance))
@@ -136,7 +135,7 @@ def delta_below(product: Product, epsilon: float, tolerance: float | None) -> Sh
 def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) -> Shown:
     log_tail, best = -60.0, Shown(0.0, math.inf, direction.reverse)
     for _ in range(_LOOKS):
-        saddle = saddle_for_epsilon(direction.laws(Side.LOWER, 0.2, log_tail, None), epsilon)
+        saddle = saddle_for_epsilon(direction.lower_laws(0.2, log_tail, None), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             break
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * _eta_for_delta(saddle, tolerance))

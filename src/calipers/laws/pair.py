@@ -2,16 +2,16 @@
 
 A `Pair` describes (P, Q) without approximation: smooth parts given by densities of a scalar
 observation z whose likelihood ratio increases with z, exact atoms, and the masses where one of
-the two vanishes. `Pair.law(side, ...)` cuts the z axis into cells and turns each cell into atoms:
+the two vanishes. A pair cuts the z axis into cells and turns each cell into atoms:
 
-- split (Side.UPPER): the content of a cell with end ratios a < b is moved to a and b so that its
+- split (`Pair.upper`): the content of a cell with end ratios a < b is moved to a and b so that its
   Q-mass and its P-mass stay what they are. That is a mean preserving spread of L, so the
   result dominates. These are the slope differences of the "connect the dots" interpolation of
   the call function, computed without differences:
 
       mass at b = integral over the cell of (L - e^a) / (e^b - e^a) dQ  >= 0.
 
-- condense (Side.LOWER): a cell becomes one atom with its Q-mass and its P-mass. The observer
+- condense (`Pair.lower`): a cell becomes one atom with its Q-mass and its P-mass. The observer
   who is told only the cell sees exactly this, so the result is dominated.
 
 Both errors are second order in the cell width. Uniform cells in z are the natural choice: by
@@ -37,6 +37,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
 from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.laws.source import LawSource
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
@@ -78,7 +79,7 @@ class SmoothPart:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(LawSource):
     """An exact pair (P, Q). `symmetric` says that (P, Q) and (Q, P) have the same law."""
 
     name: str
@@ -91,15 +92,67 @@ class Pair:
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
+    @property
+    def slope(self) -> float:
+        """The steepest slope of log L."""
+        return max((part.slope for part in self.smooth), default=0.0)
+
+    @property
+    def cell_slope(self) -> float:
+        """The steepest slope in units of the observation's scale."""
+        return max((part.slope * part.scale for part in self.smooth), default=0.0)
+
+    @property
+    def moment_depth(self) -> float:
+        """As deep as it takes."""
+        return -math.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no smooth part has a tail."""
+        return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in self.smooth)
+
+    @property
+    def spread(self) -> bool:
+        """Cells are split onto their ends."""
+        return True
+
+    def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
+        """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
+        if self.p_inf > 0 or self.q_zero > 0:
+            return None
+        beyond = []
+        for part in self.smooth:
+            low, high = part.range_for(log_tail)
+            end = float(part.log_ratio(np.array([low if reverse else high]))[0])
+            growth = part.log_growth_below if reverse else part.log_growth_above
+            beyond.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
+        return beyond
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law that dominates the pair, with cells of equal width."""
+        return self.upper_for(resolution, log_tail, None)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law that is dominated by the pair, with cells of equal width."""
+        return self.lower_for(resolution, log_tail, None)
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Cells are split, what lies beyond them is charged to mass at infinity and at zero."""
+        return self._cut(Side.UPPER, resolution, log_tail, tilt)
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Cells are condensed, what lies beyond them becomes one cell."""
+        return self._cut(Side.LOWER, resolution, log_tail, tilt)
+
     @implements("doroshenko2022:ctd")
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0, tilt: float | None = None) -> Law:
+    def _cut(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The pair as a law on `side`.
 
         `resolution`: cell width in units of the observation's scale, or, where a `tilt` is given, the
         root mean square width of a cell in log L in units of its deviation, both under the law
         tilted by L^tilt: cells are then placed where that law needs them. `log_tail`: natural log of
-        the tail mass below which a cell may be unbounded; what lies beyond is charged (UPPER: to
-        mass at infinity and at zero) or becomes one cell (LOWER).
+        the tail mass below which a cell may be unbounded.
         """
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")

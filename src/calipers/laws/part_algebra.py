@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from calipers.bracket import Side
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.laws.law import Law
@@ -81,9 +80,15 @@ class RoundedPair(Pair):
 
     rounding: float = 0.0
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0, tilt: float | None = None) -> Law:
-        """As `Pair.law`, that rounding charged to the masses."""
-        law = super().law(side, resolution, log_tail, tilt)
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """As of a `Pair`, that rounding charged to the masses."""
+        return self._charged(super().upper_for(resolution, log_tail, tilt))
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """As of a `Pair`, that rounding charged to the masses."""
+        return self._charged(super().lower_for(resolution, log_tail, tilt))
+
+    def _charged(self, law: Law) -> Law:
         return replace(law, mass_error=law.mass_error + self.rounding)
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
@@ -28,16 +27,14 @@ from calipers.laws.direction import (
     SIGNED_CELLS,
     Direction,
     Jaws,
-    LawSource,
-    Shelf,
     eta_for,
     log_escape_for,
     within,
 )
 from calipers.laws.middle import delta_near_one
-from calipers.laws.pair import Pair
 from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.source import LawSource
 from calipers.laws.tails import Focus
 
 _DEEPEST_LOG_DELTA = -640.0
@@ -66,11 +63,8 @@ class Product:
                 "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
             )
         self.symmetric = all(source.symmetric for source, _ in self.factors)
-        shelf = Shelf(self.factors)
-        self.bounded = all(_is_bounded(source) for source, _ in self.factors)
-        self.directions = [Direction(shelf, False)]
-        if not self.symmetric:
-            self.directions.append(Direction(shelf, True))
+        self.bounded = all(source.bounded for source, _ in self.factors)
+        self.directions = list(Direction.of(self.factors)[: 1 if self.symmetric else 2])
 
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
@@ -103,17 +97,12 @@ class Product:
         covered = all(log_leak <= math.log(delta) for _, log_leak in ends)
         return max(0.0, max(far for far, _ in ends)) if covered else math.inf
 
-    @staticmethod
-    def _stated(source: LawSource, name: str) -> float:
-        """Mass at infinity (or zero): what the source says of itself, or else what its LOWER law shows."""
-        stated = getattr(source, name, None)
-        return float(stated if stated is not None else getattr(source.law(Side.LOWER, 0.2, -40.0), name))
-
     def certain_leak(self) -> float:
         """At most the probability of an outcome that only one of the two datasets can produce."""
+        at_infinity = [(source.p_inf, count) for source, count in self.factors]
+        at_zero = [(source.q_zero, count) for source, count in self.factors]
         leaks = []
-        for name in ("p_inf", "q_zero"):
-            stated = [(self._stated(source, name), count) for source, count in self.factors]
+        for stated in (at_infinity, at_zero):
             kept = math.fsum(count * math.log1p(-min(leak, 0.5)) for leak, count in stated)
             leaks.append(abs(math.expm1(kept)) * (1.0 - 1e-12))
         return max(leaks)
@@ -168,13 +157,6 @@ class Product:
             moments = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
             found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
         return found
-
-
-def _is_bounded(source: LawSource) -> bool:
-    """Whether the law's last atom is its true end, so that nothing but mass at infinity lies beyond it."""
-    if not isinstance(source, Pair):
-        return False
-    return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in source.smooth)
 
 
 def _larger(first: Jaws, second: Jaws) -> Jaws:
@@ -284,10 +266,10 @@ def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: f
 
 
 def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
-    """As `_solve_epsilon`."""
+    """As `_solve_epsilon`; at epsilon = 0 every total lies around its answer, and the plain transform comes first."""
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     # Where every log ratio lies on one lattice a transform rounds nothing.
-    humps = saddle.deviation > saddle.mean and direction.span is None
+    humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
     for conditioned in (humps, not humps):
         if conditioned:
             found = _conditioned_delta(direction, saddle, epsilon, tolerance)

@@ -17,8 +17,9 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.direction import Direction, LawSource, Shelf, log_escape_for
+from calipers.laws.direction import Above, log_escape_for, upper_shelf
 from calipers.laws.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.source import UpperSource
 from calipers.laws.tails import Focus, UpperTail
 from calipers.numerics.types import FloatArray
 
@@ -32,13 +33,13 @@ _DEEPEST = -600.0
 class ProofProduct:
     """Independent proofs with multiplicities, in both directions."""
 
-    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
+    def __init__(self, factors: Sequence[tuple[UpperSource, int]]) -> None:
         if not factors:
             raise InputError("A product needs at least one factor.")
         self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
-        shelf = Shelf(self.factors)
+        shelf = upper_shelf(self.factors)
         ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
-        self.directions = [Direction(shelf, reverse) for reverse in ways]
+        self.directions = [Above(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
 
     def epsilon(self, delta: float) -> float:
@@ -47,7 +48,7 @@ class ProofProduct:
         log_tail = math.log(delta) - math.log(self.steps) - 18.0
         return max(self._epsilon_one_way(direction, delta, log_tail) for direction in self.directions)
 
-    def _epsilon_one_way(self, direction: Direction, delta: float, log_tail: float) -> float:
+    def _epsilon_one_way(self, direction: Above, delta: float, log_tail: float) -> float:
         pilot = direction.pilot(log_tail)
         saddle, best = saddle_for_delta(pilot, math.log(delta)), math.inf
         for _ in range(4):
@@ -67,7 +68,7 @@ class ProofProduct:
             best = max(best, self._delta_one_way(direction, epsilon, best))
         return best
 
-    def _delta_one_way(self, direction: Direction, epsilon: float, enough: float) -> float:
+    def _delta_one_way(self, direction: Above, epsilon: float, enough: float) -> float:
         """At least the divergence in one direction, no more finely than to see that it is at most `enough`."""
         log_tail = -40.0 - math.log(self.steps)
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
@@ -85,7 +86,7 @@ class ProofProduct:
             return min(1.0, moment)
         return min(1.0, moment, self._tail(direction, saddle, log_tail, Focus(epsilon=epsilon)).delta(epsilon))
 
-    def _tail(self, direction: Direction, saddle: Saddle, log_tail: float, focus: Focus | None) -> UpperTail:
+    def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: Focus | None) -> UpperTail:
         return direction.upper(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus)
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
@@ -95,7 +96,7 @@ class ProofProduct:
         backward = profiles[1] if len(profiles) == 2 else None
         return TradeoffCurve.from_profile(*profiles[0], side=Side.UPPER, symmetric=backward is None, reverse=backward)
 
-    def _swept(self, direction: Direction, log_smallest: float) -> UpperTail:
+    def _swept(self, direction: Above, log_smallest: float) -> UpperTail:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
         log_tail = log_smallest - math.log(self.steps) - 18.0
         pilot = direction.pilot(log_tail)

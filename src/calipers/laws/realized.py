@@ -24,13 +24,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.laws.collinear import DIRECTION, lower_law
 from calipers.laws.folded import WIDEST, interval_mass, log_wide_interval_mass
 from calipers.laws.law import Law
+from calipers.laws.source import LowerSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.gamma import log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.types import FloatArray
@@ -49,7 +49,7 @@ _MOST_TOLD = 300.0
 
 @implements("calipers:collinear-attack")
 @dataclass(frozen=True)
-class RealizedAttack:
+class RealizedAttack(LowerSource):
     """One round, LOWER only: N `others`, `rate` q, n `dimension`, other gradients v e, the record's w e, w >= v."""
 
     sigma: float
@@ -73,10 +73,8 @@ class RealizedAttack:
                 f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
             )
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
-        if side is not Side.LOWER:
-            raise InputError("An attack gives a lower jaw; it proves no upper one.")
         log_outside = log_tail - _DEEP
         sizes, stay, join, complete = self._sizes(log_outside)
         if len(sizes) > _FEW_SIZES:

@@ -19,24 +19,21 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
-from calipers.laws.direction import Jaws, LawSource
+from calipers.laws.direction import Jaws
 from calipers.laws.law import Law
-from calipers.laws.pair import Pair
 from calipers.laws.product import Product
+from calipers.laws.source import LowerSource, Source, UpperSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
 ORDER = Domain(1.0, 1000.0, low_open=True)
 _RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
-_CUTS, _DEEPEST, _FARTHEST = 64, -104.0, 300.0
+_CUTS, _FARTHEST = 64, 300.0
 _FAR = 20.0
 _BEYOND = np.geomspace(0.02, 50.0, 40)
 """How much larger s is than t, in units of t - 1 and of 1."""
-
-Factors = Sequence[tuple[LawSource, int]]
 
 
 def _log_sum(values: FloatArray) -> float:
@@ -93,29 +90,22 @@ def _lower(law: Law, order: float) -> float:
     return value - (2.0 * order * law.mass_error + 1e-13 * (1.0 + abs(value)))
 
 
-def _upper(source: LawSource, order: float, log_tail: float, reverse: bool) -> float:
+def _upper(source: UpperSource, order: float, log_tail: float, reverse: bool) -> float:
     """At least log E_Q[L^t] of the truth."""
-    bound = getattr(source, "log_moment_bound", None)
+    bound = source.log_moment_bound(order, reverse)
     if bound is not None:
-        return float(bound(order, reverse)) * (1.0 + 1e-14)
-    known = getattr(source, "known_moment", None)
-    if known is None and (not isinstance(source, Pair) or source.p_inf > 0 or source.q_zero > 0):
+        return float(bound) * (1.0 + 1e-14)
+    known, beyond = source.known_moment(order, reverse), source.log_beyond(order, log_tail, reverse)
+    if known is None and beyond is None:
         raise UnsupportedError(
             "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
         )
-    law = source.law(Side.UPPER, _resolution(source, order), log_tail)
+    law = source.upper(_resolution(source, order), log_tail)
     law = law.reverse() if reverse else law
     charged = law.mass_error + order * law.shift_error
-    if known is not None:
-        told: Callable[[float], float] = lambda s: known(s, reverse)  # noqa: E731  # one expression, used once
-        return min(told(order), _cut(law, order, told) + charged)
-    assert isinstance(source, Pair)
-    beyond = []
-    for part in source.smooth:
-        low, high = part.range_for(log_tail)
-        end = float(part.log_ratio(np.array([low if reverse else high]))[0])
-        growth = part.log_growth_below if reverse else part.log_growth_above
-        beyond.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
+    if beyond is None:
+        assert known is not None
+        return min(known, _cut(law, order, lambda s: source.known_moment(s, reverse)) + charged)
     whole = _log_sum(np.array([_log_sum(law.log_q + order * law.log_ratio), *beyond]))
     whole += charged + 1e-13 * (1.0 + abs(whole))
     faint = _log_one_plus(law, order, law.shift_error, 1.0)
@@ -126,11 +116,11 @@ def _upper(source: LawSource, order: float, log_tail: float, reverse: bool) -> f
     return min(whole, math.log1p(math.expm1(faint) + rest * (1.0 + 1e-12)) * (1.0 + 1e-14))
 
 
-def _cut(law: Law, order: float, told: Callable[[float], float]) -> float:
+def _cut(law: Law, order: float, told: Callable[[float], float | None]) -> float:
     """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses."""
     x, best = law.log_ratio, math.inf
     larger = np.unique(np.concatenate((order + _BEYOND, order + (order - 1.0) * _BEYOND)))
-    moments = np.array([told(float(s)) for s in larger])
+    moments = np.array([told(float(s)) for s in larger], dtype=np.float64)
     # Beyond the last atom only the mass at infinity grows with K.
     rest = -math.log(law.p_inf) / (order - 1.0) if law.p_inf > 0.0 else _FARTHEST
     farthest = max(float(x[-1]), 1e-3) + min(rest, _FARTHEST)
@@ -145,36 +135,34 @@ def _cut(law: Law, order: float, told: Callable[[float], float]) -> float:
     return best + 1e-13 * (1.0 + abs(best))
 
 
-def _resolution(source: LawSource, order: float) -> float:
+def _resolution(source: Source, order: float) -> float:
     """Cells of width w in an observation with d log L / dz = a add a share of (t a w)^2 / 6 to what is summed."""
-    slopes = [part.slope * part.scale for part in source.smooth] if isinstance(source, Pair) else []
-    return min(_RESOLUTION, max(_FINEST, _CELL / (order * max(slopes, default=1e-9))))
+    return min(_RESOLUTION, max(_FINEST, _CELL / (order * max(source.cell_slope, 1e-9))))
 
 
-def _log_tail(source: LawSource, order: float) -> float:
-    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more.
-
-    Laws that hide when a record shows cost the more the deeper they go, and say little more than that at high orders.
-    """
-    slopes = [part.slope for part in source.smooth] if isinstance(source, Pair) else [getattr(source, "shift", 0.0)]
-    log_tail = -0.5 * (order * max(slopes, default=0.0) + 10.0) ** 2
-    return log_tail if isinstance(source, Pair) else max(log_tail, getattr(source, "moment_depth", _DEEPEST))
+def _log_tail(source: Source, order: float) -> float:
+    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more."""
+    return max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
 
 
-def renyi_below(factors: Factors, order: float, ways: Sequence[bool] = (False, True)) -> float:
+def renyi_below(
+    factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] = (False, True)
+) -> float:
     """At most D_t of the truth, t = order > 1, the larger over the directions: what the LOWER laws show."""
     order = ORDER.check("order", order)
     totals = []
     for reverse in ways:
         total = 0.0
         for source, count in factors:
-            law = source.law(Side.LOWER, _resolution(source, order), _log_tail(source, order))
+            law = source.lower(_resolution(source, order), _log_tail(source, order))
             total += count * _lower(law.reverse() if reverse else law, order)
         totals.append(total)
     return max(0.0, max(totals) / (order - 1.0))
 
 
-def renyi_above(factors: Factors, order: float, ways: Sequence[bool] = (False, True)) -> float:
+def renyi_above(
+    factors: Sequence[tuple[UpperSource, int]], order: float, ways: Sequence[bool] = (False, True)
+) -> float:
     """At least D_t of the truth, t = order > 1, in every direction."""
     order = ORDER.check("order", order)
     totals = [

@@ -37,7 +37,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
@@ -48,6 +47,7 @@ from calipers.laws.hidden_term import opposite
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
 from calipers.laws.shuffle_tests import law_of_tests
+from calipers.laws.source import LawSource
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -103,7 +103,7 @@ def _tests(
 
 @implements("calipers:replaced-pair")
 @dataclass(frozen=True)
-class ReplacedPair(AllocatedEpoch):
+class ReplacedPair(AllocatedEpoch, LawSource):
     """One epoch in which a record, or the one that replaces it, shows up in a uniformly random one of `rounds` rounds.
 
     `participation`: probability that it shows up at all. `law(Side.UPPER, ...)` dominates the pair at every
@@ -183,11 +183,18 @@ class ReplacedPair(AllocatedEpoch):
         slope = max((below - above) / (high - low), 1e-6)
         return min(high, low + below / slope), slope
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of L on `side`; mass up to about e^log_tail may lie beyond its last node, and is charged."""
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return _law(self, side, max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL))
+    @property
+    def lone_pair(self) -> ReplacedPair:
+        """Its own epsilon and delta."""
+        return self
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from above; mass up to about e^log_tail may lie beyond its last node, and is charged."""
+        return _upper_law(self, *_within(resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from below: tests on ever larger epsilons."""
+        return _lower_law(self, *_within(resolution, log_tail))
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
@@ -202,17 +209,26 @@ class ReplacedPair(AllocatedEpoch):
         return nodes
 
 
-@lru_cache(maxsize=24)
-def _law(pair: ReplacedPair, side: Side, resolution: float, log_tail: float) -> Law:
+def _within(resolution: float, log_tail: float) -> tuple[float, float]:
+    if not 0 < resolution <= 1:
+        raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+    return max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+
+
+@lru_cache(maxsize=12)
+def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
+    families = []
+    for epsilon in pair.nodes(resolution, log_tail, _TEST_GAPS):
+        families.append(_tests(pair.sigma, pair.rounds, pair.participation, epsilon, _LADDER * resolution, log_tail))
+        if families[-1].best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
+            break
+    # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
+    return law_of_tests(families, families, log_tail + _SHALLOWER)
+
+
+@lru_cache(maxsize=12)
+def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     key = (pair.sigma, pair.rounds, pair.participation)
-    if side is Side.LOWER:
-        families = []
-        for epsilon in pair.nodes(resolution, log_tail, _TEST_GAPS):
-            families.append(_tests(*key, epsilon, _LADDER * resolution, log_tail))
-            if families[-1].best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
-                break
-        # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
-        return law_of_tests(families, families, log_tail + _SHALLOWER)
     profile = []
     for epsilon in pair.nodes(resolution, log_tail, _UPPER_GAPS):
         profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))

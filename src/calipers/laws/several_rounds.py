@@ -30,11 +30,11 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
-from calipers.laws.average import AllocatedEpoch, AllocationPair
-from calipers.laws.direction import LawSource
+from calipers.laws.average import AllocationPair
 from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.law import Law
 from calipers.laws.replaced import ReplacedPair
+from calipers.laws.source import LawSource, LowerSource
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -56,16 +56,16 @@ TILTS = (0.3, 0.55, 1.0)
 def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str) -> list[tuple[LawSource, int]]:
     """Factors that dominate the run."""
     chosen = _checked(rounds, chosen)
-    kind: type[AllocatedEpoch] = ReplacedPair if adjacency == "substitute" else AllocationPair
+    kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if adjacency == "substitute" else AllocationPair
     size, longer = divmod(rounds, chosen)
     factors = [(kind(sigma, size), chosen - longer), (kind(sigma, size + 1), longer)]
-    return [(pair, count) for pair, count in factors if count]  # type: ignore[misc]  # both kinds state laws
+    return [(pair, count) for pair, count in factors if count]
 
 
 @implements("calipers:several-rounds")
 def several_rounds_attack(
     sigma: float, rounds: int, chosen: int, adjacency: str, tilt: float = 1.0
-) -> list[tuple[LawSource, int]]:
+) -> list[tuple[LowerSource, int]]:
     """Factors of the test that sums scores; `tilt` is c in units of k/(t - k)."""
     chosen = _checked(rounds, chosen)
     weight = tilt * chosen / max(rounds - chosen, 0.5)
@@ -85,7 +85,7 @@ def _checked(rounds: int, chosen: int) -> int:
 
 
 @dataclass(frozen=True)
-class ScoredRound:
+class ScoredRound(LowerSource):
     """One round with the score log(1 + c Y), less its value at Y = 1; `taken` if the record is in it. LOWER only.
 
     Replaced (`opposite`): the score is that of u less that of -u, and the other dataset is shifted the other way.
@@ -103,10 +103,13 @@ class ScoredRound:
         """Replacing a record is the same in both orders."""
         return self.opposite
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    @property
+    def slope(self) -> float:
+        """Of a round in which the record takes part."""
+        return self.shift
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of the score on Side.LOWER: `log_ratio` holds scores, which need not be log ratios."""
-        if side is not Side.LOWER:
-            raise InputError("A score is a test; it proves no upper jaw.")
         return _scored(self, max(0.01, resolution), log_tail)
 
 

@@ -31,10 +31,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import InputError
 from calipers.laws.average import AllocatedEpoch, cell_error, normal_cells, refined, shared_depth
 from calipers.laws.average_ladder import multiplied, placed
 from calipers.laws.average_plan import ladder_plans
@@ -42,6 +41,7 @@ from calipers.laws.average_tests import EventFamily, MaximumTests, tail_families
 from calipers.laws.law import Law
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffle_tests import law_of_tests
+from calipers.laws.source import LowerSource
 
 add_statement(
     "calipers:shuffle-sum-test",
@@ -124,7 +124,7 @@ def _sum_families(
 
 @implements("calipers:shuffle-sum-test")
 @dataclass(frozen=True)
-class ShuffleAttack(AllocatedEpoch):
+class ShuffleAttack(AllocatedEpoch, LowerSource):
     """The attack on one epoch of T = `rounds` shuffled batches; a source of LOWER laws only.
 
     `participation`: probability that a record takes part in an epoch, kept/N (1 if B divides N).
@@ -195,16 +195,21 @@ class ShuffleAttack(AllocatedEpoch):
                 current = shown
         return best
 
-    def law(self, side: Side, resolution: float = _LAW_RESOLUTION, log_tail: float = -40.0) -> Law:
+    def best_delta(self, epsilon: float) -> tuple[float, bool]:
+        """(delta, reversed) of the best test at epsilon."""
+        test = self.best_test(epsilon)
+        return test.delta, test.reversed
+
+    @property
+    def lone_attack(self) -> ShuffleAttack:
+        """Its own epsilon and delta."""
+        return self
+
+    def lower(self, resolution: float = _LAW_RESOLUTION, log_tail: float = -40.0) -> Law:
         """The LOWER law of a few hundred tests, good at all epsilon in both directions.
 
         `Side.UPPER` raises `UnsupportedError`.
         """
-        if side is Side.UPPER:
-            raise UnsupportedError(
-                "No dominating pair is proven for shuffled batches of fixed size in the worst-case view; the upper jaw "
-                "is that of deterministic batches (Theorem 4.1 of Chua et al. 2024), or use sampler='balls-and-bins'."
-            )
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))

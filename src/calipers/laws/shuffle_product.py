@@ -11,27 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calipers.bracket import Side
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.direction import Direction, LawSource, Shelf, log_escape_for
-from calipers.laws.law import Law
+from calipers.laws.direction import ATTACK_RESOLUTION, Below, log_escape_for, lower_shelf
 from calipers.laws.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.laws.source import LowerSource
 from calipers.laws.tails import Focus, LowerTail
 
-_RESOLUTION = 0.05
-"""Cells and lattice in deviations of one factor: the loss is a share of about 2e-4 of the variance."""
 _RELATIVE = 1e-4
 _MOST_SADDLES = 60
 _DEEPEST = -600.0
-
-
-class _Below(Direction):
-    """A direction whose tilts are found from LOWER laws as well."""
-
-    def pilot(self, log_tail: float) -> list[tuple[Law, int]]:
-        """The LOWER laws themselves."""
-        return self.laws(Side.LOWER, _RESOLUTION, log_tail, None)
 
 
 class AttackProduct:
@@ -40,13 +29,13 @@ class AttackProduct:
     Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold.
     """
 
-    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
+    def __init__(self, factors: Sequence[tuple[LowerSource, int]]) -> None:
         if not factors:
             raise InputError("A product needs at least one factor.")
         self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
-        shelf = Shelf(self.factors)
+        shelf = lower_shelf(self.factors)
         ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
-        self.directions = [_Below(shelf, reverse) for reverse in ways]
+        self.directions = [Below(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
 
     def delta(self, epsilon: float) -> tuple[float, bool]:
@@ -62,7 +51,7 @@ class AttackProduct:
                 log_tail = saddle.log_delta - math.log(self.steps) - 30.0
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
             escape = log_escape_for(saddle, _RELATIVE)
-            tail = direction.lower(saddle, _RESOLUTION, log_tail, escape, Focus(epsilon=epsilon))
+            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(epsilon=epsilon))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
 
@@ -75,7 +64,7 @@ class AttackProduct:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
             for _ in range(4):
                 escape = log_escape_for(saddle, _RELATIVE)
-                found = direction.lower(saddle, _RESOLUTION, log_tail, escape, Focus(delta=delta)).epsilon(delta)
+                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(delta=delta)).epsilon(delta)
                 best = max(best, (found, direction.reverse))
                 if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
                     break
@@ -93,7 +82,7 @@ class AttackProduct:
             pilot = direction.pilot(log_tail)
             saddle = saddle_for_epsilon(pilot, 0.0)
             for _ in range(_MOST_SADDLES):
-                found.append(direction.lower(saddle, _RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
+                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
                 following = saddle_for_epsilon(pilot, saddle.mean + 2.0 * saddle.deviation)
                 ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
                 if self.steps == 1 or ended:

@@ -23,16 +23,15 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import UnsupportedError
 from calipers.laws.average import AllocatedEpoch, shared_depth
 from calipers.laws.controlled_sum import controlled_divergence
 from calipers.laws.hidden_sum import divergence
 from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.law import Law
 from calipers.laws.profile_law import law_of_profile
+from calipers.laws.source import UpperSource
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -70,7 +69,7 @@ _CUT, _DEPTH_STEP = 16.0, 4.0
 
 @implements("calipers:shuffled")
 @dataclass(frozen=True)
-class ShuffledEpoch(AllocatedEpoch):
+class ShuffledEpoch(AllocatedEpoch, UpperSource):
     """One epoch of `rounds` shuffled batches that leaves at least one record over.
 
     `participation`: the share of the records that an epoch keeps, M B / N. `substituted`: the record is replaced
@@ -178,13 +177,16 @@ class ShuffledEpoch(AllocatedEpoch):
             guess = min(known, max(0.0, guess + (over + margin) / slope))
         return best
 
-    def law(self, side: Side, resolution: float = _GAP, log_tail: float = -40.0) -> Law:
+    @property
+    def lone_proof(self) -> ShuffledEpoch:
+        """Its own epsilon and delta."""
+        return self
+
+    def upper(self, resolution: float = _GAP, log_tail: float = -40.0) -> Law:
         """The UPPER law of the epoch; what lies beyond its last node is charged.
 
         A ladder for every node is what it costs, so there is one resolution for all, and a few depths.
         """
-        if side is not Side.UPPER:
-            raise UnsupportedError("A proof about shuffled batches has no LOWER law; see ShuffleAttack.")
         del resolution
         return _law(self, shared_depth(log_tail))
 

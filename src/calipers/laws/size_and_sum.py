@@ -46,6 +46,7 @@ from calipers.laws.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_
 from calipers.laws.folded import cell_width, log_interval_mass
 from calipers.laws.lattice import weighted_counts
 from calipers.laws.law import ATOM_ROUNDING, Law
+from calipers.laws.source import UpperSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, BinomialWindow, binomial_window
 from calipers.numerics.types import FloatArray
 
@@ -75,7 +76,7 @@ def _log_shifted_cells(x: FloatArray, mean: float) -> FloatArray:
 
 @implements("calipers:size-and-sum", "calipers:full-batch")
 @dataclass(frozen=True)
-class SizeAndSumPair:
+class SizeAndSumPair(UpperSource):
     """One round, UPPER only: N `others`, `rate` q < 1; with a `dimension` full and empty batches count by noise."""
 
     sigma: float
@@ -95,10 +96,8 @@ class SizeAndSumPair:
                 f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the batch size tells everything."
             )
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
-        if side is not Side.UPPER:
-            raise InputError("The pair with a revealed batch size proves an upper jaw; it is no attack.")
         window = binomial_window(self.others, self.rate, log_tail)
         empty = self.dimension is not None and window.values[0] == 0.0
         odds, weights, outside = self._odds(window, empty)

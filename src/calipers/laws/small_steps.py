@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.direction import Direction, Shelf, eta_for, log_escape_for
+from calipers.laws.direction import Direction, eta_for, log_escape_for
+from calipers.laws.jumps import Kind
 from calipers.laws.law import Law
 from calipers.laws.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.source import LawSource
 from calipers.laws.tails import LowerTail, UpperTail
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
@@ -28,16 +31,21 @@ _PLACES = 97
 
 
 @dataclass(frozen=True)
-class _Small:
+class _Small(LawSource):
     """The small steps as a source of laws: the same two whatever is asked."""
 
     laws: dict[Side, Law]
     symmetric: bool = False
 
-    def law(self, side: Side, resolution: float, log_tail: float) -> Law:
+    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
         del resolution, log_tail
-        return self.laws[side]
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[Side.LOWER]
 
 
 @dataclass(frozen=True)
@@ -66,23 +74,34 @@ class Parts:
         masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
 
+    def jump(self, count: int) -> Kind:
+        """One jump among `count` steps, its masses divided by those of a small step."""
+        log_p, log_q = self.log_masses
+        return Kind(self.ratio + (log_q - log_p), self.p * math.exp(-log_p), self.q * math.exp(-log_q), count)
 
-def size_threshold(law: Law, count: int) -> float:
+
+def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:
     """Above which log ratio a step is a jump: `DEVIATIONS` of the sum of all steps that are no larger.
 
     Of few heavy-tailed steps that would call ever more of them jumps; it ends where `_EXPECTED` jumps are expected.
     """
-    p = np.exp(law.log_p)
-    often = np.flatnonzero(count * np.cumsum(p[::-1])[::-1] >= _EXPECTED)
-    lowest = float(law.log_ratio[often[-1]]) if len(often) else float(law.log_ratio[-1])
+    masses = [np.exp(law.log_p) for law, _ in factors]
+    ratio = np.concatenate([law.log_ratio for law, _ in factors])
+    expected = np.concatenate([count * p for p, (_, count) in zip(masses, factors, strict=True)])
+    order = np.argsort(ratio, kind="stable")
+    often = np.flatnonzero(np.cumsum(expected[order][::-1])[::-1] >= _EXPECTED)
+    lowest = float(ratio[order[often[-1]]]) if len(often) else float(ratio[order[-1]])
     found = math.inf
     for _ in range(60):
-        inside = law.log_ratio <= found
-        weights, ratio = p[inside], law.log_ratio[inside]
-        total = float(weights.sum())
-        mean = float(np.sum(weights * ratio)) / total
-        reach = DEVIATIONS * math.sqrt(count * float(np.sum(weights * (ratio - mean) ** 2)) / total)
-        following = max(lowest, mean + reach)
+        means, variance = [], 0.0
+        for p, (law, count) in zip(masses, factors, strict=True):
+            inside = law.log_ratio <= found
+            if np.any(inside):
+                weights, small = p[inside], law.log_ratio[inside]
+                means.append(float(np.average(small, weights=weights)))
+                variance += count * float(np.average((small - means[-1]) ** 2, weights=weights))
+        reach = DEVIATIONS * math.sqrt(variance)
+        following = max(lowest, max(means) + reach)
         if following >= found - 1e-3 * reach:
             break
         found = following
@@ -92,15 +111,20 @@ def size_threshold(law: Law, count: int) -> float:
 class Profile:
     """Bounds of D of a sum of small steps at any log threshold, from both sides, out of a few tilted compositions."""
 
-    def __init__(self, parts: dict[Side, Parts], count: int, log_deepest: float, tolerance: float) -> None:
-        self.count = count
-        self.log_p = {side: count * part.log_masses[0] for side, part in parts.items()}
-        self.log_q = {side: count * part.log_masses[1] for side, part in parts.items()}
-        self.rounding = count * (max(part.small.rounding for part in parts.values()) + 1e-15)
+    def __init__(
+        self, parts: dict[Side, list[Parts]], counts: Sequence[int], log_deepest: float, tolerance: float
+    ) -> None:
+        self.count = sum(counts)
+
+        def log_mass(side: Side, which: int) -> float:
+            return math.fsum(n * part.log_masses[which] for n, part in zip(counts, parts[side], strict=True))
+
+        self.log_p, self.log_q = ({side: log_mass(side, which) for side in Side} for which in (0, 1))
+        roundings = [max(parts[side][i].small.rounding for side in Side) for i in range(len(counts))]
+        self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
         self._log_deepest, self._tolerance = log_deepest, tolerance
-        self._direction = Direction(
-            Shelf([(_Small({s: part.small for s, part in parts.items()}), max(count, 1))]), False
-        )
+        kinds = [(_Small({side: parts[side][i].small for side in Side}), n) for i, n in enumerate(counts) if n > 0]
+        self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
     def _plans(self) -> list[tuple[Saddle, float, float]]:

@@ -21,7 +21,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
 from calipers.laws.direction import COARSEST, Direction, eta_for, log_escape_for
-from calipers.laws.middle import Kept, MiddleTests, is_bounded_below, kept_nodes, middle_saddles, middle_tests
+from calipers.laws.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.product import Product
 from calipers.laws.rare import rare_steps
 from calipers.laws.saddle import Saddle, saddle_for_epsilon
@@ -168,7 +168,7 @@ def directed_sweep(
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
         between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
-            known = between if is_bounded_below(direction) else []
+            known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
             proven = proven if rare is None else _united(proven, rare.upper)
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))

@@ -32,15 +32,14 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import UnsupportedError
 from calipers.laws.average import AllocatedEpoch, shared_depth
 from calipers.laws.average_tests import EventFamily, tail_families
 from calipers.laws.law import Law
 from calipers.laws.shuffle_product import AttackProduct
 from calipers.laws.shuffle_tests import law_of_tests
+from calipers.laws.source import LowerSource
 from calipers.laws.switching_rounds import Way, blocks, ended, levels, marks, played
 from calipers.numerics.normal import gaussian_delta
 
@@ -75,7 +74,7 @@ class Policy:
 
 @implements("calipers:switching")
 @dataclass(frozen=True)
-class SwitchingAttack(AllocatedEpoch):
+class SwitchingAttack(AllocatedEpoch, LowerSource):
     """One policy against one epoch of T = `rounds` shuffled batches, made for epsilon = `tuned` >= 0.
 
     `participation`: the share of the records that an epoch keeps. `substituted`: the record is replaced by another one
@@ -142,11 +141,9 @@ class SwitchingAttack(AllocatedEpoch):
             return AttackProduct([(self, epochs)]).epsilon(delta)
         return self.families(math.log(OPEN_UNIT.check("delta", delta)) - 14.0)[0].epsilon(delta)[0], False
 
-    def law(self, side: Side, resolution: float = _RESOLUTION, log_tail: float = -40.0) -> Law:
+    def lower(self, resolution: float = _RESOLUTION, log_tail: float = -40.0) -> Law:
         """The LOWER law of this policy's tests; `Side.UPPER` raises `UnsupportedError`. The resolution is its own."""
         del resolution
-        if side is Side.UPPER:
-            raise UnsupportedError("An attack proves no upper jaw; see calipers.laws.shuffled.")
         depth = shared_depth(log_tail)
         forward, backward = self.families(depth, _FAR_OF_LAWS)
         return law_of_tests([forward], [backward], depth)

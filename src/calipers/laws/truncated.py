@@ -32,10 +32,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE, POSITIVE_PROBABILITY
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import UnsupportedError
 from calipers.laws.collinear import Components, cell_masses, log_cell_masses, lower_law, span
 from calipers.laws.drawn_shift import Shifts, drawn_shift
 from calipers.laws.fixed_size import fixed_size_proof
@@ -43,6 +42,7 @@ from calipers.laws.folded import WIDEST, cell_width
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.part_algebra import RoundedPair, revealed
+from calipers.laws.source import LowerSource
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.hypergeometric import hypergeometric
 from calipers.numerics.types import FloatArray
@@ -193,7 +193,7 @@ def truncated_proof(truncation: Truncation, shift: float, adjacency: str) -> Rou
 
 
 @dataclass(frozen=True)
-class TruncatedAttack:
+class TruncatedAttack(LowerSource):
     """All others v u, the unit's records u, in one step; LOWER only.
 
     `instead`: the gradient along u that a record of the unit has on the other dataset (0 if it is zeroed out, -1 if it
@@ -208,10 +208,13 @@ class TruncatedAttack:
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    @property
+    def slope(self) -> float:
+        """Of one gradient."""
+        return self.shift
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER: what the sum along u shows, told by the cell of a grid."""
-        if side is not Side.LOWER:
-            raise InputError("An attack gives a lower jaw; it proves no upper one.")
         return _attack_law(self, max(_FINEST, resolution), log_tail)
 
     def mixtures(self, log_outside: float) -> tuple[Components, Components, bool]:

@@ -25,20 +25,19 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.renyi import renyi_below
-from calipers.laws.replaced import ReplacedPair
-from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.source import LoneAttack, LonePair
 from calipers.laws.sweep import directed_attack
 from calipers.laws.switching import SwitchingAttack
-from calipers.measure.backends import ProductBackend
+from calipers.measure.backends import ProductBackend, depth_for
 
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
@@ -56,7 +55,7 @@ class AttackBackend:
     product: AttackProduct
     scene: str
     claims: tuple[str, str]
-    single: ShuffleAttack | None = None
+    single: LoneAttack | None = None
     rival: SwitchingAttack | None = None
     statement: str = "calipers:shuffle-sum-test"
 
@@ -74,11 +73,7 @@ class AttackBackend:
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """At most the true delta, shown by the test with threshold epsilon."""
         del tolerance
-        if self.single is None:
-            found, backward = self.product.delta(epsilon)
-        else:
-            test = self.single.best_test(epsilon)
-            found, backward = test.delta, test.reversed
+        found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
         switching = self._switching(epsilon)
         if switching is not None:
             shown, way = switching.delta(epsilon, self.product.steps)
@@ -105,18 +100,13 @@ class AttackBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the attack's curve."""
-        curve = self.curves(max(1e-280, min(1e-12, 1e-2 * delta0)), tolerance)[Side.LOWER]
+        curve = self.curves(depth_for(delta0), tolerance)[Side.LOWER]
         return gdp_mu(curve, delta0), math.inf
 
     def renyi(self, order: float) -> Jaws:
         """What the laws of the attack show."""
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(renyi_below(self.product.factors, order, ways), math.inf, math.inf, False)
-
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """None."""
-        del jaws
-        raise UnsupportedError("An attack proves no upper jaw.")
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
@@ -141,32 +131,52 @@ class AttackBackend:
 
 
 @dataclass(frozen=True)
-class ReplacedBackend(ProductBackend):
-    """One epoch with a replaced record: epsilon and delta come from the pair itself, the rest from its laws."""
+class LoneBackend:
+    """One participation: epsilon and delta come from the pair itself, the rest from its laws."""
 
-    def _pair(self) -> ReplacedPair:
-        pair = self.product.factors[0][0]
-        assert isinstance(pair, ReplacedPair)
-        return pair
+    laws: ProductBackend
+    pair: LonePair
+    closes: ClassVar[bool] = True
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        """See `ReplacedPair.epsilon`."""
+        """The pair's own."""
         del tolerance
-        lower, upper = self._pair().epsilon(delta)
+        lower, upper = self.pair.epsilon(delta)
         return Jaws(lower, upper, lower, False)
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
-        """See `ReplacedPair.delta`."""
+        """The pair's own."""
         del tolerance
-        lower, upper = self._pair().delta(epsilon)
+        lower, upper = self.pair.delta(epsilon)
         return Jaws(lower, upper, epsilon, False)
+
+    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
+        """Of its laws."""
+        return self.laws.curves(smallest_delta, tolerance)
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """Of its laws."""
+        return self.laws.envelopes(smallest_delta, tolerance)
+
+    def renyi(self, order: float) -> Jaws:
+        """Of its laws."""
+        return self.laws.renyi(order)
+
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """Of its laws."""
+        return self.laws.mu(delta0, tolerance)
+
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """Of its laws."""
+        return self.laws.upper_evidence(jaws)
 
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The likelihood ratio test, which is the best of all at its threshold."""
         if jaws is None:
-            return super().lower_evidence(jaws)
+            return self.laws.lower_evidence(jaws)
         rule = "reject when the log likelihood ratio of the epoch exceeds"
-        return Evidence.of(Kind.TEST, self.statement, f"{self.attack} The test: {rule} {jaws.threshold:.10g}.")
+        text = f"{self.laws.attack} The test: {rule} {jaws.threshold:.10g}."
+        return Evidence.of(Kind.TEST, self.laws.statement, text)
 
 
 def switching_words(attack: SwitchingAttack, epochs: int) -> str:

@@ -1,13 +1,14 @@
 """Where the numbers of a measurement come from: a closed form, or a product of laws.
 
-A backend answers with `Jaws` and says what licenses them. `GaussianBackend` is exact up to
-rounding; `ProductBackend` composes; `SplitBackend` takes the upper jaw from one statement and the
-lower jaw from another, where no single pair is known to be both.
+A backend answers with `Jaws` and says what licenses them: a proof has an upper jaw, an attack a lower one, and what is
+both is a `Backend`. `GaussianBackend` is exact up to rounding; `ProductBackend` composes; `SplitBackend` takes the
+upper jaw from one statement and the lower jaw from another, where no single pair is known to be both.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -29,8 +30,8 @@ from calipers.numerics.normal import (
 )
 
 
-class Backend(Protocol):
-    """Certified numbers of one symmetric guarantee, and the evidence behind them."""
+class _Numbers(Protocol):
+    """What every backend answers; a side of which nothing is known is trivial: 0, or infinite."""
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Jaws of the smallest epsilon >= 0 at delta."""
@@ -41,11 +42,11 @@ class Backend(Protocol):
         ...
 
     def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """Symmetric trade-off curves on both sides."""
+        """Symmetric trade-off curves on the sides that are known."""
         ...
 
     def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """The directed trade-off curves of every pair of neighbors, on both sides."""
+        """The directed trade-off curves of every pair of neighbors, on the sides that are known."""
         ...
 
     def renyi(self, order: float) -> Jaws:
@@ -56,12 +57,29 @@ class Backend(Protocol):
         """(lower, upper) of the smallest mu that holds up to delta0."""
         ...
 
+
+class UpperJaw(_Numbers, Protocol):
+    """Numbers that are proven: the upper ones count."""
+
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """What proves the upper jaw."""
         ...
 
+
+class LowerJaw(_Numbers, Protocol):
+    """Numbers that an attack shows: the lower ones count."""
+
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Which test shows the lower jaw."""
+        ...
+
+
+class Backend(UpperJaw, LowerJaw, Protocol):
+    """Certified numbers of one symmetric guarantee, and the evidence behind them."""
+
+    @property
+    def closes(self) -> bool:
+        """Whether one pair is both proven and attained."""
         ...
 
 
@@ -81,6 +99,7 @@ class GaussianBackend:
 
     shift: float
     reason: str
+    closes: ClassVar[bool] = True
 
     @property
     def _shifts(self) -> tuple[float, float]:
@@ -147,6 +166,11 @@ class ProductBackend:
     fineness: float = 1.0
     _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
 
+    @property
+    def closes(self) -> bool:
+        """Whether every factor is proven and attained."""
+        return all(source.exact for source, _ in self.product.factors)
+
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`."""
         return self.product.epsilon(delta, tolerance * self.fineness)
@@ -173,7 +197,7 @@ class ProductBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the two curves."""
-        return _curve_mu(self.curves(_depth(delta0), tolerance), delta0)
+        return _curve_mu(self.curves(depth_for(delta0), tolerance), delta0)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """The dominating product, discretized by splitting."""
@@ -198,9 +222,10 @@ class ProductBackend:
 class SplitBackend:
     """The upper jaw of one backend, the lower jaw of another."""
 
-    above: Backend
-    below: Backend
-    closes: ClassVar[bool] = False
+    above: UpperJaw
+    below: LowerJaw
+    closes: bool = False
+    """Whether both are the same statement, rounded up and down."""
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Upper from `above`, lower from `below`."""
@@ -241,8 +266,13 @@ class SplitBackend:
         return self.below.lower_evidence(jaws)
 
 
-def _depth(delta0: float) -> float:
-    """How small a delta the curves must resolve for mu up to delta0."""
+def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> GaussianBackend:
+    """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
+    return GaussianBackend(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason)
+
+
+def depth_for(delta0: float) -> float:
+    """How small a delta the curves must resolve for what they say at delta0, mu included."""
     return max(1e-280, min(1e-12, 1e-2 * delta0))
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -142,14 +141,7 @@ def _known_times(run: CorrelatedNoise) -> Backend:
     )
     attack = f"{_ATTACK} The record takes part {_places(found)}, which moves the release by {found.lower:.10g}."
     above, below = (_OneGaussian(end * scale, reason, attack) for end in (found.upper, found.lower))
-    return _ClosedSplit(above, below) if found.exact else SplitBackend(above, below)
-
-
-@dataclass(frozen=True)
-class _ClosedSplit(SplitBackend):
-    """The same statement on both sides, rounded up and down."""
-
-    closes: ClassVar[bool] = True
+    return SplitBackend(above, below, closes=found.exact)
 
 
 def _places(found: Sensitivity) -> str:
@@ -176,7 +168,7 @@ def _cyclic(run: CorrelatedNoise) -> Backend:
     above = _rounds(run, every, True, reason)
     same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
     below = _rounds(run, one, False, reason)
-    return _ClosedSplit(above, below) if same else SplitBackend(above, below)
+    return SplitBackend(above, below, closes=same)
 
 
 def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool, reason: str) -> ProductBackend:

@@ -25,6 +25,7 @@ from calipers.laws.product import Product
 from calipers.laws.renyi import renyi_above, renyi_below
 from calipers.laws.sweep import directed_sweep
 from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
+from calipers.measure.backends import depth_for
 from calipers.measure.neighbors import Attack, NeighborPair
 from calipers.measure.proven import best_guarantee
 
@@ -195,7 +196,7 @@ class DividedBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the two curves."""
-        curves = self.curves(max(1e-280, min(1e-12, 1e-2 * delta0)), tolerance)
+        curves = self.curves(depth_for(delta0), tolerance)
         return gdp_mu(curves[Side.LOWER], delta0), gdp_mu(curves[Side.UPPER], delta0)
 
     def renyi(self, order: float) -> Jaws:

@@ -7,22 +7,23 @@ guarantee holds for all of them, so the largest proof counts, and the largest at
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from calipers.bracket import Evidence, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.direction import Jaws
-from calipers.measure.backends import Backend
+from calipers.measure.backends import Backend, LowerJaw
+
+Part = TypeVar("Part", bound=LowerJaw)
 
 
 @dataclass(frozen=True)
-class GreatestBackend:
-    """The largest lower and the largest upper value of the `parts`."""
+class GreatestAttack(Generic[Part]):
+    """The largest lower value of the `parts`, and their largest upper one."""
 
-    parts: tuple[Backend, ...]
-    closes: ClassVar[bool] = False
-    _won: dict[Jaws, tuple[tuple[Backend, Jaws], tuple[Backend, Jaws]]] = field(default_factory=dict, repr=False)
+    parts: tuple[Part, ...]
+    _won: dict[Jaws, tuple[tuple[Part, Jaws], tuple[Part, Jaws]]] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Jaws of the largest epsilon."""
@@ -32,7 +33,7 @@ class GreatestBackend:
         """Jaws of the largest delta."""
         return self._greatest([(part, part.delta(epsilon, tolerance)) for part in self.parts])
 
-    def _greatest(self, found: list[tuple[Backend, Jaws]]) -> Jaws:
+    def _greatest(self, found: list[tuple[Part, Jaws]]) -> Jaws:
         below = max(found, key=lambda item: item[1].lower)
         above = max(found, key=lambda item: item[1].upper)
         low, high = below[1], above[1]
@@ -59,12 +60,19 @@ class GreatestBackend:
         found = [part.mu(delta0, tolerance) for part in self.parts]
         return max(low for low, _ in found), max(high for _, high in found)
 
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """Of the part whose upper value was the largest."""
-        part, own = self._won[jaws][1] if jaws in self._won else (self.parts[0], None)
-        return part.upper_evidence(own)
-
     def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Of the part whose lower value was the largest."""
         part, own = self._won[jaws][0] if jaws in self._won else (self.parts[0], None)
         return part.lower_evidence(own)
+
+
+@dataclass(frozen=True)
+class GreatestBackend(GreatestAttack[Backend]):
+    """The largest lower and the largest upper value of the `parts`."""
+
+    closes: ClassVar[bool] = False
+
+    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
+        """Of the part whose upper value was the largest."""
+        part, own = self._won[jaws][1] if jaws in self._won else (self.parts[0], None)
+        return part.upper_evidence(own)

@@ -27,7 +27,7 @@ from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
-from calipers.measure.backends import Backend
+from calipers.measure.backends import LowerJaw, UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -85,8 +85,8 @@ def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
 class GroupedBackend:
     """A unit of `records` records by group privacy on the curve of one record; `shown` holds the attack."""
 
-    single: Backend
-    shown: Backend
+    single: UpperJaw
+    shown: LowerJaw
     records: int
     unit: str
     closes: ClassVar[bool] = False
@@ -131,8 +131,7 @@ class GroupedBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """The attack on one record, the guarantee for the group."""
-        deep = max(_DEEPEST, min(1e-12, 1e-2 * delta0))
-        return self.shown.mu(delta0, tolerance)[0], gdp_mu(self._curve(deep, tolerance), delta0)
+        return self.shown.mu(delta0, tolerance)[0], gdp_mu(self._curve(depth_for(delta0), tolerance), delta0)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
         """Group privacy, and what it starts from."""

@@ -45,6 +45,8 @@ SOME = "The lower jaw is what some mechanism with this guarantee leaks; the one 
 class _CurvesBackend(ABC):
     """Both jaws read off two symmetric curves; subclasses say which, and sharpen single numbers."""
 
+    closes: ClassVar[bool] = True
+
     @abstractmethod
     def curve(self, side: Side) -> TradeoffCurve:
         """The curve of one side."""

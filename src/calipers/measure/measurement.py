@@ -20,7 +20,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.direction import Jaws
-from calipers.measure.backends import Backend
+from calipers.measure.backends import Backend, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.shown import as_html, as_text
@@ -99,7 +99,7 @@ class Measurement:
 
     @property
     def _one_pair(self) -> bool:
-        return bool(getattr(self.backend, "closes", True))
+        return self.backend.closes
 
     def _noted(self, bracket: Bracket, name: str) -> Bracket:
         """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
@@ -149,7 +149,7 @@ class Measurement:
                 yield (found.lower if at >= delta else 0.0), (found.upper if at <= delta else math.inf)
             else:
                 yield (at if found.lower > delta else 0.0), (at if found.upper <= delta else math.inf)
-        curves = self.backend.curves(max(1e-280, min(_DEEPEST, 1e-2 * delta)), self.tolerance)
+        curves = self.backend.curves(depth_for(delta), self.tolerance)
         yield curves[Side.LOWER].epsilon(delta), curves[Side.UPPER].epsilon(delta)
 
     def _known_deltas(self, epsilon: float) -> Iterator[tuple[float, float]]:
@@ -230,7 +230,7 @@ class Measurement:
         key = ("gdp", delta0)
         if key not in self._cache:
             lower, upper = self.backend.mu(delta0, self.tolerance)
-            attack = self.curve(Side.LOWER, max(1e-280, min(_DEEPEST, 1e-2 * delta0)))
+            attack = self.curve(Side.LOWER, depth_for(delta0))
             overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
             self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
         found = self._cache[key]

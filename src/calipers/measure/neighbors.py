@@ -12,10 +12,10 @@ import functools
 from dataclasses import dataclass
 
 from calipers.laws.collinear import best_direction
-from calipers.laws.direction import LawSource
 from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
 from calipers.laws.moving_rate import MovingRatePair
 from calipers.laws.product import Product
+from calipers.laws.source import LawSource
 from calipers.laws.told_apart import (
     BEYOND_DOUBT,
     LengthTest,
@@ -127,9 +127,10 @@ class NeighborPair:
         for run in self.phases:
             kind, divisor, steps = self._kind(run), self._divisor(run), run.total_steps
             sigma, rate, dimension = run.noise_multiplier, run.rate, run.dimension or 1
-            pair: LawSource
+            pair: LawSource | None
             if kind == "plain":
-                pair = scheme_of(run).exposure(run).attack.source
+                pair = scheme_of(run).exposure(run).attack.source.both
+                assert pair is not None  # Poisson steps are proven and attained
             elif kind == "moving":
                 assert run.batch_size is not None
                 pair = MovingRatePair(sigma, self.size, run.batch_size, direction, record)

@@ -17,12 +17,11 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import UnsupportedError
 from calipers.laws.direction import Jaws
 from calipers.laws.proof_product import ProofProduct
 from calipers.laws.renyi import renyi_above
-from calipers.laws.shuffled import ShuffledEpoch
-from calipers.measure.backends import Backend
+from calipers.laws.source import LoneProof
+from calipers.measure.backends import UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
 
@@ -33,7 +32,7 @@ class ProofBackend:
     product: ProofProduct
     reason: str
     statement: str
-    single: ShuffledEpoch | None = None
+    single: LoneProof | None = None
     _swept: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
@@ -61,7 +60,7 @@ class ProofBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the guarantee."""
-        curve = self.curves(max(1e-280, min(1e-12, 1e-2 * delta0)), tolerance)[Side.UPPER]
+        curve = self.curves(depth_for(delta0), tolerance)[Side.UPPER]
         return 0.0, gdp_mu(curve, delta0)
 
     def renyi(self, order: float) -> Jaws:
@@ -78,16 +77,12 @@ class ProofBackend:
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
-    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """None."""
-        raise UnsupportedError("A proof shows no lower jaw.")
-
 
 @dataclass(frozen=True)
 class LeastBackend:
     """The least that any of the `parts` proves."""
 
-    parts: Sequence[tuple[str, Backend]]
+    parts: Sequence[tuple[str, UpperJaw]]
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """The least upper jaw."""
@@ -122,10 +117,6 @@ class LeastBackend:
         """Of the proof that gave the value; of the last one, the sharpest as a rule, for whole curves."""
         won = jaws.proof if jaws is not None else ""
         return dict(self.parts).get(won, self.parts[-1][1]).upper_evidence(jaws)
-
-    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """None."""
-        raise UnsupportedError("A proof shows no lower jaw.")
 
 
 def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:

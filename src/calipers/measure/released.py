@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from calipers.errors import InputError
-from calipers.laws.direction import LawSource
 from calipers.laws.product import Product
-from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
+from calipers.laws.source import LawSource
+from calipers.measure.backends import Backend, ProductBackend, gaussians
 from calipers.measure.guarantees import SOME, ApproximateBackend, ConcentratedBackend, guarantee_backend
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.classic import ApproximateDp
 from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated
-from calipers.mechanisms.gaussian import GaussianPair
 from calipers.mechanisms.sided import Sided
 from calipers.stated import Guarantee, Stated
 
@@ -36,7 +33,7 @@ _ATTACK = "The record contributes what each pair assumes and all others contribu
 
 def is_mechanism(value: object) -> bool:
     """Whether `measure` can take this as a mechanism."""
-    return isinstance(value, Product | Guarantee) or (hasattr(value, "law") and hasattr(value, "symmetric"))
+    return isinstance(value, Product | Guarantee | LawSource)
 
 
 def measure_mechanism(value: object, tolerance: float) -> Measurement:
@@ -70,8 +67,8 @@ def named(source: object) -> str:
 def _composed(value: object) -> Product:
     if isinstance(value, Product):
         return value
-    if is_mechanism(value):
-        return compose(value)  # type: ignore[arg-type]  # it has a law
+    if isinstance(value, LawSource):
+        return compose(value)
     if not isinstance(value, Sequence):
         raise InputError(f"Expected a Run, a mechanism, or several in a list, got {type(value).__name__}.")
     for position, part in enumerate(value, start=1):
@@ -87,10 +84,9 @@ def _composed(value: object) -> Product:
 def backend_of(product: Product) -> Backend:
     """The shortest route; zCDP guarantees are added up first, which is sharper than composing their curves."""
     factors = product.factors
-    if all(isinstance(source, GaussianPair) for source, _ in factors):
-        shifts = [(source.mu, count) for source, count in factors if isinstance(source, GaussianPair)]
-        mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
-        return GaussianBackend(mu, "Gaussian mechanisms compose to one.")
+    shifts = [(source.mu, count) for source, count in factors if source.mu is not None]
+    if len(shifts) == len(factors):
+        return gaussians(shifts, "Gaussian mechanisms compose to one.")
     rho = [(source.rho * count, source.xi * count) for source, count in factors if isinstance(source, Concentrated)]
     added = [math.fsum(column) * (1.0 + 1e-15) for column in zip(*rho, strict=True)]
     if len(rho) == len(factors):
@@ -103,19 +99,11 @@ def backend_of(product: Product) -> Backend:
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
     lone = factors[0][0] if len(factors) == 1 and factors[0][1] == 1 else None
-    if isinstance(lone, Sided) and lone.pointwise:
+    if isinstance(lone, Sided) and lone.pointwise is not None:
         points = "Every point is attained, each by its own scores."
-        return ProductBackend(Product([(lone.above, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
-    if rho or any(isinstance(source, Sided) for source, _ in product.factors):
-        return _OpenProduct(product, reason, "zhu2022:thm10", f"{_ATTACK} {SOME}")
-    return ProductBackend(product, reason, "zhu2022:thm10", _ATTACK)
-
-
-@dataclass(frozen=True)
-class _OpenProduct(ProductBackend):
-    """A product with a factor whose two sides are different statements."""
-
-    closes: ClassVar[bool] = False
+        return ProductBackend(Product([(lone.pointwise, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
+    attack = _ATTACK if all(source.exact for source, _ in product.factors) else f"{_ATTACK} {SOME}"
+    return ProductBackend(product, reason, "zhu2022:thm10", attack)
 
 
 def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:

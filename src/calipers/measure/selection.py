@@ -21,7 +21,7 @@ from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError, UnsupportedError
 from calipers.laws.direction import Jaws
-from calipers.measure.backends import Backend
+from calipers.measure.backends import Backend, depth_for
 from calipers.measure.proven import best_guarantee
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.types import FloatArray
@@ -182,7 +182,7 @@ class SelectionBackend:
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
         """Read off the two curves."""
-        found = self.curves(max(1e-280, min(1e-12, 1e-2 * delta0)), tolerance)
+        found = self.curves(depth_for(delta0), tolerance)
         return gdp_mu(found[Side.LOWER], delta0), gdp_mu(found[Side.UPPER], delta0)
 
     def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:

@@ -36,6 +36,7 @@ from calipers.domains import NON_NEGATIVE, Domain
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair
 from calipers.laws.profile_law import law_of_curve
+from calipers.laws.source import LawSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.types import BoolArray, FloatArray
 
@@ -53,7 +54,7 @@ add_statement(
 
 
 @dataclass(frozen=True)
-class Concentrated:
+class Concentrated(LawSource):
     """Everything that is (xi, rho)-zCDP: UPPER laws dominate it, LOWER laws are those of a Gaussian mechanism."""
 
     rho: float
@@ -81,13 +82,26 @@ class Concentrated:
         """mu = sqrt(2 rho), rounded down."""
         return math.sqrt(2.0 * self.rho) * (1.0 - 4e-16)
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """UPPER: of the implied curve. LOWER: of the Gaussian mechanism."""
-        if side is Side.UPPER:
-            return law_of_curve(guarantee_curve(self.rho, self.xi))
-        return self.gaussian.law(side, resolution, log_tail)
+    @property
+    def slope(self) -> float:
+        """That of the Gaussian mechanism."""
+        return self.shift
 
-    def log_moment_bound(self, order: float) -> float:
+    @property
+    def exact(self) -> bool:
+        """No single mechanism attains all that the guarantee allows."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of the curve that the guarantee implies."""
+        del resolution, log_tail
+        return law_of_curve(guarantee_curve(self.rho, self.xi))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of the Gaussian mechanism."""
+        return self.gaussian.lower(resolution, log_tail)
+
+    def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^t] for t > 1: (t - 1)(xi + t rho), which is what the guarantee says."""
         return (order - 1.0) * (self.xi + order * self.rho)
 

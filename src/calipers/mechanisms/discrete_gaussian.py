@@ -18,6 +18,7 @@ from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, Domain
 from calipers.laws.law import Law
+from calipers.laws.source import LawSource
 from calipers.numerics.types import FloatArray
 
 SIGMA = Domain(0.05, 1e5)
@@ -32,7 +33,7 @@ add_statement(
 
 @implements("canonne2020:def1")
 @dataclass(frozen=True)
-class DiscreteGaussian:
+class DiscreteGaussian(LawSource):
     """Integer Gaussian noise of scale sigma on an integer query of the given sensitivity."""
 
     sigma: float
@@ -55,7 +56,15 @@ class DiscreteGaussian:
         """Every log ratio is a multiple of s/(2 sigma^2); None where the atoms are too many to be kept apart."""
         return self.sensitivity / (2.0 * self.sigma**2) if self.sigma <= _MOST_ATOMS else None
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The atoms, or cells of them split onto their ends; what is cut off is charged."""
+        return self._cut(Side.UPPER, resolution, log_tail)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The atoms, or cells of them observed as one."""
+        return self._cut(Side.LOWER, resolution, log_tail)
+
+    def _cut(self, side: Side, resolution: float, log_tail: float) -> Law:
         """The atoms, cut where the remaining mass is below e^log_tail.
 
         With a large sigma there are too many: then cells of about `resolution` sigma are split onto their ends (UPPER),
@@ -87,7 +96,7 @@ class DiscreteGaussian:
         )
 
     @implements("canonne2020:prop5")
-    def log_moment_bound(self, order: float, reverse: bool = False) -> float:
+    def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^t] for t >= 1: t (t - 1) s^2 / (2 sigma^2)."""
         return order * (order - 1.0) * self.sensitivity**2 / (2.0 * self.sigma**2)
 

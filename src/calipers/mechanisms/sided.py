@@ -28,10 +28,10 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_source, add_statement, implements
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import LawSource
 from calipers.laws.law import Law
 from calipers.laws.pair import Pair, SmoothPart
 from calipers.laws.profile_law import law_of_curve
+from calipers.laws.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
 from calipers.numerics.types import FloatArray
 
@@ -55,17 +55,17 @@ add_statement(
 
 
 @dataclass(frozen=True)
-class Sided:
+class Sided(LawSource):
     """UPPER laws from `above`, LOWER laws from `below`, which `above` dominates.
 
-    `pointwise` says that every single point of `above` is attained by some instance of the mechanism, so that a lone
-    release has a bracket that closes; `attack` says by which.
+    `pointwise`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so
+    that a lone release has a bracket that closes; `attack` says by which.
     """
 
     name: str
-    above: LawSource
-    below: LawSource
-    pointwise: bool = False
+    above: UpperSource
+    below: LowerSource
+    pointwise: LawSource | None = None
     attack: str = ""
 
     @property
@@ -76,29 +76,52 @@ class Sided:
     @property
     def p_inf(self) -> float:
         """Mass at infinity that is attained."""
-        return float(getattr(self.below, "p_inf", 0.0))
+        return self.below.p_inf
 
     @property
     def q_zero(self) -> float:
         """Mass at zero that is attained."""
-        return float(getattr(self.below, "q_zero", 0.0))
+        return self.below.q_zero
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law of the side's own source."""
-        return (self.above if side is Side.UPPER else self.below).law(side, resolution, log_tail)
+    @property
+    def exact(self) -> bool:
+        """Proof and attack are two statements."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of what dominates."""
+        return self.above.upper(resolution, log_tail)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of what is attained."""
+        return self.below.lower(resolution, log_tail)
 
 
 @dataclass(frozen=True)
-class CurveSource:
-    """A trade-off curve as a source of laws, on the curve's own side only."""
+class ProvenCurve(UpperSource):
+    """An UPPER trade-off curve as a proof."""
 
     curve: TradeoffCurve
     symmetric: bool = True
 
-    def law(self, side: Side, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The segments of the curve, as atoms."""
         del resolution, log_tail
-        side.same(self.curve.side)
+        Side.UPPER.same(self.curve.side)
+        return law_of_curve(self.curve)
+
+
+@dataclass(frozen=True)
+class AttainedCurve(LowerSource):
+    """A LOWER trade-off curve as an attack."""
+
+    curve: TradeoffCurve
+    symmetric: bool = True
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The segments of the curve, as atoms."""
+        del resolution, log_tail
+        Side.LOWER.same(self.curve.side)
         return law_of_curve(self.curve)
 
 
@@ -108,7 +131,8 @@ def exponential_mechanism(epsilon: float) -> Sided:
     epsilon = EPSILON.check("epsilon", epsilon)
     coin = _symmetric_coin(-math.log1p(math.exp(0.5 * epsilon)), epsilon)
     name = f"exponential mechanism, epsilon = {epsilon:g}"
-    return Sided(name, _bounded_range(epsilon, name), coin, True, _TWO.format("log odds epsilon/2 on either side"))
+    pair = _bounded_range(epsilon, name)
+    return Sided(name, pair, coin, pair, _TWO.format("log odds epsilon/2 on either side"))
 
 
 @implements("calipers:permute-and-flip")
@@ -117,7 +141,8 @@ def permute_and_flip(epsilon: float) -> Sided:
     epsilon = EPSILON.check("epsilon", epsilon)
     coin = _symmetric_coin(-0.5 * epsilon - math.log(2.0), epsilon)
     name = f"permute-and-flip, epsilon = {epsilon:g}"
-    return Sided(name, laplace(1.0 / epsilon), coin, True, _TWO.format("score gaps of 1 on either side"))
+    pair = laplace(1.0 / epsilon)
+    return Sided(name, pair, coin, pair, _TWO.format("score gaps of 1 on either side"))
 
 
 _TWO = "Two candidates whose scores the record moves by 1 each, one up and one down ({}); claim the record if one wins."

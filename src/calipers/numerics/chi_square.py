@@ -51,18 +51,6 @@ def log_chi_square_tail(t: ArrayLike, degrees: ArrayLike) -> FloatArray:
     return log_gamma_upper(_half(degrees), _half_point(t))
 
 
-def chi_square_cdf_quantile(log_probability: ArrayLike, degrees: ArrayLike) -> FloatArray:
-    """The t with log P(X <= t) = log_probability < 0. `gamma_lower_quantile_at` keeps more digits at huge degrees."""
-    half = _half(degrees)
-    return np.asarray(2.0 * half * np.exp(gamma_lower_quantile_at(half, log_probability)), dtype=np.float64)
-
-
-def chi_square_tail_quantile(log_probability: ArrayLike, degrees: ArrayLike) -> FloatArray:
-    """The t with log P(X > t) = log_probability < 0. `gamma_upper_quantile_at` keeps more digits at huge degrees."""
-    half = _half(degrees)
-    return np.asarray(2.0 * half * np.exp(gamma_upper_quantile_at(half, log_probability)), dtype=np.float64)
-
-
 def log_scale_test_error(log_alpha: ArrayLike, degrees: ArrayLike, log_variance_ratio: ArrayLike) -> FloatArray:
     """log T(N(0, I_d), N(0, s^2 I_d))(alpha) with log s^2 = `log_variance_ratio` of either sign; exact for every d.
 

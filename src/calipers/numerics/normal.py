@@ -55,11 +55,6 @@ def mills_ratio(x: ArrayLike) -> FloatArray:
     return np.asarray(_SQRT_HALF_PI * special.erfcx(np.asarray(x, dtype=np.float64) * _SQRT_HALF), dtype=np.float64)
 
 
-def log_normal_tail(x: ArrayLike) -> FloatArray:
-    """log Phi(-x), without underflow."""
-    return np.asarray(special.log_ndtr(-np.asarray(x, dtype=np.float64)), dtype=np.float64)
-
-
 def normal_tail(x: ArrayLike) -> FloatArray:
     """Phi(-x), relative accuracy in the upper tail."""
     return np.asarray(special.ndtr(-np.asarray(x, dtype=np.float64)), dtype=np.float64)

@@ -13,14 +13,21 @@ and a fourth, NOT PRINTED, where the paper shows a curve or a bar without its nu
 from __future__ import annotations
 
 import enum
+import importlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import numpy as np
 
 from calipers.errors import InputError
+from calipers.numerics.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +40,33 @@ Basis = Literal["bracket", "closed form", "exact check", "estimate"]
 estimate: over a grid, or by a route that bounds only one side; the row's note says which."""
 
 Cell = float | int | str
+Interval = tuple[float, float]
+Column = Sequence[Cell] | FloatArray
+T = TypeVar("T")
+
+
+class TwoSided(Protocol):
+    """A bracket, or whatever else bounds a quantity from both sides."""
+
+    @property
+    def lower(self) -> float:
+        """At most the quantity."""
+
+    @property
+    def upper(self) -> float:
+        """At least the quantity."""
+
+
+Value = float | Interval | TwoSided
+"""What is known of a quantity: exactly, or from both sides."""
+
+
+def jaws_of(value: Value) -> Interval:
+    """Both sides of a value."""
+    if isinstance(value, tuple):
+        return value
+    return (value, value) if isinstance(value, float | int) else (value.lower, value.upper)
+
 
 _RELATIONS = re.compile(r"^(<=|>=|<|>)\s*(.+)$")
 
@@ -88,6 +122,15 @@ class Row:
         if not self.lower <= self.upper:
             raise InputError(f"Expected lower <= upper in {self.quantity!r}, got {self.lower!r} and {self.upper!r}.")
 
+    @classmethod
+    def of(
+        cls, quantity: str, published: str | Published | None, value: Value, basis: Basis = "bracket", note: str = ""
+    ) -> Row:
+        """A row from what is printed (nothing, if the text is empty) and a number, a pair or a bracket."""
+        if isinstance(published, str):
+            published = printed(published) if published else None
+        return cls(quantity, published, *jaws_of(value), basis, note)
+
     @property
     def difference(self) -> float | None:
         """The middle of our bracket less the printed number; None where one of them is not a number."""
@@ -117,9 +160,44 @@ class Data:
     rows: Sequence[Sequence[Cell]]
 
     @classmethod
-    def of_columns(cls, name: str, columns: Mapping[str, Sequence[Cell]]) -> Data:
+    def of_columns(cls, name: str, columns: Mapping[str, Column]) -> Data:
         """Columns of equal length, by name."""
-        return cls(name, tuple(columns), list(zip(*columns.values(), strict=True)))
+        plain = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
+        return cls(name, tuple(columns), list(zip(*plain, strict=True)))
+
+
+class Table:
+    """Runs or theorem values, one record each, all with the same cells: the CSV file, and what a picture draws.
+
+    A cell that is known from both sides makes two columns, NAME_lower and NAME_upper.
+    """
+
+    def __init__(self, name: str = "values") -> None:
+        self.name = name
+        self.records: list[dict[str, Cell]] = []
+
+    def add(self, **cells: Cell | Value) -> None:
+        """One record."""
+        record: dict[str, Cell] = {}
+        for name, cell in cells.items():
+            if isinstance(cell, float | int | str):
+                record[name] = cell
+            else:
+                record[f"{name}_lower"], record[f"{name}_upper"] = jaws_of(cell)
+        self.records.append(record)
+
+    def column(self, name: str) -> list[Cell]:
+        """One cell of every record."""
+        return [record[name] for record in self.records]
+
+    def where(self, **shared: Cell) -> list[dict[str, Cell]]:
+        """The records that have these cells."""
+        return [record for record in self.records if all(record[name] == cell for name, cell in shared.items())]
+
+    @property
+    def data(self) -> Data:
+        """The CSV file."""
+        return Data(self.name, tuple(self.records[0]), [list(record.values()) for record in self.records])
 
 
 @dataclass(frozen=True)
@@ -129,15 +207,25 @@ class Picture:
     draw: Callable[[Figure], None]
     size: tuple[float, float] = (6.4, 4.8)
 
+    @classmethod
+    def on_axes(cls, size: tuple[float, float], draw: Callable[..., object], *things: object, **words: str) -> Picture:
+        """One pair of axes, filled by `draw(ax, *things, **words)`."""
+
+        def fill(figure: Figure) -> None:
+            draw(figure.subplots(), *things, **words)
+
+        return cls(fill, size)
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What computing an item gives, before anything is written."""
+    """What computing an item gives, before anything is written. The item's remarks may name the `facts`."""
 
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     remarks: tuple[str, ...] = ()
-    data: tuple[Data, ...] = ()
+    data: Sequence[Data] = ()
     picture: Picture | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,15 +241,27 @@ class Item:
     cost: Literal["quick", "slow"] = "quick"
 
 
-def item_of(
-    source: str,
-    name: str,
-    place: str,
-    title: str,
-    reproduces: str,
-    compute: Callable[[Progress], Outcome],
-    *,
-    slow: bool = False,
-) -> Item:
-    """An item of the paper `source`, whose key begins the item's name."""
-    return Item(f"{source}-{name}", source, title, place, reproduces, compute, "slow" if slow else "quick")
+def watched(things: Iterable[T], progress: Progress) -> Iterator[T]:
+    """The things one by one; each is reported when the next one is asked for."""
+    known = list(things)
+    for done, thing in enumerate(known, start=1):
+        yield thing
+        progress(done, len(known))
+
+
+def items_of(source: str) -> Iterator[Item]:
+    """The items of the paper `source`, as `items.toml` beside its code describes them."""
+    package = f"calipers.papers.{source}"
+    text = resources.files(package).joinpath("items.toml").read_text("utf-8")
+    for entry in tomllib.loads(text)["item"]:
+        compute = partial(_computed, package, entry["compute"], entry.get("with", {}), tuple(entry.get("remarks", ())))
+        about = entry["title"], entry["place"], entry["reproduces"]
+        yield Item(f"{source}-{entry['name']}", source, *about, compute, "slow" if entry.get("slow") else "quick")
+
+
+def _computed(
+    package: str, place: str, arguments: Mapping[str, Any], remarks: tuple[str, ...], progress: Progress
+) -> Outcome:
+    module, function = place.split(".")
+    found: Outcome = getattr(importlib.import_module(f"{package}.{module}"), function)(progress, **arguments)
+    return replace(found, remarks=tuple(text.format(**found.facts) for text in remarks))

@@ -1,18 +1,17 @@
 """Which items there are, and how one is reproduced.
 
-A paper joins by a module `calipers.papers.KEY` with a tuple `ITEMS`, and by its key in `PAPERS`.
+A paper joins by a package `calipers.papers.KEY` with its `items.toml`, and by its key in `PAPERS`.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
 from functools import cache
 from pathlib import Path
 
 from calipers._version import __version__
 from calipers.errors import InputError
-from calipers.papers.items import Item, Progress
+from calipers.papers.items import Item, Progress, items_of
 from calipers.papers.storage import Result, read_result, write_outcome
 
 PAPERS = ("gomez2025", "chua2024", "ertan2026", "vandijk2026", "wang2026")
@@ -21,7 +20,7 @@ PAPERS = ("gomez2025", "chua2024", "ertan2026", "vandijk2026", "wang2026")
 @cache
 def list_items() -> tuple[Item, ...]:
     """Every item of every paper, in the order of the papers."""
-    return tuple(item for paper in PAPERS for item in importlib.import_module(f"calipers.papers.{paper}").ITEMS)
+    return tuple(item for paper in PAPERS for item in items_of(paper))
 
 
 def find_item(name: str) -> Item:

@@ -19,6 +19,7 @@ from pathlib import Path
 from calipers._version import __version__
 from calipers.errors import InputError, MissingExtraError
 from calipers.papers.items import Item, Outcome, Picture, Published, Row
+from calipers.provenance import sealed
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -52,7 +53,7 @@ def write_outcome(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
         "remarks": list(outcome.remarks),
         "files": [path.name for path in files],
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(sealed(record), indent=1, ensure_ascii=False, allow_nan=False)
     return [*files, _write(folder / f"{item.name}.json", text.encode())]
 
 

@@ -2,7 +2,7 @@
 
 `SCHEMA` names the version and is the first key of every report. Within one version keys may be added, never renamed,
 removed or given another meaning; `assets/report.schema.json` says which there are, as JSON Schema (draft 2020-12).
-`assets/measure.schema.json` does the same for `measure --json`.
+`assets/measure.schema.json` does the same for `measure --json`, `assets/receipt.schema.json` for receipts.
 """
 
 from __future__ import annotations
@@ -27,4 +27,10 @@ def measure_schema() -> dict[str, object]:
 def report_schema() -> dict[str, object]:
     """The JSON Schema of a report."""
     schema: dict[str, object] = json.loads(asset("report.schema.json"))
+    return schema
+
+
+def receipt_schema() -> dict[str, object]:
+    """The JSON Schema of what `calipers receipt` writes."""
+    schema: dict[str, object] = json.loads(asset("receipt.schema.json"))
     return schema

@@ -84,7 +84,8 @@ _PASTE = (
 def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> Section:
     """What was executed, as a table and as a run file; the sentence stands at the head of the report."""
     told = ("unit", "records_per_unit")  # in one row, below
-    keys = [key for key in KEYS if key not in told and any(getattr(run, key) is not None for run in runs)]
+    # What a sampler has no use for is no setting of the run, whatever its default.
+    keys = [key for key in KEYS if key not in told and any(key in run.to_dict() for run in runs)]
     columns = ("setting", "value") if len(runs) == 1 else ("setting", *(f"phase {i + 1}" for i in range(len(runs))))
     rows = [(_NAMES[key], *(_setting_text(run, key) for run in runs)) for key in keys]
     rows.append(("privacy unit", *(unit_text(run) for run in runs)))
@@ -96,7 +97,7 @@ def run_section(runs: Sequence[Run], facts: Sequence[tuple[str, str]] = ()) -> S
 
 
 def _setting_text(run: Run, key: str) -> str:
-    value = getattr(run, key)
+    value = run.to_dict().get(key)
     if value is None:
         return "not given"
     if key in _FORMAT:

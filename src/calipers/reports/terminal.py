@@ -152,11 +152,22 @@ class _Page:
         return lines
 
     def table(self, table: Table) -> list[str]:
-        """Columns side by side; both ends of a bracket one below the other where the lines would be too long."""
+        """Columns side by side; both ends of a bracket one below the other where the lines would be too long.
+
+        Where that is not enough, words are folded as well, and names stand in two or three lines.
+        """
         right = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
-        for between in (" .. ", " ..\n"):
+        for between, fold in ((" .. ", 27), (" ..\n", 27), (" ..\n", 18), (" ..\n", 10)):
             grid = [[_lines(cell, between) for cell in row] for row in table.rows]
-            heads = [_folded(name) for name in table.columns]
+            if fold < 27:
+                grid = [
+                    [
+                        _folded(" ".join(lines), fold) if not flush else lines
+                        for lines, flush in zip(row, right, strict=True)
+                    ]
+                    for row in grid
+                ]
+            heads = [_folded(name, fold) for name in table.columns]
             widths = [max(columns_of(t) for row in [heads, *grid] for t in row[i]) for i in range(len(heads))]
             if sum(widths) + 3 * len(widths) <= self.width:
                 break
@@ -198,9 +209,9 @@ def _number(number: Number) -> str:
     return f"{'none proven' if number.text == 'inf' else number.text} {number.unit}".rstrip()
 
 
-def _folded(name: str) -> list[str]:
-    """A heading in lines of at most 27 columns."""
-    return textwrap.wrap(visible(name), 27, break_on_hyphens=False) or [""]
+def _folded(words: str, most: int) -> list[str]:
+    """Words in lines of at most so many columns, where they can be parted."""
+    return textwrap.wrap(visible(words), most, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:

@@ -81,11 +81,6 @@ class BatchStream:
         self.position += 1
         return batch
 
-    @property
-    def epoch_remainder(self) -> int:
-        """How many batches are left until the current epoch ends; a whole epoch at its start."""
-        return min(self.rounds - self.position % self.rounds, self.steps - self.position)
-
     def state(self) -> dict[str, Any]:
         """Everything `resumed` needs, in plain numbers, strings and lists. Secret."""
         at_boundary = self.position and self.position % self.rounds == 0

@@ -24,9 +24,10 @@ class CutScheme(Scheme):
             return ()
         if run.last_batch == "keep":
             return (f"An epoch is read as {batches} full batches and a last one of {rest}.",)
+        left, them = ("the record left over is", "it") if rest == 1 else (f"the {rest} records left over are", "them")
         return (
-            f"An epoch is read as {batches} full batches; the {rest} records left over are dropped from it. A loader "
-            "that keeps them as a short last batch (PyTorch's default) is last_batch = 'keep'.",
+            f"An epoch is read as {batches} full batches; {left} dropped from it. A loader that keeps {them} as a "
+            "short last batch (PyTorch's default) is last_batch = 'keep'.",
         )
 
     def _cut(self, run: RunFields) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from calipers.laws.direction import LawSource
-from calipers.laws.pair import Pair
+from calipers.laws.source import LawSource, LowerSource, UpperSource
 from calipers.laws.switching import SwitchingAttack
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
 
-Factors = tuple[tuple[LawSource, int], ...]
+Proven = tuple[tuple[UpperSource, int], ...]
+Shown = tuple[tuple[LowerSource, int], ...]
 
 KNOWN_TIME = "The record takes part in"
 SEEN_ALONE = (
@@ -34,20 +34,28 @@ SEEN_ALONE = (
 class Proof:
     """`count` participations, each dominated by the laws of `source`.
 
-    `reason` begins a sentence that the evaluation ends with how many there are. `shift` is the mu of a participation
-    that is a plain Gaussian at a known time. `one_sided`: the source states UPPER laws only. `beside`: participations
-    of another kind that are there as well. `fineness`: the share of the tolerance asked for to which the product is
-    computed; below 1 where others publish the same bound, so that ours is never the larger for its rounding.
+    `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
+    kind that are there as well. `fineness`: the share of the tolerance asked for to which the product is computed;
+    below 1 where others publish the same bound, so that ours is never the larger for its rounding.
     """
 
-    source: LawSource
+    source: UpperSource
     count: int
     statement: str
     reason: str
-    shift: float | None = None
-    one_sided: bool = False
-    beside: Factors = ()
+    beside: Proven = ()
     fineness: float = 1.0
+
+    @property
+    def shift(self) -> float | None:
+        """mu of a participation that is a plain Gaussian at a known time."""
+        both = self.source.both
+        return None if both is None else both.mu
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether nothing is known of the source from below."""
+        return self.source.both is None
 
 
 @dataclass(frozen=True)
@@ -58,13 +66,13 @@ class Attack:
     where all participations are alike. `beside`: participations of another kind that are there as well.
     """
 
-    source: LawSource
+    source: LowerSource
     count: int
     statement: str
     scene: str
     one_sided: bool = False
     rival: SwitchingAttack | None = None
-    beside: Factors = ()
+    beside: Shown = ()
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,11 @@ class Exposure:
     @property
     def closes(self) -> bool:
         """Whether one pair is both proven and attained."""
-        return len(self.proofs) == 1 and self.proofs[0].source == self.attack.source and not self.neighbors
+        return len(self.proofs) == 1 and self.proofs[0].source.both == self.attack.source and not self.neighbors
 
 
 @functools.lru_cache(maxsize=64)
-def _release(shift: float) -> Pair:
+def _release(shift: float) -> LawSource:
     """One object per shift, so that equal phases are counted together."""
     return gaussian(shift)
 
@@ -98,10 +106,10 @@ def closed(source: LawSource, count: int, statement: str, reason: str, scene: st
 
 def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13", reason: str = KNOWN_TIME) -> Proof:
     """Plain Gaussians at known times, in which a record takes part at most `count` times."""
-    return Proof(_release(run.largest_shift), count, statement, reason, shift=run.largest_shift)
+    return Proof(_release(run.largest_shift), count, statement, reason)
 
 
 def known_times(run: RunFields, count: int) -> Exposure:
     """A record whose participations are all at known times: `count` plain Gaussians."""
     proof = known_release(run, count)
-    return Exposure((proof,), Attack(proof.source, count, proof.statement, SEEN_ALONE))
+    return Exposure((proof,), Attack(_release(run.largest_shift), count, proof.statement, SEEN_ALONE))

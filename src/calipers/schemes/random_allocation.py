@@ -14,7 +14,7 @@ from calipers.laws.several_rounds import TILTS, several_rounds_attack, several_r
 from calipers.run_fields import RunFields
 from calipers.samplers.random_allocation import RandomAllocation
 from calipers.schemes.dealt import hidden, hidden_noise
-from calipers.schemes.exposure import Attack, Exposure, Factors, Proof, known_times
+from calipers.schemes.exposure import Attack, Exposure, Proof, Proven, Shown, known_times
 from calipers.schemes.scheme import Scheme
 
 STATEMENT = "calipers:several-rounds"
@@ -74,7 +74,7 @@ class RandomAllocationScheme(Scheme):
             return known_times(run, steps)
         if chosen == 1:
             return hidden(noise, steps, 1.0, 1, run.adjacency == "substitute")
-        above, *below = _factors(noise, steps, chosen, run.adjacency)
+        above, below = _factors(noise, steps, chosen, run.adjacency)
         proof = Proof(
             *above[0],
             STATEMENT,
@@ -104,7 +104,7 @@ class RandomAllocationScheme(Scheme):
         return RandomAllocation(dataset_size=run.dataset_size, steps=run.total_steps, participations=run.participations)
 
 
-def _attack(run: RunFields, factors: Factors) -> Attack:
+def _attack(run: RunFields, factors: Shown) -> Attack:
     replaced = run.adjacency == "substitute"
     instead = ", its replacement's the opposite one," if replaced else ""
     mean = "e_k(Y_1, ..., Y_t)"
@@ -120,10 +120,10 @@ def _attack(run: RunFields, factors: Factors) -> Attack:
 
 
 @functools.lru_cache(maxsize=16)
-def _factors(noise: float, steps: int, chosen: int, adjacency: str) -> tuple[Factors, ...]:
-    """Those of the proof, then those of every attack."""
+def _factors(noise: float, steps: int, chosen: int, adjacency: str) -> tuple[Proven, tuple[Shown, ...]]:
+    """Those of the proof, and those of every attack."""
     attacks = [several_rounds_attack(noise, steps, chosen, adjacency, tilt) for tilt in TILTS]
-    return tuple(tuple(factors) for factors in (several_rounds_proof(noise, steps, chosen, adjacency), *attacks))
+    return tuple(several_rounds_proof(noise, steps, chosen, adjacency)), tuple(tuple(factors) for factors in attacks)
 
 
 SCHEME = RandomAllocationScheme()

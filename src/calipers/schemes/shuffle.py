@@ -82,7 +82,7 @@ class ShuffleScheme(CutScheme):
         if epoch is not None:
             kept = isinstance(epoch, DisplacedEpoch)
             statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if kept else (SHUFFLED, _LEFT_OVER)
-            proofs += (Proof(epoch, epochs, statement, reason, one_sided=True),)
+            proofs += (Proof(epoch, epochs, statement, reason),)
         return Exposure(proofs, _attack(run, epochs))
 
     def noise_range(self, run: RunFields) -> Domain:

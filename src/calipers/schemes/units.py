@@ -76,7 +76,7 @@ def known_unit(run: RunFields, records: float, count: int) -> Exposure:
     """
     shift = records * run.largest_shift
     source = _release(shift)
-    proof = Proof(source, count, "dong2022:cor2.13", f"All records of the {run.unit_name} take part in", shift=shift)
+    proof = Proof(source, count, "dong2022:cor2.13", f"All records of the {run.unit_name} take part in")
     scene = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
     return Exposure((proof,), Attack(source, count, proof.statement, scene))
 

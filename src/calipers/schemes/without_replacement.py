@@ -104,7 +104,7 @@ def several_places(run: RunFields, counts: Shifts) -> Exposure:
         pair = _doubled(counts)
         return closed(pair, steps, "calipers:drawn-shift", CLOSED, scene)
     attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in counted_attacks(counts, run.adjacency)]
-    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.", one_sided=True)
+    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.")
     return Exposure((proof,), *_competing(attacks))
 
 

@@ -15,16 +15,22 @@ PyTorch is imported when training begins, not before.
 
 from __future__ import annotations
 
+from calipers.training.audited import Audited, train_audited
+from calipers.training.canaries import Canaries
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy
 from calipers.training.loop import Trained, Trainer, train
+from calipers.training.lora import with_lora
+from calipers.training.losses import cross_entropy, own_loss
 from calipers.training.models import MODELS, build_model
 from calipers.training.plan import Plan, run_of
 
 __all__ = [
     "DATASETS",
     "MODELS",
+    "Audited",
+    "Canaries",
     "Dataset",
     "Plan",
     "RankError",
@@ -33,8 +39,12 @@ __all__ = [
     "Trainer",
     "accuracy",
     "build_model",
+    "cross_entropy",
     "joined_ranks",
     "load_dataset",
+    "own_loss",
     "run_of",
     "train",
+    "train_audited",
+    "with_lora",
 ]

@@ -16,11 +16,13 @@ summed is clipped, whatever it is, and depends on one record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from calipers.training.inputs import leaves, mapped
 from calipers.training.layer_rules import LayerRule, rule_for
+from calipers.training.mapping import OverRecords
 from calipers.training.torch_library import random_layers, torch_module
 
 __all__ = ["BookKeeping"]
@@ -28,15 +30,23 @@ __all__ = ["BookKeeping"]
 _AGREE = 1e-2
 """Relative difference between two ways to compute one gradient: far above any rounding, far below a lost part."""
 
+_AGREE_ROUGHLY = 1e-1
+"""The same where products are computed with 8 bits."""
+
 RecordLoss = Callable[[dict[str, Any], Any, Any], Any]
+Forward = Callable[[dict[str, Any], Any], Any]
 
 
 class BookKeeping:
     """The layers of a model that have a rule, and how to run it with taps; decided anew for every shape of record."""
 
-    def __init__(self, model: Any, named: dict[str, Any], record_loss: RecordLoss) -> None:
-        self._torch, self._func = torch_module(), torch_module("torch.func")
-        self._model, self._named, self._record_loss = model, named, record_loss
+    def __init__(
+        self, model: Any, named: dict[str, Any], record_loss: RecordLoss, outputs: Forward, *, exact: bool = True
+    ) -> None:
+        self._torch = torch_module()
+        self._over_records = OverRecords(torch_module("torch.func").grad(self._tapped, argnums=(0, 1), has_aux=True), 3)
+        self._model, self._named, self._record_loss, self._forward = model, named, record_loss, outputs
+        self._agree = _AGREE if exact else _AGREE_ROUGHLY
         every = [id(p) for _, p in model.named_parameters(remove_duplicate=False)]
         self._rules: dict[str, LayerRule] = {}
         for name, layer in model.named_modules():
@@ -57,13 +67,15 @@ class BookKeeping:
         key = _shape(records)
         if key in self._checked or not self._rules:
             return 0
-        record, label = self._made_up(records), self._torch.zeros_like(labels[:1])
+        device = next(iter(current.values())).device
+        record = mapped(lambda rows: rows.to(device), self._made_up(records))
+        label = mapped(lambda rows: self._torch.zeros_like(rows[:1], device=device), labels)
         try:
-            with random_layers(0, records.device):
+            with random_layers(0, device):
                 self._checked[key] = self._outputs(record, current)
-            with random_layers(0, records.device):
+            with random_layers(0, device):
                 expected = each(current, record, label)
-            with random_layers(0, records.device):
+            with random_layers(0, device):
                 loose, kept = self.gradients(record, label, current)
         except (RuntimeError, ValueError, IndexError, TypeError):
             self._rules.clear()
@@ -78,17 +90,26 @@ class BookKeeping:
         held = [self._held(name, calls) for name, calls in kept.items()]
         return sum(held) + sum(int(p[0].numel()) for p in loose.values())
 
-    def _made_up(self, records: Any) -> Any:
-        """One record of the shape of these, with nothing of them in it; tokens are known to every embedding."""
+    def _made_up(self, records: Any, name: str = "") -> Any:
+        """One record of the shape of these, with nothing of them in it; tokens are known to every embedding.
+
+        What is called a mask hides nothing, and what is called a label is 0, which every model knows.
+        """
         torch = self._torch
+        if isinstance(records, Mapping):
+            return {inner: self._made_up(part, inner) for inner, part in records.items()}
+        if isinstance(records, list | tuple):
+            return tuple(self._made_up(part) for part in records)
         generator = torch.Generator().manual_seed(0)
         shape, dtype = (1, *records.shape[1:]), records.dtype
-        if dtype.is_floating_point:
+        if "mask" in name or "label" in name:
+            found = torch.full(shape, int("mask" in name))
+        elif dtype.is_floating_point:
             found = torch.randn(shape, generator=generator)
         else:
             tables = [m.num_embeddings for m in self._model.modules() if isinstance(m, torch.nn.Embedding)]
             found = torch.randint(0, 2 if dtype == torch.bool else min([*tables, 128]), shape, generator=generator)
-        return found.to(dtype).to(records.device)
+        return found.to(dtype)
 
     def _held(self, name: str, calls: list[tuple[Any, Any]]) -> int:
         """Numbers per record that a layer's rule works on."""
@@ -127,19 +148,16 @@ class BookKeeping:
         ruled = self.ruled
         loose = {name: p for name, p in current.items() if name not in ruled}
         fixed = {name: p for name, p in current.items() if name in ruled}
-        mapped = self._func.vmap(
-            self._func.grad(self._tapped, argnums=(0, 1), has_aux=True),
-            in_dims=(None, None, None, 0, 0),
-            randomness="different",
-        )
-        (others, back), read = mapped(loose, taps, fixed, records, labels)
+        (others, back), read = self._over_records(loose, taps, fixed, records, labels)
         return others, {name: list(zip(read[name], back[name], strict=True)) for name in taps}
 
     def joined(self, name: str, calls: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         """All positions of all calls of a layer, as one sequence of rows and one of what came back."""
         rule, cat = self._rules[name], self._torch.cat
         rows = [rule.rows(read) for read, _ in calls]
-        back = [rule.returned(gradient, read) for read, gradient in calls]
+        back = [rule.returned(gradient, read).to(rule.layer.weight.dtype) for read, gradient in calls]
+        if rule.kind != "embedding":  # of mixed precision: any function of the record may be clipped
+            rows = [part.to(rule.layer.weight.dtype) for part in rows]
         return (rows[0], back[0]) if len(calls) == 1 else (cat(rows, dim=1), cat(back, dim=1))
 
     def _tapped(
@@ -164,12 +182,8 @@ class BookKeeping:
             return output
 
         with self._torch.no_grad(), self._hooked(note, self._rules):
-            self._func.functional_call(self._model, (current, self._rest()), (records,))
+            self._forward(current, records)
         return found
-
-    def _rest(self) -> dict[str, Any]:
-        frozen = {name: p.detach() for name, p in self._model.named_parameters() if name not in self._named}
-        return frozen | dict(self._model.named_buffers())
 
     @contextmanager
     def _hooked(self, hook: Callable[[str, Any, Any], Any], names: Any) -> Iterator[None]:
@@ -195,4 +209,4 @@ def _weight(name: str) -> str:
 
 
 def _shape(records: Any) -> object:
-    return (*records.shape[1:], records.dtype)
+    return tuple((*tensor.shape[1:], tensor.dtype) for tensor in leaves(records))

@@ -3,9 +3,10 @@
     G = sum over i in the batch of g_i * min(1, C / ||g_i||),     g_i = gradient of the loss of record i.
 
 **Per-record gradients** come from `torch.func.vmap(grad(loss))`: the model is differentiated as a
-function of its parameters, for one record, and that function is mapped over the batch. Whatever `vmap` can trace can be
-trained. Linear layers, convolutions and embeddings need no gradient per record: what they read and what comes back is
-enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it is a product of the two.
+function of its parameters, for one record, and that function is mapped over the batch (`calipers.training.mapping`; one
+by one where `vmap` cannot). Linear layers, convolutions and embeddings need no gradient per record: what they read and
+what comes back is enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it is a
+product of the two.
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -35,18 +36,20 @@ are played from a recording (`calipers.training.replay`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
-from calipers.training.layer_rules import Accuracy
+from calipers.training.inputs import called, count, form, gathered, leaves, like, mapped
+from calipers.training.layer_rules import Accuracy, refuse_mixing
+from calipers.training.losses import Loss, cross_entropy
+from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
-from calipers.training.torch_library import tensor_cores, torch_module
+from calipers.training.torch_library import low_precision, tensor_cores, torch_module
 
-__all__ = ["GradientSum", "batch_statistics", "cross_entropy", "suitable_micro_batch"]
+__all__ = ["GradientSum", "cross_entropy", "suitable_micro_batch"]
 
 add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times min(1, C/||g||) has norm at most C.")
 
@@ -54,17 +57,6 @@ _ROUNDINGS = 4
 _FILL = 16
 _BLOCK = 64
 _SMALL = 8192
-
-
-def cross_entropy(outputs: Any, labels: Any) -> Any:
-    """The mean cross-entropy of class scores; of one record, its own."""
-    return torch_module("torch.nn.functional").cross_entropy(outputs, labels)
-
-
-def batch_statistics(model: Any) -> list[str]:
-    """The names of layers whose output for one record depends on the others in the batch."""
-    normalization = torch_module("torch.nn.modules.batchnorm")._BatchNorm
-    return [name for name, layer in model.named_modules() if isinstance(layer, normalization)]
 
 
 def suitable_micro_batch(dimension: int, device: Any) -> int:
@@ -82,8 +74,9 @@ class GradientSum:
     """The sum of the clipped gradients of a batch's records, as one flat vector.
 
     `max_grad_norm` None means no clipping: the sum is then one ordinary backward pass, and nothing bounds
-    what one record adds to it. `loss(outputs, labels)` is called with one record at a time. `micro_batch` None
-    chooses by the memory of the model's device.
+    what one record adds to it. Records and labels are tensors, or nested as `calipers.training.inputs` says;
+    `loss(outputs, labels)` is called with one record at a time. `micro_batch` None chooses by the memory of the model's
+    device. `precision` "bf16" computes what enters the clipping with 8 bits (`calipers.training.torch_library`).
     """
 
     def __init__(
@@ -91,18 +84,14 @@ class GradientSum:
         model: Any,
         *,
         max_grad_norm: float | None,
-        loss: Callable[[Any, Any], Any] = cross_entropy,
+        loss: Loss = cross_entropy,
         micro_batch: int | None = None,
         tf32: bool = True,
+        precision: str = "full",
     ) -> None:
-        mixing = batch_statistics(model)
-        if mixing:
-            raise InputError(
-                f"Batch normalization ({', '.join(mixing[:3])}) makes a record's gradient depend on the other records, "
-                "so that clipping bounds nothing; use GroupNorm instead."
-            )
+        refuse_mixing(model)
         self._torch = torch_module()
-        self._model, self._loss, self._tf32 = model, loss, tf32
+        self._model, self._loss, self._tf32, self.precision = model, loss, tf32, precision
         self.max_grad_norm = None if max_grad_norm is None else POSITIVE.check("max_grad_norm", max_grad_norm)
         self._named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not self._named:
@@ -115,24 +104,37 @@ class GradientSum:
         chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
         self.micro_batch = COUNT.check_int("micro_batch", chosen)
         func = torch_module("torch.func")
-        self._call = func.functional_call
-        # "different": layers that draw random numbers draw them per record.
-        mapped = {"in_dims": (None, 0, 0), "randomness": "different"}
-        self._each = func.vmap(func.grad(self._record_loss), **mapped)
-        losses = func.vmap(self._record_loss, **mapped)
+        self._each, losses = OverRecords(func.grad(self._record_loss), 1), OverRecords(self._record_loss, 1)
         self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
-        self._books = BookKeeping(model, self._named, self._record_loss)
-        piece = self._plain if max_grad_norm is None else self._clipped
-        self._piece = Replay(piece, self._state) if self._device.type == "cuda" else piece
+        self._books = BookKeeping(model, self._named, self._record_loss, self._outputs, exact=precision == "full")
+        self._form: Any = None
+        self._piece = Replay(self._work, self._state) if self._device.type == "cuda" else self._work
 
     @property
     def parameters(self) -> list[Any]:
         """The trained parameters, in the order of the flat vector."""
         return list(self._named.values())
 
+    @property
+    def described(self) -> str:
+        """What a record's gradient is computed with, in words."""
+        if self.precision == "bf16":
+            return "bfloat16 products (autocast), weights and sums in " + str(self.parameters[0].dtype)[6:]
+        cores = self._tf32 and self._device.type == "cuda"
+        return str(self.parameters[0].dtype)[6:] + (", TF32 products" if cores else "")
+
     def _record_loss(self, parameters: dict[str, Any], record: Any, label: Any) -> Any:
-        outputs = self._call(self._model, (parameters, self._frozen), (record.unsqueeze(0),))
-        return self._loss(outputs, label.unsqueeze(0))
+        record, label = mapped(lambda tensor: tensor.unsqueeze(0), (record, label))
+        with low_precision(self.precision, self._device):
+            found = self._loss(self._outputs(parameters, record), label)
+        if found.numel() != 1:
+            raise InputError(f"Expected the loss of a record to be one number, got {tuple(found.shape)}.")
+        return found.reshape(())
+
+    def _outputs(self, parameters: dict[str, Any], records: Any) -> Any:
+        call, tensors = torch_module("torch.func").functional_call, (parameters, self._frozen)
+        with low_precision(self.precision, self._device):
+            return called(lambda *inputs, **named: call(self._model, tensors, inputs, named), records)
 
     @implements("ertan2026:def3.3")
     def __call__(self, records: Any, labels: Any) -> Any:
@@ -148,36 +150,35 @@ class GradientSum:
                 continue
             if bool(sound.all()):
                 return total
-            records, labels = records[sound], labels[sound]
-
-    def per_record(self, records: Any, labels: Any) -> list[Any]:
-        """One gradient for every record, unclipped: a tensor (records, *shape) for each parameter."""
-        with tensor_cores(self._tf32):
-            return list(self._each(self._current(), records, labels).values())
+            records, labels = gathered((records, labels), sound.to(leaves(records)[0].device))
 
     def _added(self, records: Any, labels: Any) -> tuple[Any, Any]:
         """(the sum of the gradients, for which records it stands)."""
-        torch, count = self._torch, len(labels)
-        total, sound = self._zeros(), torch.ones(count, dtype=torch.bool, device=self._device)
-        if not count:
+        torch, number = self._torch, count((records, labels))
+        total, sound = self._zeros(), torch.ones(number, dtype=torch.bool, device=self._device)
+        if not number:
             return total, sound
         if self.max_grad_norm is not None:
             with tensor_cores(False):
                 held = self._books.prepare(records, labels, self._each, self._current())
             if held and self._suits:
                 self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
-        size = self._piece_size(count)
-        missing = -count % size if self._device.type == "cuda" else 0
+        size = self._piece_size(number)
+        missing = -number % size if self._device.type == "cuda" else 0
+        tensors, self._form = leaves((records, labels)), form((records, labels))
         if missing:
-            records = torch.cat((records, records[:1].expand(missing, *records.shape[1:])))
-            labels = torch.cat((labels, labels[:1].expand(missing, *labels.shape[1:])))
-        counted = torch.arange(len(labels), device=self._device) < count
-        for start in range(0, count, size):
+            tensors = [torch.cat((rows, rows[:1].expand(missing, *rows.shape[1:]))) for rows in tensors]
+        counted = torch.arange(number + missing, device=self._device) < number
+        for start in range(0, number, size):
             piece = slice(start, start + size)
-            part, usable = self._piece(records[piece], labels[piece], counted[piece])
+            part, usable = self._piece(counted[piece], *(rows[piece].to(self._device) for rows in tensors))
             total += part
-            sound[piece] = usable[: count - start]
+            sound[piece] = usable[: number - start]
         return total, sound
+
+    def _work(self, counted: Any, *tensors: Any) -> tuple[Any, Any]:
+        records, labels = like(self._form, tensors)
+        return (self._plain if self.max_grad_norm is None else self._clipped)(records, labels, counted)
 
     def _piece_size(self, count: int) -> int:
         """Pieces of equal size, as few as fit into `micro_batch`."""
@@ -193,7 +194,7 @@ class GradientSum:
         with tensor_cores(self._tf32):
             loose, books = self._layers(records, labels, accuracy)
             flat = _gathered(torch, loose)
-            squares = lost = torch.zeros(len(labels), dtype=torch.float64, device=self._device)
+            squares = lost = torch.zeros(len(counted), dtype=torch.float64, device=self._device)
             if flat:
                 norms, error = _norms(torch, list(flat.values()), blocks=self._device.type == "cuda")
                 squares = squares + (norms * (1.0 + 2.0 * error)) ** 2
@@ -255,7 +256,7 @@ class GradientSum:
     def _state(self) -> object:
         """Where the weights are, and which layers behave as in training."""
         tensors = (*self._named.values(), *self._frozen.values())
-        return [t.data_ptr() for t in tensors], [layer.training for layer in self._model.modules()]
+        return [t.data_ptr() for t in tensors], [layer.training for layer in self._model.modules()], self._form
 
     def _zeros(self) -> Any:
         return self._torch.zeros(self.dimension, dtype=self.parameters[0].dtype, device=self._device)

@@ -24,9 +24,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "LayerRule", "rule_for"]
+__all__ = ["Accuracy", "LayerRule", "refuse_mixing", "rule_for"]
 
 _PASSES = 4
 """How much more often the rule goes over a_t and b_t than clipping goes over gradients that are written out."""
@@ -156,3 +157,14 @@ def rule_for(layer: Any) -> LayerRule | None:
         return LayerRule(layer, "convolution") if not isinstance(layer.padding, str) else None
     plain = type(layer) is nn.Embedding and layer.max_norm is None and not layer.scale_grad_by_freq
     return LayerRule(layer, "embedding") if plain and not layer.sparse else None
+
+
+def refuse_mixing(model: Any) -> None:
+    """Refuse layers whose output for one record depends on the others in the batch."""
+    normalization = torch_module("torch.nn.modules.batchnorm")._BatchNorm
+    mixing = [name for name, layer in model.named_modules() if isinstance(layer, normalization)]
+    if mixing:
+        raise InputError(
+            f"Batch normalization ({', '.join(mixing[:3])}) makes a record's gradient depend on the other records, "
+            "so that clipping bounds nothing; use GroupNorm instead."
+        )

@@ -30,17 +30,22 @@ from typing import Any
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import COUNT
+from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
+from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
-from calipers.training.checkpoint import data_digest, load_checkpoint, locked, save_checkpoint
+from calipers.training.canaries import Canaries
+from calipers.training.checkpoint import load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint
-from calipers.training.gradients import GradientSum, cross_entropy
+from calipers.training.gradients import GradientSum
+from calipers.training.losses import Loss, cross_entropy
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
-from calipers.training.torch_library import chosen_device, random_layers, torch_module
+from calipers.training.records import records_of
+from calipers.training.torch_library import PRECISIONS, chosen_device, random_layers, torch_module
+from calipers.training.updates import Updates
 
 __all__ = ["Progress", "Trained", "Trainer", "train"]
 
@@ -50,8 +55,12 @@ Progress = Callable[[int, int], None]
 Of several processes, rank 0's is called.
 """
 
+Evaluation = tuple[int, Any]
+"""(steps done, what the evaluation returned)."""
+
 # Batches and noise (`calipers.training.noise`) of one seed must not share random numbers.
 _BATCHES = 1
+WORKERS = Domain(0, 1024, integer=True)
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class Trained:
     dimension: int
     seconds: float
     resumed_at: int
+    precision: str = ""
+    evaluations: tuple[Evaluation, ...] = ()
 
     def run(self, *, adjacency: str = "add-remove", view: str = "worst-case") -> Run:
         """What was executed, made from the sampler that drew the batches; for `calipers.measure.measure`."""
@@ -72,10 +83,13 @@ class Trained:
 class Trainer:
     """A plan applied to a model and records, step by step.
 
-    `records` and `labels` are arrays with one row per record; `prepare` turns rows on the device into the
-    model's inputs (conversion, scaling). `tf32`: whether CUDA may round factors of products to 11 bits, which the
-    clipping accounts for. `identity` is written into checkpoints beside the plan. `ranks`: the processes that train
-    together; left out, those of PyTorch's group. All of them make the trainer, step, save and resume.
+    `records` and `labels` are arrays with one row per record (several, or by name: `calipers.training.inputs`), and
+    `prepare` turns rows on the device into the model's inputs; or `records` is a dataset or a loader of PyTorch
+    (`calipers.training.records`), read by `workers` processes. `loss`: of one record (`calipers.training.losses`);
+    `optimizer`, `schedule`: instead of the plan's (`calipers.training.updates`). `precision` "bf16": products of 8
+    bits. `tf32`: whether CUDA may round factors of products to 11 bits, which the clipping accounts for. `identity` is
+    written into checkpoints beside the plan. `ranks`: the processes that train together; left out, those of PyTorch's
+    group. All of them make the trainer, step, save and resume. `canaries`: see `calipers.training.audited`.
     """
 
     def __init__(
@@ -83,67 +97,83 @@ class Trainer:
         plan: Plan,
         model: Any,
         records: Any,
-        labels: Any,
+        labels: Any = None,
         *,
         prepare: Callable[[Any], Any] | None = None,
-        loss: Callable[[Any, Any], Any] = cross_entropy,
+        loss: Loss = cross_entropy,
+        optimizer: Any = None,
+        schedule: Callable[[Any], Any] | None = None,
+        precision: str = "full",
+        workers: int = 0,
         device: str = "auto",
         tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
+        canaries: Canaries | None = None,
         ranks: Ranks | None = None,
     ) -> None:
+        self._torch, self.plan, self._canaries = torch_module(), plan, canaries
         self.ranks = Ranks.found() if ranks is None else ranks
         with self.ranks.together():
-            self._begin(plan, model, records, labels, prepare, loss, device, tf32, identity)
+            # Check and keep everything; no rank waits for another here.
+            refuse_wrapped(model)
+            WORKERS.check_int("workers", workers)
+            self.device = chosen_device(device)
+            self.model = model.to(self.device)
+            self._sum = GradientSum(
+                self.model,
+                max_grad_norm=plan.max_grad_norm,
+                loss=loss,
+                micro_batch=plan.micro_batch,
+                tf32=tf32,
+                precision=choice("precision", precision, PRECISIONS),
+            )
+            self._updates = Updates(plan, self._sum.parameters, optimizer, schedule)
+            self._records = records_of(records, labels, prepare=prepare, workers=workers, loss=loss, device=self.device)
+            self._check_size()
+            if canaries is not None:
+                canaries.begin(plan, self._sum.dimension)
+            self._belongs_to = self._identity(identity, loss, prepare)
+        self.dimension, self.evaluations = self._sum.dimension, list[Evaluation]()
+        self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
+        self._stream = BatchStream(plan.sampler, _batch_generator(plan.seed))
         self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": tf32, **versions()})
         if self.ranks.size > 1:
             self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
+        else:
+            self._begin_records()
 
-    def _begin(
-        self,
-        plan: Plan,
-        model: Any,
-        records: Any,
-        labels: Any,
-        prepare: Callable[[Any], Any] | None,
-        loss: Callable[[Any, Any], Any],
-        device: str,
-        tf32: bool,
-        identity: Mapping[str, Any] | None,
-    ) -> None:
-        """Check and keep everything; no rank waits for another here."""
-        torch = torch_module()
-        # PyTorch wants arrays in order and, although nothing is written, writable.
-        records, labels = (np.require(array, requirements=["C", "W"]) for array in (records, labels))
-        if not len(records) == len(labels) == plan.sampler.dataset_size:
+    def _check_size(self) -> None:
+        beside = self._canaries is not None and not self._canaries.examples
+        found = self._records.size + (self._canaries.count if self._canaries is not None and beside else 0)
+        if found != self.plan.sampler.dataset_size:
             raise InputError(
-                f"The sampler draws from {plan.sampler.dataset_size} records, but there are {len(records)} records "
-                f"and {len(labels)} labels; give the sampler dataset_size={len(records)}."
+                f"The sampler draws from {self.plan.sampler.dataset_size} records, but there are {found} records; give "
+                f"the sampler dataset_size={found}."
             )
-        refuse_wrapped(model)
-        self._torch, self.plan = torch, plan
-        self.device = chosen_device(device)
-        self.model = model.to(self.device)
-        self._records = torch.as_tensor(records).to(self.device)
-        self._labels = torch.as_tensor(labels).to(self.device)
-        self._prepare = prepare or (lambda rows: rows)
-        self._sum = GradientSum(
-            self.model, max_grad_norm=plan.max_grad_norm, loss=loss, micro_batch=plan.micro_batch, tf32=tf32
-        )
-        self.dimension = self._sum.dimension
-        self._optimizer = _optimizer(plan, self._sum.parameters)
-        self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
-        self._stream = BatchStream(plan.sampler, _batch_generator(plan.seed))
-        shapes = str([(name, list(p.shape)) for name, p in self.model.named_parameters()])
-        self._belongs_to = {
-            **(identity or {}),
-            **{field.name: repr(getattr(plan, field.name)) for field in dataclasses.fields(plan)},
-            "parameters": f"{self.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
-            "data": data_digest(records, labels),
+
+    def _identity(self, given: Mapping[str, Any] | None, loss: Loss, prepare: Any) -> dict[str, Any]:
+        """What a checkpoint belongs to."""
+        shapes = str([(name, list(p.shape), p.requires_grad) for name, p in self.model.named_parameters()])
+        return {
+            **(given or {}),
+            **{field.name: repr(getattr(self.plan, field.name)) for field in dataclasses.fields(self.plan)},
+            "parameters": f"{self._sum.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
+            "data": self._records.digest,
             "loss": fingerprint(loss),
             "prepare": fingerprint(prepare),
+            "updates": self._updates.told,
+            "precision": self._sum.precision,
+            "canaries": "none" if self._canaries is None else str(self._canaries.count),
             "device": self.device.type,
         }
+
+    def _begin_records(self) -> None:
+        self._records.begin(self._stream, self._share, self._noise.layer_seed)
+
+    def _share(self, batch: IntArray) -> IntArray:
+        """This rank's records of the batch; of canaries, those that are records and in."""
+        share = self.ranks.share(batch)
+        return share if self._canaries is None else self._canaries.kept(share)
 
     @property
     def step(self) -> int:
@@ -153,23 +183,19 @@ class Trainer:
     @implements("ertan2026:algB")
     def take_step(self) -> None:
         """One step of Algorithm B. The noisy gradient is in the parameters' `grad` afterwards."""
-        plan, torch = self.plan, self._torch
-        number = self.step
+        plan, number = self.plan, self.step
         batch = next(self._stream)
-        rows = torch.from_numpy(self.ranks.share(batch)).to(self.device)
-        with random_layers((self._noise.layer_seed(number) + self.ranks.rank) % 2**64, self.device):
-            update = self._sum(self._prepare(self._records[rows]), self._labels[rows])
+        seed, canaries = self._noise.layer_seed(number), self._canaries
+        with random_layers((seed + self.ranks.rank) % 2**64, self.device):
+            update = self._sum(*self._records.take(number, self._share(batch), seed))
+        if canaries is not None:
+            update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
         if plan.noise_multiplier > 0 and self.ranks.leads:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
-        self.ranks.add_up(update).div_(plan.divisor(len(batch)))
-        for group in self._optimizer.param_groups:
-            group["lr"] = plan.rate_at(number)
-        offset = 0
-        for parameter in self._sum.parameters:
-            parameter.grad = update[offset : offset + parameter.numel()].view_as(parameter)
-            offset += parameter.numel()
-        self._optimizer.step()
+        update = self.ranks.add_up(update)
+        update = (update if canaries is None else canaries.seen(update, number)).div_(plan.divisor(len(batch)))
+        self._updates.apply(update, number)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the run as it stands."""
@@ -190,6 +216,23 @@ class Trainer:
         self._go_to(contents)
         return True
 
+    @property
+    def precision(self) -> str:
+        """What a record's gradient is computed with, in words."""
+        return self._sum.described
+
+    def evaluate(self, evaluation: Callable[[Any, int], Any]) -> None:
+        """Let `evaluation(model, step)` see the model as it is used, on rank 0; what it returns is kept."""
+        if self.ranks.leads:
+            training = [layer for layer in self.model.modules() if layer.training]
+            self.model.eval()
+            try:
+                with self._torch.no_grad(), random_layers(0, self.device):
+                    self.evaluations.append((self.step, evaluation(self.model, self.step)))
+            finally:
+                for layer in training:
+                    layer.training = True
+
     def check_ranks(self) -> None:
         """Refuse to go on if the ranks' weights or places in the sampler are not the same."""
         if self.ranks.size > 1:
@@ -199,80 +242,80 @@ class Trainer:
     def _contents(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            **self._updates.state(),
             "batches": json.dumps(self._stream.state()),
             "noise": json.dumps(self._noise.state()),
+            "evaluations": json.dumps(self.evaluations),
+            "canaries": "null" if self._canaries is None else json.dumps(self._canaries.state()),
         }
 
     def _go_to(self, contents: Mapping[str, Any]) -> None:
         self.model.load_state_dict(contents["model"])
-        self._optimizer.load_state_dict(contents["optimizer"])
+        self._updates.go_to(contents)
         self._noise = noise_source(json.loads(contents["noise"]))
         self._stream = BatchStream.resumed(self.plan.sampler, json.loads(contents["batches"]))
+        self.evaluations = [(step, value) for step, value in json.loads(contents["evaluations"])]
+        if self._canaries is not None:
+            self._canaries.go_to(json.loads(contents["canaries"]))
+        self._begin_records()
 
 
 def train(
     plan: Plan,
     model: Any,
     records: Any,
-    labels: Any,
+    labels: Any = None,
     *,
-    prepare: Callable[[Any], Any] | None = None,
-    loss: Callable[[Any, Any], Any] = cross_entropy,
-    device: str = "auto",
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 100,
-    identity: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    evaluation: Callable[[Any, int], Any] | None = None,
+    evaluate_every: int | None = None,
     ranks: Ranks | None = None,
+    **settings: Any,
 ) -> Trained:
-    """Train `model` in place by the plan; go on from `checkpoint` if that file is there.
+    """Train `model` in place by the plan; go on from `checkpoint` if that file is there. `settings`: see `Trainer`.
 
     A checkpoint is written every `checkpoint_every` steps and at the end. Nobody else may use the file meanwhile.
+    `evaluation(model, step)` is called every `evaluate_every` steps (None: once, at the end) and returns numbers.
     """
     ranks = Ranks.found() if ranks is None else ranks
     with ranks.together():
         COUNT.check_int("checkpoint_every", checkpoint_every)
+        if evaluate_every is not None:
+            COUNT.check_int("evaluate_every", evaluate_every)
     ranks.agree({"checkpoint": "none" if checkpoint is None else f"every {checkpoint_every} steps"})
-    trainer = Trainer(
-        plan, model, records, labels, prepare=prepare, loss=loss, device=device, identity=identity, ranks=ranks
-    )
-    if checkpoint is None:
-        return _trained(trainer, None, checkpoint_every, progress)
-    with ExitStack() as held:
-        with ranks.together():
-            if ranks.leads:
-                held.enter_context(locked(Path(checkpoint)))
-        trainer.resume(Path(checkpoint))
-        return _trained(trainer, Path(checkpoint), checkpoint_every, progress)
+    trainer = Trainer(plan, model, records, labels, ranks=ranks, **settings)
+    path = None if checkpoint is None else Path(checkpoint)
 
-
-def _trained(trainer: Trainer, path: Path | None, checkpoint_every: int, progress: Progress | None) -> Trained:
-    """Take the steps that are left."""
-    plan = trainer.plan
-    progress = progress if trainer.ranks.leads else None
-    begun = time.perf_counter()
-    resumed_at = trainer.step
-    if progress is not None and resumed_at:
-        progress(resumed_at, plan.steps)
-    while trainer.step < plan.steps:
-        trainer.take_step()
-        done = trainer.step
+    def after(done: int) -> None:
+        if evaluation is not None and (done == plan.steps or (evaluate_every and done % evaluate_every == 0)):
+            trainer.evaluate(evaluation)
         if path is not None and (done % checkpoint_every == 0 or done == plan.steps):
             trainer.save(path)
-        if progress is not None:
+        if progress is not None and ranks.leads:
             progress(done, plan.steps)
-    if path is None:  # else the last checkpoint was checked
+
+    with ExitStack() as held:
+        if path is not None:
+            with ranks.together():
+                if ranks.leads:
+                    held.enter_context(locked(path))
+            if trainer.resume(path) and progress is not None and ranks.leads and trainer.step:
+                progress(trainer.step, plan.steps)
+        return _trained(trainer, after, checked=path is not None)
+
+
+def _trained(trainer: Trainer, after: Callable[[int], None], *, checked: bool) -> Trained:
+    """Take the steps that are left."""
+    begun, resumed_at = time.perf_counter(), trainer.step
+    while trainer.step < trainer.plan.steps:
+        trainer.take_step()
+        after(trainer.step)
+    if not checked:  # else the last checkpoint was
         trainer.check_ranks()
-    return Trained(trainer.model, plan, trainer.dimension, time.perf_counter() - begun, resumed_at)
-
-
-def _optimizer(plan: Plan, parameters: list[Any]) -> Any:
-    optim = torch_module("torch.optim")
-    settings: dict[str, Any] = {"lr": plan.learning_rate, "weight_decay": plan.weight_decay}
-    if plan.optimizer == "adam":
-        return optim.Adam(parameters, betas=(plan.momentum or 0.9, 0.999), **settings)
-    return optim.SGD(parameters, momentum=plan.momentum, **settings)
+    seconds, seen = time.perf_counter() - begun, tuple(trainer.evaluations)
+    return Trained(trainer.model, trainer.plan, trainer.dimension, seconds, resumed_at, trainer.precision, seen)
 
 
 def _batch_generator(seed: int | None) -> np.random.Generator:

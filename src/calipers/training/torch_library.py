@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from calipers.domains import choice
 from calipers.errors import InputError, MissingExtraError
 
-__all__ = ["chosen_device", "random_layers", "tensor_cores", "torch_module"]
+__all__ = ["PRECISIONS", "chosen_device", "low_precision", "random_layers", "tensor_cores", "torch_module"]
+
+PRECISIONS = ("full", "bf16")
 
 
 def torch_module(name: str = "torch") -> Any:
@@ -52,6 +55,17 @@ def random_layers(seed: int, device: Any) -> Iterator[None]:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+def low_precision(precision: str, device: Any) -> Any:
+    """Within, "bf16" lets PyTorch compute products from factors and results of 8 bits; weights and sums keep theirs.
+
+    A record's gradient becomes a rougher function of the record, and is clipped afterwards as any other.
+    """
+    torch = torch_module()
+    choice("precision", precision, PRECISIONS)
+    # No cache: it would keep weights that were cast inside a transformation of functions.
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 // The page: a form that describes runs, and the answers that follow every change.
 
-import { DEFAULTS, LETTERS, MOST_PHASES, SHARED, applies, fromHash, phasesOf, questionRecord, runRecord, toHash } from "./state.js";
+import { DEFAULTS, FORM, LETTERS, MOST_PHASES, SHARED, applies, fromHash, phasesOf, questionRecord, runRecord, toHash } from "./state.js";
 import { made, showResults, showStatus, showVerdicts, tip } from "./view.js";
 
 const PAUSE = 220; // milliseconds of quiet before a change is measured
@@ -30,6 +30,18 @@ async function post(path, record, signal) {
 const nameOf = (index) => state.runs[index].name.trim() || `Run ${LETTERS[index].toUpperCase()}`;
 const current = () => phasesOf(state.runs[state.selected])[state.phase];
 const question = (run) => ({ run: runRecord(run), ...questionRecord(state.questions) });
+
+// The samplers, and the fields that some of them have.
+function makeFields() {
+  const options = (choices) => choices.map(({ value, words }) => made("option", { value }, words));
+  const named = FORM.samplers.map(({ name, summary }) => ({ value: name, words: `${name} (${summary})` }));
+  form.elements.sampler.append(...options(named));
+  document.getElementById("own").append(...FORM.fields.map(({ key, label, choices }) => {
+    const input = choices ? made("select", { name: key }, ...options(choices)) : made("input", { name: key, inputmode: "numeric" });
+    return made("label", { class: "field", "data-key": key }, made("span", {}, label), input);
+  }));
+}
+makeFields();
 
 // ---- asking
 
@@ -165,9 +177,10 @@ function showForm() {
     const text = "question" in input.dataset ? state.questions[input.name] : run[input.name];
     if (input.value !== text) input.value = text;
   }
-  for (const key of ["last_batch", "reshuffle", "max_batch_size", "cycle", "participations"]) form.querySelector(`[data-key="${key}"]`).hidden = !applies(run, key);
+  for (const { key } of FORM.fields) form.querySelector(`[data-key="${key}"]`).hidden = !applies(run, key);
   for (const either of form.querySelectorAll("[data-choice]")) {
     const chosen = run[either.dataset.choice];
+    either.hidden = !applies(run, chosen);
     for (const button of either.querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.value === chosen);
     for (const field of either.querySelectorAll(".field")) field.hidden = field.dataset.key !== chosen;
   }

@@ -3,48 +3,50 @@
 // An address names only what differs from the defaults of a run: #a.dataset_size=60000&a.epochs=60&b.sampler=shuffle...
 // Texts are kept as they were typed; whether they are numbers in their domain is for the server to say.
 
-export const LETTERS = ["a", "b", "c", "d"];
+// What the server says of samplers and their keys; nothing here knows one by name.
+export const FORM = await (await fetch("/api/form")).json();
+export const LETTERS = [..."abcdefgh"].slice(0, FORM.most_runs);
+const SAMPLERS = Object.fromEntries(FORM.samplers.map((sampler) => [sampler.name, sampler]));
+const OWN = Object.fromEntries(FORM.fields.map((field) => [field.key, field]));
 export const DEFAULTS = {
-  sampler: "poisson", normalization: "none", adjacency: "add-remove", view: "worst-case",
-  last_batch: "drop", reshuffle: "every-epoch",
+  sampler: FORM.assumed, normalization: "none", adjacency: "add-remove", view: "worst-case",
+  ...Object.fromEntries(FORM.fields.filter((field) => field.choices).map((field) => [field.key, field.default])),
 };
-// Keys that mean something to these samplers only.
-const ONLY = {
-  last_batch: ["shuffle", "deterministic"], reshuffle: ["shuffle", "balls-and-bins"],
-  max_batch_size: ["truncated-poisson"], cycle: ["cyclic-poisson"], participations: ["random-allocation"],
-};
-// How large a batch is follows from the participations.
+// How large a batch is follows from what some samplers are told instead.
 const SIZES = ["batch_size", "sample_rate"];
-export const applies = (run, key) =>
-  (!(key in ONLY) || ONLY[key].includes(run.sampler)) && !(run.sampler === "random-allocation" && SIZES.includes(key));
+// Whether a key means something to the sampler of a run, beside what else is said of it.
+export function applies(run, key) {
+  const sampler = SAMPLERS[run.sampler];
+  if (SIZES.includes(key)) return sampler?.sized ?? true;
+  if (!(key in OWN)) return true;
+  return (sampler?.keys.includes(key) ?? false) && (!OWN[key].beside || run.batch_by === OWN[key].beside);
+}
 // Keys that the phases of one run share.
-export const SHARED = ["dataset_size", "adjacency", "view", "name"];
-export const MOST_PHASES = 8;
+export const SHARED = ["dataset_size", "adjacency", "view", "unit", "records_per_unit", "name"];
+export const MOST_PHASES = FORM.most_phases;
 export const QUESTIONS = { delta: "1e-5", epsilon: "", fpr: "0.1, 0.01, 0.001", delta0: "1e-10", tolerance: "0.001" };
 const NUMBERS = [
-  "dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension",
-  "max_batch_size", "cycle", "participations",
+  "dataset_size", "batch_size", "sample_rate", "epochs", "steps", "noise_multiplier", "dimension", "records_per_unit",
+  ...FORM.fields.filter((field) => !field.choices).map((field) => field.key),
 ];
+const WORDS = ["unit"];
 const EITHER = { batch_by: ["batch_size", "sample_rate"], length_by: ["epochs", "steps"] };
 const LISTS = ["delta", "epsilon", "fpr"];
 
 export function firstRun() {
-  return {
-    ...DEFAULTS, dataset_size: "60000", batch_by: "batch_size", batch_size: "256", sample_rate: "",
-    length_by: "epochs", epochs: "60", steps: "", noise_multiplier: "1.1", dimension: "", max_batch_size: "", cycle: "", participations: "", name: "", more: [],
-  };
+  return { ...emptyRun(), dataset_size: "60000", batch_size: "256", epochs: "60", noise_multiplier: "1.1" };
 }
 
 function emptyRun() {
   const run = { ...DEFAULTS, batch_by: "batch_size", length_by: "epochs", name: "", more: [] };
-  for (const key of NUMBERS) run[key] = "";
+  for (const key of [...NUMBERS, ...WORDS]) run[key] = "";
   return run;
 }
 
 // Keys of a run that count: of two alternatives only the chosen one, and what the sampler has.
 function counted(run) {
   const dropped = Object.entries(EITHER).map(([choice, pair]) => pair.find((key) => key !== run[choice]));
-  return [...NUMBERS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key) && applies(run, key));
+  return [...NUMBERS, ...WORDS, ...Object.keys(DEFAULTS)].filter((key) => !dropped.includes(key) && applies(run, key));
 }
 
 // A run and the phases that follow its first.
@@ -71,7 +73,7 @@ export function toHash(state) {
 function read(given) {
   const run = emptyRun();
   for (const [key, value] of given) {
-    if (!NUMBERS.includes(key) && !(key in DEFAULTS) && key !== "name") continue;
+    if (![...NUMBERS, ...WORDS, "name"].includes(key) && !(key in DEFAULTS)) continue;
     run[key] = value;
     for (const [choice, pair] of Object.entries(EITHER)) if (pair.includes(key)) run[choice] = key;
   }

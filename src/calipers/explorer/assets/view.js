@@ -64,7 +64,7 @@ export function showResults(shown, selected) {
   }));
   showCharts(shown);
   showNumbers(shown, several);
-  for (const place of document.querySelectorAll("h2 .of")) place.textContent = several && chosen ? `of ${chosen.name}` : "";
+  for (const place of document.querySelectorAll(".of")) place.textContent = several && chosen ? `of ${chosen.name}` : "";
   find("evidence").replaceChildren(...(chosen?.answer.evidence ?? []).map(evidenceItem));
   find("notes").replaceChildren(...(chosen?.answer.measurement.notes ?? []).map((note) => made("li", {}, note)));
   for (const button of document.querySelectorAll("[data-save]")) button.disabled = !chosen || chosen.stale;
@@ -129,5 +129,7 @@ function evidenceItem(entry) {
 export function showVerdicts(verdicts, headline = "") {
   find("winner").textContent = headline;
   find("verdict-card").hidden = !verdicts.length;
-  find("verdicts").replaceChildren(...verdicts.map((verdict) => made("li", { "data-order": verdict.order }, verdict.sentence)));
+  // A headline that says it all is not said again.
+  const more = verdicts.length > 1 ? verdicts : verdicts.filter((verdict) => verdict.sentence !== headline);
+  find("verdicts").replaceChildren(...more.map((verdict) => made("li", { "data-order": verdict.order }, verdict.sentence)));
 }

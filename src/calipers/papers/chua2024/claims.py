@@ -22,20 +22,16 @@ import math
 from calipers.laws.average_tests import MaximumTests
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
-from calipers.papers.chua2024.settings import (
-    Setting,
-    deterministic_delta_bracket,
-    poisson,
-    shuffle_epsilon_bracket,
-)
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch, poisson, shuffle_epsilon_bracket
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
+from calipers.run import Run
 
 _PULLS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
-def group_privacy_epsilon(setting: Setting, delta: float) -> float:
+def group_privacy_epsilon(run: Run, delta: float) -> float:
     """At least epsilon_P(delta) under substitution: 2 eps with delta_P(eps) (1 + e^eps) <= delta."""
-    found = poisson(setting)
+    found = poisson(run)
 
     def following(epsilon: float) -> float:
         return found.epsilon(delta / (1.0 + math.exp(epsilon))).upper
@@ -52,49 +48,38 @@ def group_privacy_epsilon(setting: Setting, delta: float) -> float:
 def substitution(progress: Progress) -> Outcome:
     """Whether shuffling still leaks more than Poisson batches when a record is replaced instead of zeroed out."""
     figure = published.FIGURE_1
-    rows, values = [], []
-    for done, quote in enumerate(figure.quotes):
-        setting = Setting(quote.noise_multiplier, figure.steps)
-        grouped = group_privacy_epsilon(setting, figure.delta)
-        tight = poisson(setting, "substitute").epsilon(figure.delta)
-        lower = shuffle_epsilon_bracket(setting, figure.delta)[0]
-        fixed = gaussian_epsilon(2.0 / setting.noise_multiplier, figure.delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+    rows, table = [], Table()
+    for quote in watched(figure.quotes, progress):
+        run = epoch(quote.noise_multiplier, figure.steps)
+        grouped = group_privacy_epsilon(run, figure.delta)
+        tight = poisson(run, "substitute").epsilon(figure.delta)
+        lower = shuffle_epsilon_bracket(run, figure.delta)[0]
+        fixed = gaussian_epsilon(2.0 / run.noise_multiplier, figure.delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         name = f"σ = {quote.noise_multiplier:g}: "
         gap = lower - grouped, fixed - tight.lower
         rows += [
-            Row(f"{name}ε_P under substitution, group privacy", None, grouped, grouped, "estimate", "upper bound"),
-            Row(f"{name}ε_P under substitution", None, tight.lower, tight.upper),
-            Row(f"{name}ε_S under substitution", None, lower, fixed, note="attack to deterministic batches"),
-            Row(f"{name}ε_S − ε_P under substitution", printed("> 0"), *gap, note="lower end by group privacy alone"),
+            Row.of(f"{name}ε_P under substitution, group privacy", None, grouped, "estimate", "upper bound"),
+            Row.of(f"{name}ε_P under substitution", None, tight),
+            Row.of(f"{name}ε_S under substitution", None, (lower, fixed), note="attack to deterministic batches"),
+            Row.of(f"{name}ε_S − ε_P under substitution", "> 0", gap, note="lower end by group privacy alone"),
         ]
-        values.append([quote.noise_multiplier, grouped, tight.lower, tight.upper, lower, fixed])
-        progress(done + 1, len(figure.quotes))
-    header = ("noise_multiplier", "group_privacy", "poisson_lower", "poisson_upper", "shuffle_lower", "shuffle_upper")
-    remark = (
-        "The separation of Figure 1 holds under substitution, as Section 2.2 says. Group privacy is loose: the tight ε "
-        "of Poisson batches under substitution is smaller."
-    )
-    return Outcome(tuple(rows), (remark,), (Data("values", header, values),))
+        sigma = quote.noise_multiplier
+        table.add(noise_multiplier=sigma, group_privacy=grouped, poisson=tight, shuffle=(lower, fixed))
+    return Outcome(rows, data=(table.data,))
 
 
 def large_pull(progress: Progress) -> Outcome:
     """What the event {max_t w_t >= C} shows when the other records pull by -L; L = 1 is Equation (3)."""
     figure = published.FIGURE_7
-    setting = Setting(figure.noise_multiplier, figure.steps)
-    rows, values = [], []
+    run = epoch(figure.noise_multiplier, figure.steps)
+    rows, table = [], Table()
     epsilon = figure.quotes[0].epsilon
-    limit = deterministic_delta_bracket(setting, epsilon)
-    for done, pull in enumerate(_PULLS):
-        tests = MaximumTests(setting.noise_multiplier, setting.steps, pull + 1.0, pull)
+    limit = deterministic_delta_bracket(run, epsilon)
+    for pull in watched(_PULLS, progress):
+        tests = MaximumTests(run.noise_multiplier, run.total_steps, pull + 1.0, pull)
         shown, threshold = tests.delta(epsilon, False)
         note = "Equation (3)" if pull == 1.0 else ""
-        rows.append(Row(f"L = {pull:g}: δ({epsilon:g})", None, shown, limit[1], note=note))
-        values.append([pull, shown, threshold, limit[1]])
-        progress(done + 1, len(_PULLS))
-    rows.append(Row(f"δ_D({epsilon:g})", None, *limit, "closed form"))
-    remarks = (
-        "σ = 1, T = 1000, as in Figure 7. The bracket closes on δ_D as L grows, as Section 4.3.1 says; L > 1 is only "
-        "a thought, since gradients are clipped to norm 1.",
-        "At L = 1 the event shows less than a hundredth of δ_D here; for small σ it shows nearly all of it (Figure 3).",
-    )
-    return Outcome(tuple(rows), remarks, (Data("values", ("pull", "shown", "threshold", "limit"), values),))
+        rows.append(Row.of(f"L = {pull:g}: δ({epsilon:g})", None, (shown, limit[1]), note=note))
+        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1])
+    rows.append(Row.of(f"δ_D({epsilon:g})", None, limit, "closed form"))
+    return Outcome(rows, data=(table.data,))

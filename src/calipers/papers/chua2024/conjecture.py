@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from calipers.laws.shuffle import ShuffleAttack
 from calipers.laws.switching import SwitchingAttack
-from calipers.papers.chua2024.settings import Setting, deterministic_delta_bracket
-from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
+from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.theorems.shuffle_conjecture import two_batches
 
 _TWO = ((2.0, 0.5), (1.0, 0.5), (5.0, 0.1), (20.0, 0.05), (2.0, 0.0))
@@ -21,36 +21,24 @@ _MORE = ((2.0, 100, 0.7), (5.0, 100, 0.05), (1.0, 30, 2.0), (4.0, 20, 0.3))
 
 def conjecture(progress: Progress) -> Outcome:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
-    rows: list[Row] = []
-    values: list[list[Cell]] = []
-    total = len(_TWO) + len(_MORE)
-    for done, (sigma, epsilon) in enumerate(_TWO):
-        found = two_batches(epsilon, sigma)
-        fixed = deterministic_delta_bracket(Setting(sigma, 2), epsilon)[1]
-        pair = ShuffleAttack(sigma, 2).delta(epsilon)
-        name, excess = f"σ = {sigma:g}, T = 2: ", found.delta - found.conjectured
-        rows += [
-            Row(f"{name}δ_S({epsilon:g}), adaptive", None, found.delta, fixed, note="attack to deterministic batches"),
-            Row(f"{name}δ({epsilon:g}) of the conjectured pair", None, pair, found.conjectured),
-            Row(f"{name}δ_S({epsilon:g}) less the pair's", printed("<= 0"), excess, fixed - pair),
-        ]
-        values.append([sigma, 2, epsilon, pair, found.conjectured, found.delta, fixed])
-        progress(done + 1, total)
-    for done, (sigma, rounds, epsilon) in enumerate(_MORE, len(_TWO)):
-        shown = SwitchingAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
-        fixed = deterministic_delta_bracket(Setting(sigma, rounds), epsilon)[1]
+    rows, table = [], Table()
+    for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
+        fixed = deterministic_delta_bracket(epoch(sigma, rounds), epsilon)[1]
         pair = ShuffleAttack(sigma, rounds).delta(epsilon)
+        name, most = f"σ = {sigma:g}, T = {rounds}: ", None
         note = f"the best test found of the conjectured pair shows {pair:.5g}"
-        rows.append(Row(f"σ = {sigma:g}, T = {rounds}: δ_S({epsilon:g}), adaptive", None, shown, fixed, note=note))
-        values.append([sigma, rounds, epsilon, pair, "", shown, fixed])
-        progress(done + 1, total)
-    remarks = (
-        "The conjecture is false for adaptive queries: at two batches the attack shows more than the pair can leak, "
-        "both numbers certified. All other records pull by −1; the record pulls by +1 in the first batch, and in the "
-        "second by −1 if A > e^ε B there, else by +1 (A, B: likelihood ratios of the first sum with the record and "
-        "without it, against noise).",
-        "What the pair shows stays a lower bound, as Equations (1) to (3) say. For few batches and much noise the "
-        "difference is some per cent of δ; for many batches and little noise it is hardly visible.",
-    )
-    header = ("noise_multiplier", "steps", "epsilon", "pair_lower", "pair_upper", "adaptive", "deterministic")
-    return Outcome(tuple(rows), remarks, (Data("values", header, values),))
+        if rounds == 2:
+            found = two_batches(epsilon, sigma)
+            shown, most, note = found.delta, found.conjectured, "attack to deterministic batches"
+        else:
+            shown = SwitchingAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
+        rows.append(Row.of(f"{name}δ_S({epsilon:g}), adaptive", None, (shown, fixed), note=note))
+        if most is not None:
+            rows += [
+                Row.of(f"{name}δ({epsilon:g}) of the conjectured pair", None, (pair, most)),
+                Row.of(f"{name}δ_S({epsilon:g}) less the pair's", "<= 0", (shown - most, fixed - pair)),
+            ]
+        bounds = {"pair_lower": pair, "pair_upper": "" if most is None else most}
+        run = {"noise_multiplier": sigma, "steps": rounds, "epsilon": epsilon}
+        table.add(**run, **bounds, adaptive=shown, deterministic=fixed)
+    return Outcome(rows, data=(table.data,))

@@ -19,8 +19,8 @@ import numpy as np
 from calipers.measure import Measurement, measure
 from calipers.numerics.types import FloatArray
 from calipers.papers.chua2024 import drawing, published
-from calipers.papers.chua2024.settings import Interval, Setting, deterministic_delta_bracket
-from calipers.papers.items import Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch
+from calipers.papers.items import Data, Interval, Outcome, Picture, Progress, Row
 from calipers.run import Run
 from calipers.theorems.poisson_halfspace import (
     poisson_better_below,
@@ -33,20 +33,20 @@ from calipers.theorems.poisson_halfspace import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTING = Setting(published.FIGURE_2_NOISE_MULTIPLIER, published.FIGURE_2_STEPS)
+EPOCH = epoch(published.FIGURE_2_NOISE_MULTIPLIER, published.FIGURE_2_STEPS)
 EPSILON: FloatArray = np.linspace(0.0, 50.0, 26)
 _NEAR, _FAR = 20.0, 50.0
 
 
 @cache
 def _poisson() -> Measurement:
-    run = Run(sample_rate=1.0 / SETTING.steps, epochs=1, noise_multiplier=SETTING.noise_multiplier)
+    run = Run(sample_rate=1.0 / EPOCH.total_steps, epochs=1, noise_multiplier=EPOCH.noise_multiplier)
     return measure(run, tolerance=1e-3)
 
 
 def poisson_is_better(epsilon: float) -> bool | None:
     """Whether delta_P < delta_D at epsilon; None where the bracket of delta_P does not decide."""
-    found, fixed = _poisson().delta(epsilon), deterministic_delta_bracket(SETTING, epsilon)
+    found, fixed = _poisson().delta(epsilon), deterministic_delta_bracket(EPOCH, epsilon)
     if found.upper < fixed[0]:
         return True
     return False if found.lower > fixed[1] else None
@@ -85,10 +85,10 @@ def sign_changes() -> int:
 
 
 def _curves() -> dict[str, FloatArray]:
-    sigma, steps = SETTING.noise_multiplier, SETTING.steps
+    sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     found = [_poisson().delta(float(epsilon)) for epsilon in EPSILON]
     return {
-        "deterministic": np.array([deterministic_delta_bracket(SETTING, float(e))[1] for e in EPSILON]),
+        "deterministic": np.array([deterministic_delta_bracket(EPOCH, float(e))[1] for e in EPSILON]),
         "poisson_lower": np.array([bracket.lower for bracket in found]),
         "poisson_upper": np.array([bracket.upper for bracket in found]),
         "halfspace_best": np.array([poisson_halfspace_best(float(e), sigma, steps).delta for e in EPSILON]),
@@ -98,7 +98,7 @@ def _curves() -> dict[str, FloatArray]:
 
 def figure_2(progress: Progress) -> Outcome:
     """delta_D and delta_P for sigma = 0.3, T = 10, their crossing, and what the proof of Theorem 4.2 gives."""
-    sigma, steps = SETTING.noise_multiplier, SETTING.steps
+    sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     below, beyond = poisson_better_below(sigma, steps), poisson_worse_beyond(sigma, steps)
     progress(1, 4)
     crossing = crossing_bracket(below, beyond)
@@ -108,23 +108,17 @@ def figure_2(progress: Progress) -> Outcome:
     progress(3, 4)
     at_zero = _poisson().delta(0.0)
     bound = poisson_total_variation_upper(sigma, steps)
-    fixed = deterministic_delta_bracket(SETTING, 0.0)
+    fixed = deterministic_delta_bracket(EPOCH, 0.0)
     on_grid = f"ε = 0, 2, ..., {EPSILON[-1]:g}, every sign certain"
     rows = (
-        Row("δ_P(0)", None, at_zero.lower, at_zero.upper),
-        Row("δ_P(0) at most, Proposition C.2", None, bound, bound, "closed form"),
-        Row("δ_D(0)", None, *fixed, "closed form"),
-        Row("δ_D(0) − δ_P(0)", printed("> 0"), fixed[0] - at_zero.upper, fixed[1] - at_zero.lower),
-        Row("an ε0 of Theorem 4.2(a), from the proof", None, below, below, "closed form"),
-        Row("an ε1 of Theorem 4.2(b), from the proof", None, beyond, beyond, "closed form"),
-        Row("a crossing of δ_D and δ_P", None, *crossing),
-        Row("sign changes of δ_D − δ_P (Conjecture 4.3)", printed("1"), changes, changes, "exact check", on_grid),
-    )
-    remarks = (
-        "The figure prints no numbers. On the grid Poisson batches leak less below the crossing and more beyond it. "
-        f"The proof of Theorem 4.2 is far from it on both sides: ε0 = {below:.2f} and ε1 = {beyond:.2f}.",
-        "Conjecture 4.3 passes on the grid. That is evidence and no proof: between two points of the grid the sign "
-        "could change twice.",
+        Row.of("δ_P(0)", None, at_zero),
+        Row.of("δ_P(0) at most, Proposition C.2", None, bound, "closed form"),
+        Row.of("δ_D(0)", None, fixed, "closed form"),
+        Row.of("δ_D(0) − δ_P(0)", "> 0", (fixed[0] - at_zero.upper, fixed[1] - at_zero.lower)),
+        Row.of("an ε0 of Theorem 4.2(a), from the proof", None, below, "closed form"),
+        Row.of("an ε1 of Theorem 4.2(b), from the proof", None, beyond, "closed form"),
+        Row.of("a crossing of δ_D and δ_P", None, crossing),
+        Row.of("sign changes of δ_D − δ_P (Conjecture 4.3)", "1", changes, "exact check", on_grid),
     )
     marks = {"ε0": below, "crossing": crossing[0], "ε1": beyond}
 
@@ -137,6 +131,7 @@ def figure_2(progress: Progress) -> Outcome:
         )
 
     columns = {"epsilon": EPSILON} | curves
-    data = Data.of_columns("curves", {key: [float(value) for value in values] for key, values in columns.items()})
+    data = Data.of_columns("curves", columns)
     progress(4, 4)
-    return Outcome(rows, remarks, (data,), Picture(draw, (10.4, 4.6)))
+    picture = Picture(draw, (10.4, 4.6))
+    return Outcome(rows, data=(data,), picture=picture, facts={"below": below, "beyond": beyond})

@@ -22,8 +22,8 @@ away. It costs the same training and its bracket closes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -33,6 +33,7 @@ from calipers.laws.shuffle import ShuffleAttack
 from calipers.measure import Measurement, measure
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR
 from calipers.numerics.types import FloatArray
+from calipers.papers.items import Interval, Value
 from calipers.run import Run
 from calipers.theorems.samplers_gap import (
     deterministic_delta,
@@ -47,97 +48,95 @@ ORDERS: FloatArray = np.concatenate((1.0 + np.arange(1, 100) / 10.0, np.arange(1
 TOLERANCE = 1e-3
 _SLACK = 4.0 * GAUSSIAN_RELATIVE_ERROR
 
-Interval = tuple[float, float]
 
-
-@dataclass(frozen=True)
-class Setting:
-    """One epoch of `steps` batches."""
-
-    noise_multiplier: float
-    steps: int
+def epoch(noise_multiplier: float, steps: int) -> Run:
+    """One epoch of `steps` batches that hold a record with probability 1/steps."""
+    return Run(sample_rate=1.0 / steps, epochs=1, noise_multiplier=noise_multiplier, adjacency="zero-out")
 
 
 @cache
-def _measured(setting: Setting, sampler: str, adjacency: str) -> Measurement:
-    return measure(
-        Run(
-            sample_rate=1.0 / setting.steps,
-            epochs=1,
-            noise_multiplier=setting.noise_multiplier,
-            sampler=sampler,
-            adjacency=adjacency,
-        ),
-        tolerance=TOLERANCE,
-    )
+def _measured(run: Run) -> Measurement:
+    return measure(run, tolerance=TOLERANCE)
 
 
-def poisson(setting: Setting, adjacency: str = "zero-out") -> Measurement:
-    """One epoch of Poisson batches; asked twice, computed once."""
-    return _measured(setting, "poisson", adjacency)
+def poisson(run: Run, adjacency: str = "zero-out") -> Measurement:
+    """The epoch with Poisson batches; asked twice, computed once."""
+    return _measured(run.replace(adjacency=adjacency))
 
 
-def balls_and_bins(setting: Setting) -> Measurement:
-    """One epoch in which every record picks its batch; asked twice, computed once."""
-    return _measured(setting, "balls-and-bins", "zero-out")
+def balls_and_bins(run: Run) -> Measurement:
+    """The epoch in which every record picks its batch; asked twice, computed once."""
+    return _measured(run.replace(sampler="balls-and-bins"))
 
 
-def deterministic_epsilon_bracket(setting: Setting, delta: float) -> Interval:
+def deterministic_epsilon_bracket(run: Run, delta: float) -> Interval:
     """epsilon_D(delta), Proposition 3.1, with its rounding."""
-    value = deterministic_epsilon(delta, setting.noise_multiplier)
+    value = deterministic_epsilon(delta, run.noise_multiplier)
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
 
 
-def deterministic_delta_bracket(setting: Setting, epsilon: float) -> Interval:
+def deterministic_delta_bracket(run: Run, epsilon: float) -> Interval:
     """delta_D(epsilon), Proposition 3.1, with its rounding."""
-    value = deterministic_delta(epsilon, setting.noise_multiplier)
+    value = deterministic_delta(epsilon, run.noise_multiplier)
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
 
 
 @cache
-def shuffle_epsilon_by_event(setting: Setting, delta: float) -> float:
+def shuffle_epsilon_by_event(run: Run, delta: float) -> float:
     """At most epsilon_S(delta): the largest epsilon that Equation (3) shows."""
-    return shuffle_epsilon_lower(delta, setting.noise_multiplier, setting.steps)
+    return shuffle_epsilon_lower(delta, run.noise_multiplier, run.total_steps)
 
 
 @cache
-def shuffle_delta_by_event(setting: Setting, epsilon: float) -> float:
+def shuffle_delta_by_event(run: Run, epsilon: float) -> float:
     """At most delta_S(epsilon): Equation (3) with the best C."""
-    return shuffle_delta_lower(epsilon, setting.noise_multiplier, setting.steps).delta
+    return shuffle_delta_lower(epsilon, run.noise_multiplier, run.total_steps).delta
 
 
 @cache
-def shuffle_epsilon_bracket(setting: Setting, delta: float) -> Interval:
+def shuffle_epsilon_bracket(run: Run, delta: float) -> Interval:
     """epsilon_S(delta) lies between these: the best test found, and Theorem 4.1."""
-    found = ShuffleAttack(setting.noise_multiplier, setting.steps).epsilon(delta)
-    return max(found, shuffle_epsilon_by_event(setting, delta)), deterministic_epsilon_bracket(setting, delta)[1]
+    found = ShuffleAttack(run.noise_multiplier, run.total_steps).epsilon(delta)
+    return max(found, shuffle_epsilon_by_event(run, delta)), deterministic_epsilon_bracket(run, delta)[1]
 
 
 @cache
-def shuffle_delta_bracket(setting: Setting, epsilon: float) -> Interval:
+def shuffle_delta_bracket(run: Run, epsilon: float) -> Interval:
     """delta_S(epsilon) lies between these: the best test found, and Theorem 4.1."""
-    found = ShuffleAttack(setting.noise_multiplier, setting.steps).delta(epsilon)
-    return max(found, shuffle_delta_by_event(setting, epsilon)), deterministic_delta_bracket(setting, epsilon)[1]
+    found = ShuffleAttack(run.noise_multiplier, run.total_steps).delta(epsilon)
+    return max(found, shuffle_delta_by_event(run, epsilon)), deterministic_delta_bracket(run, epsilon)[1]
 
 
 @cache
-def renyi_divergences(setting: Setting) -> FloatArray:
+def renyi_divergences(run: Run) -> FloatArray:
     """D_t(P||Q) of one epoch of Poisson batches at `ORDERS`, to an absolute error of about `steps` * 1e-13."""
-    q, width = 1.0 / setting.steps, 1.0 / setting.noise_multiplier
-    step = setting.noise_multiplier / 8.0
+    q, width = 1.0 / run.total_steps, 1.0 / run.noise_multiplier
+    step = run.noise_multiplier / 8.0
     # Tilted by t, the normal density sits around t width; twelve deviations more on either side.
     x = np.arange(-12.0, 12.0 + float(ORDERS[-1]) * width, step)
     log_ratio = np.logaddexp(math.log1p(-q), math.log(q) + width * x - 0.5 * width * width)
     log_density = -0.5 * x * x + math.log(step) - 0.5 * math.log(2.0 * math.pi)
     moments = logsumexp(log_density + ORDERS[:, None] * log_ratio, axis=1)
-    return np.asarray(setting.steps * moments / (ORDERS - 1.0), dtype=np.float64)
+    return np.asarray(run.total_steps * moments / (ORDERS - 1.0), dtype=np.float64)
 
 
-def renyi_epsilon(setting: Setting, delta: float) -> float:
+def renyi_epsilon(run: Run, delta: float) -> float:
     """At least epsilon_P(delta), up to the rounding of the divergences: the Renyi accountant of the paper."""
-    return epsilon_from_rdp(ORDERS, renyi_divergences(setting), delta)
+    return epsilon_from_rdp(ORDERS, renyi_divergences(run), delta)
 
 
-def renyi_delta(setting: Setting, epsilon: float) -> float:
+def renyi_delta(run: Run, epsilon: float) -> float:
     """At least delta_P(epsilon), up to the rounding of the divergences: the Renyi accountant of the paper."""
-    return float(delta_from_rdp(ORDERS, renyi_divergences(setting), epsilon))
+    return float(delta_from_rdp(ORDERS, renyi_divergences(run), epsilon))
+
+
+def by_every_route(run: Run, quantity: Literal["epsilon", "delta"], level: float) -> dict[str, Value]:
+    """epsilon(level) or delta(level) of one epoch by every sampler: certified, and as the paper finds it."""
+    if quantity == "epsilon":
+        fixed, shuffled = deterministic_epsilon_bracket(run, level), shuffle_epsilon_bracket(run, level)
+        renyi, event = renyi_epsilon(run, level), shuffle_epsilon_by_event(run, level)
+    else:
+        fixed, shuffled = deterministic_delta_bracket(run, level), shuffle_delta_bracket(run, level)
+        renyi, event = renyi_delta(run, level), shuffle_delta_by_event(run, level)
+    found: Value = getattr(poisson(run), quantity)(level)
+    return {"deterministic": fixed, "poisson": found, "renyi": renyi, "event": event, "shuffle": shuffled}

@@ -8,16 +8,16 @@ that it really takes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calipers.bracket import Bracket
 from calipers.papers.ertan2026 import drawing, published
-from calipers.papers.ertan2026.settings import Setting, forced_noise, leaks
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
 from calipers.theorems.separation import (
     max_test_separation,
     noise_threshold,
@@ -25,9 +25,6 @@ from calipers.theorems.separation import (
     shuffle_separation_lower,
     tractable_point,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUNDS = (2, 4, 12, 48, 390, 1_000, 10_000, 100_000, 1_000_000)
 EVERY_ROUND_UP_TO = 20_000
@@ -38,34 +35,34 @@ FORCED_SEPARATIONS = (0.1, 0.03, 0.01)
 
 def thresholds(progress: Progress) -> Outcome:
     """The number of rounds and the noise quoted for ImageNet and LAION, and what such an epoch leaks."""
-    rows: list[Row] = []
-    values: list[list[Cell]] = []
-    for quoted in published.THRESHOLDS:
-        rounds = quoted.records // published.QUOTED_BATCH_SIZE
-        sigma, bound = noise_threshold(rounds), shuffle_separation_lower(noise_threshold(rounds), rounds)
-        found, delta = leaks(Setting.at_threshold(rounds)), 1.0 / quoted.records
+    rows, table = [], Table()
+    for quoted in watched(published.THRESHOLDS, progress):
+        rounds, delta = quoted.records // published.QUOTED_BATCH_SIZE, 1.0 / quoted.records
+        sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
+        bound = shuffle_separation_lower(sigma, rounds)
         isolated, poisson = found.isolated.separation(), found.poisson.separation()
         shuffle, epsilon = found.shuffle.epsilon(delta), found.poisson.epsilon(delta)
         rows += [
-            Row(f"{quoted.name}: M", printed(quoted.rounds), rounds, rounds, "exact check", "batches of 256"),
-            Row(f"{quoted.name}: σ", printed(quoted.noise), sigma, sigma, "closed form"),
-            Row(f"{quoted.name}: κ of Theorem 6.1", None, bound, bound, "closed form"),
-            Row(f"{quoted.name}: separation, isolated", None, isolated.lower, isolated.upper),
-            Row(f"{quoted.name}: separation, Poisson", None, poisson.lower, poisson.upper),
-            Row(f"{quoted.name}: ε(1/N), shuffling, worst case", None, shuffle.lower, shuffle.upper),
-            Row(f"{quoted.name}: ε(1/N), Poisson", None, epsilon.lower, epsilon.upper),
+            Row.of(f"{quoted.name}: M", quoted.rounds, rounds, "exact check", "batches of 256"),
+            Row.of(f"{quoted.name}: σ", quoted.noise, sigma, "closed form"),
+            Row.of(f"{quoted.name}: κ of Theorem 6.1", None, bound, "closed form"),
+            Row.of(f"{quoted.name}: separation, isolated", None, isolated),
+            Row.of(f"{quoted.name}: separation, Poisson", None, poisson),
+            Row.of(f"{quoted.name}: ε(1/N), shuffling, worst case", None, shuffle),
+            Row.of(f"{quoted.name}: ε(1/N), Poisson", None, epsilon),
         ]
-        jaws = [jaw for bracket in (isolated, poisson, shuffle, epsilon) for jaw in (bracket.lower, bracket.upper)]
-        values.append([quoted.name, quoted.records, rounds, sigma, bound, *jaws])
-        progress(len(values), len(published.THRESHOLDS))
-    remarks = (
-        "The two thresholds are what the formula gives. They are where Theorem 6.1 stops speaking, not where privacy "
-        "starts: one epoch at such noise still has ε in the dozens.",
-    )
-    names = ("separation_isolated", "separation_poisson", "epsilon_shuffle", "epsilon_poisson")
-    jaw_names = tuple(f"{name}_{end}" for name in names for end in ("lower", "upper"))
-    header = ("dataset", "records", "rounds", "sigma", "theorem_6_1", *jaw_names)
-    return Outcome(tuple(rows), remarks, (Data("values", header, values),))
+        table.add(
+            dataset=quoted.name,
+            records=quoted.records,
+            rounds=rounds,
+            sigma=sigma,
+            theorem_6_1=bound,
+            separation_isolated=isolated,
+            separation_poisson=poisson,
+            epsilon_shuffle=shuffle,
+            epsilon_poisson=epsilon,
+        )
+    return Outcome(rows, data=(table.data,))
 
 
 def _margins() -> tuple[float, int, float]:
@@ -81,81 +78,52 @@ def _margins() -> tuple[float, int, float]:
 
 def dichotomies(progress: Progress) -> Outcome:
     """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
-    rows: list[Row] = []
-    values = []
-    for rounds in ROUNDS:
-        sigma, found = noise_threshold(rounds), leaks(Setting.at_threshold(rounds))
+    rows, table = [], Table()
+    for rounds in watched(ROUNDS, progress):
+        sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
         bounds = shuffle_separation_lower(sigma, rounds), poisson_separation_lower(sigma, rounds)
-        point, by_largest = tractable_point(sigma, rounds).separation, max_test_separation(sigma, rounds)
-        isolated, poisson, worst = (
-            found.isolated.separation(),
-            found.poisson.separation(),
-            found.shuffle.separation(),
-        )
-        name = f"M = {rounds:,}"
+        isolated, poisson = found.isolated.separation(), found.poisson.separation()
+        worst = found.shuffle.separation()
         rows += [
-            Row(f"{name}: κ, isolated", printed(f">= {bounds[0]:.4f}"), isolated.lower, isolated.upper),
-            Row(f"{name}: κ, Poisson", printed(f">= {bounds[1]:.4f}"), poisson.lower, poisson.upper),
-            Row(f"{name}: κ, shuffling in the worst case", None, worst.lower, worst.upper),
+            Row.of(f"M = {rounds:,}: κ, isolated", f">= {bounds[0]:.4f}", isolated),
+            Row.of(f"M = {rounds:,}: κ, Poisson", f">= {bounds[1]:.4f}", poisson),
+            Row.of(f"M = {rounds:,}: κ, shuffling in the worst case", None, worst),
         ]
-        jaws = [jaw for bracket in (isolated, poisson, worst) for jaw in (bracket.lower, bracket.upper)]
-        values.append([rounds, sigma, *bounds, point, by_largest, *jaws])
-        progress(len(values), len(ROUNDS))
+        table.add(
+            rounds=rounds,
+            sigma=sigma,
+            theorem_6_1=bounds[0],
+            theorem_6_3=bounds[1],
+            x_prime=tractable_point(sigma, rounds).separation,
+            kappa_sub=max_test_separation(sigma, rounds),
+            isolated=isolated,
+            poisson=poisson,
+            worst=worst,
+        )
     margin, where, level = _margins()
     checked = f"every M up to {EVERY_ROUND_UP_TO:,} and 60 up to 1e10; least at M = {where:.0e}; it tends to 1"
     rows += [
-        Row("x'/(bound of Theorem 6.1), least", printed(">= 1"), margin, margin, "estimate", checked),
-        Row("1/√(4π ln M), largest for M ≥ 2", printed(published.PROOF_LARGEST_LEVEL), level, level, "closed form"),
+        Row.of("x'/(bound of Theorem 6.1), least", ">= 1", margin, "estimate", checked),
+        Row.of("1/√(4π ln M), largest for M ≥ 2", published.PROOF_LARGEST_LEVEL, level, "closed form"),
     ]
-    remarks = (
-        "The published column is the bound, from its formula: the paper prints these numbers only in Table 10.",
-        "The proof of Theorem 6.1 ends with a factor 1 − 2/(M√(4π ln M)) that the statement drops as tending to 1. The "
-        "statement is true without it: x' at the threshold exceeds the stated bound. At M = 1, which the theorem "
-        "admits, both of its alternatives divide by ln 1 = 0.",
-        "For the paper's adversary Theorem 6.1 is within 9 % of the truth for M ≥ 12. Batches of fixed size whose "
-        "other records are known leak up to twice as much: that is the worst-case row.",
-        "Theorem 6.3's constant 1 − 1/e is not an approximation: (1 − 1/M)^M is below 1/e, so it is a valid bound.",
-    )
-    header = ("rounds", "sigma", "theorem_6_1", "theorem_6_3", "x_prime", "kappa_sub")
-    jaw_names = tuple(f"{name}_{end}" for name in ("isolated", "poisson", "worst") for end in ("lower", "upper"))
-    data = Data("values", header + jaw_names, values)
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_dichotomies(figure.subplots(), [dict(zip(data.header, row, strict=True)) for row in data.rows])
-
-    return Outcome(tuple(rows), remarks, (data,), Picture(draw, (7.6, 4.8)))
+    return Outcome(rows, data=(table.data,), picture=Picture.on_axes((7.6, 4.8), drawing.draw_dichotomies, table))
 
 
-def _isolated(rounds: int, noise_multiplier: float) -> Bracket:
-    return leaks(Setting(rounds, noise_multiplier)).isolated.separation()
-
-
-def _poisson(rounds: int, noise_multiplier: float) -> Bracket:
-    return leaks(Setting(rounds, noise_multiplier)).poisson.separation()
+def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
+    found: Bracket = getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
+    return found
 
 
 def forced(progress: Progress) -> Outcome:
     """How much noise one epoch needs for a small separation, from both sides."""
-    rows: list[Row] = []
-    values = []
-    total = len(FORCED_ROUNDS) * len(FORCED_SEPARATIONS)
-    for rounds in FORCED_ROUNDS:
+    rows, table = [], Table()
+    for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = noise_threshold(rounds)
-        for target in FORCED_SEPARATIONS:
-            poisson = forced_noise(partial(_poisson, rounds), target, 2.0 * threshold, 2.0)
-            # Both samplers need about the same noise, and Poisson sampling is measured faster.
-            isolated = forced_noise(partial(_isolated, rounds), target, 1.01 * poisson[1], 1.03)
-            for sampler, jaws in (("isolated", isolated), ("Poisson", poisson)):
-                name = f"M = {rounds:,}, κ = {target:g}: σ, {sampler}"
-                rows.append(Row(name, printed(f">= {threshold:.4f}"), *jaws))
-            values.append([rounds, target, threshold, *isolated, *poisson])
-            progress(len(values), total)
-    remarks = (
-        "Read: a run with less noise than the lower number has a larger separation, shown by a test; the upper number "
-        "is enough, by proof. The published column is the paper's threshold 1/√(2 ln M), from its formula.",
-        "The threshold is necessary and far from sufficient: it allows κ of about 1/3, an attacker who guesses "
-        "right up to 74 % of the time. κ = 0.01 takes five to twelve times as much noise, with hardly a difference "
-        "between the samplers.",
-    )
-    header = ("rounds", "separation", "threshold", "isolated_lower", "isolated_upper", "poisson_lower", "poisson_upper")
-    return Outcome(tuple(rows), remarks, (Data("values", header, values),))
+        poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
+        # Both samplers need about the same noise, and Poisson sampling is measured faster.
+        isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
+        for sampler, jaws in (("isolated", isolated), ("Poisson", poisson)):
+            rows.append(Row.of(f"M = {rounds:,}, κ = {target:g}: σ, {sampler}", f">= {threshold:.4f}", jaws))
+        table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
+    return Outcome(rows, data=(table.data,))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Cell
+from calipers.papers.ertan2026 import published
+from calipers.papers.items import Table
 from calipers.papers.style import BLUE, CYCLE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, tidy, tradeoff_axes
 
 if TYPE_CHECKING:
@@ -68,59 +69,47 @@ def _rounds_axis(ax: Axes, title: str) -> Axes:
 
 
 def draw_explicit_bounds(
-    ax: Axes, rounds: Sequence[int], lines: Mapping[str, Sequence[float]], measured: Sequence[Sequence[float]]
+    ax: Axes, rounds: Sequence[int], lines: Mapping[str, Sequence[float]], measured: Table
 ) -> Axes:
     """Figure 3: Equation (52) for several s, the true separation at s = 1/√2, and the ceiling of one epoch."""
     for color, (label, values) in zip(CYCLE, lines.items(), strict=False):
         # A negative bound says nothing.
         shown = np.where(np.array(values) >= 0.0, values, np.nan)
         ax.plot(rounds, shown, color=color, linewidth=1.8, label=f"(52), s = {label}")
-    counts = [entry[0] for entry in measured]
-    ceilings = [entry[3] for entry in measured]
+    counts, ceilings, truth = (measured.column(name) for name in ("rounds", "ceiling", "separation_lower"))
     ax.plot(counts, ceilings, color=GRAY, linestyle="--", linewidth=1.4, label="one Poisson epoch, any σ: at most")
-    ax.plot(counts, [entry[1] for entry in measured], "o", color=ORANGE, label="one Poisson epoch, s = 1/√2: truth")
+    ax.plot(counts, truth, "o", color=ORANGE, label="one Poisson epoch, s = 1/√2: truth")
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "What the Gaussian limit says, and what one epoch does")
 
 
-def draw_predictions(
-    ax: Axes,
-    rounds: Sequence[int],
-    lines: Mapping[int, Sequence[float]],
-    measured: Mapping[int, Sequence[Sequence[float]]],
-) -> Axes:
+def draw_predictions(ax: Axes, rounds: Sequence[int], lines: Mapping[int, Sequence[float]], measured: Table) -> Axes:
     """Figure 4: the predicted separation for several E, and the true one."""
     # The lines meet at 1/√2; the later ones are thinner, so that all of them can be seen.
     styles = zip((ORANGE, BLUE, GREEN), (5.0, 3.0, 1.2), lines.items(), strict=True)
     for color, width, (epochs, values) in styles:
-        counts = [entry[0] for entry in measured[epochs]]
-        name = f"E = {epochs}"
-        ax.plot(rounds, values, color=color, linewidth=width, label=f"{name}: predicted")
-        ax.plot(counts, [entry[1] for entry in measured[epochs]], "o", color=color, label=f"{name}: truth")
-    ceilings = [entry[4] for entry in measured[1]]
-    counts = [entry[0] for entry in measured[1]]
+        runs = measured.where(epochs=epochs)
+        counts, truth = ([run[name] for run in runs] for name in ("rounds", "separation_lower"))
+        ax.plot(rounds, values, color=color, linewidth=width, label=f"E = {epochs}: predicted")
+        ax.plot(counts, truth, "o", color=color, label=f"E = {epochs}: truth")
+    counts, ceilings = ([run[name] for run in measured.where(epochs=1)] for name in ("rounds", "ceiling"))
     ax.plot(counts, ceilings, color=GRAY, linestyle="--", linewidth=1.4, label="E = 1, any σ: at most")
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): predicted and true")
 
 
-def draw_dichotomies(ax: Axes, entries: Sequence[Mapping[str, Cell]]) -> Axes:
+def draw_dichotomies(ax: Axes, table: Table) -> Axes:
     """Theorems 6.1 and 6.3 at the threshold, and the separations they bound."""
-
-    def column(name: str) -> list[float]:
-        return [float(entry[name]) for entry in entries]
-
-    counts = column("rounds")
-    dots = {
-        "worst_lower": ("shuffling, worst case", PURPLE, "s"),
-        "isolated_lower": ("shuffling, isolated view", GREEN, "o"),
-        "poisson_lower": ("Poisson", ORANGE, "^"),
-    }
-    for name, (label, color, marker) in dots.items():
-        ax.plot(counts, column(name), marker, color=color, label=label)
-    ax.plot(counts, column("kappa_sub"), color=SKY, linestyle="--", linewidth=1.4, label="κ_sub")
-    ax.plot(counts, column("theorem_6_1"), color=BLUE, linewidth=1.8, label="Theorem 6.1")
-    ax.plot(counts, column("theorem_6_3"), color=RED, linewidth=1.8, label="Theorem 6.3 (Poisson)")
+    counts = table.column("rounds")
+    for name, label, style in (
+        ("worst_lower", "shuffling, worst case", {"color": PURPLE, "marker": "s", "linestyle": "None"}),
+        ("isolated_lower", "shuffling, isolated view", {"color": GREEN, "marker": "o", "linestyle": "None"}),
+        ("poisson_lower", "Poisson", {"color": ORANGE, "marker": "^", "linestyle": "None"}),
+        ("kappa_sub", "κ_sub", {"color": SKY, "linestyle": "--", "linewidth": 1.4}),
+        ("theorem_6_1", "Theorem 6.1", {"color": BLUE, "linewidth": 1.8}),
+        ("theorem_6_3", "Theorem 6.3 (Poisson)", {"color": RED, "linewidth": 1.8}),
+    ):
+        ax.plot(counts, table.column(name), label=label, **style)
     ax.set_ylim(0.0, 0.75)
     return _rounds_axis(ax, "Separation at σ = 1/√(2 ln M): bounds and truth")
 
@@ -133,20 +122,15 @@ def draw_utility(
     """Test accuracy against the noise multiplier, one panel for each dataset, the forced noise marked."""
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     colors = dict(zip(sorted({epochs for lines in panels.values() for epochs, _ in lines}), CYCLE, strict=False))
+    looks = dict(zip(published.SAMPLERS, (("-", "o", 5, True), ("--", "s", 8, False)), strict=True))
     shown = {}
     for ax, (title, lines) in zip(axes, panels.items(), strict=True):
         tidy(ax, xlabel="noise multiplier σ", ylabel="test accuracy (%)" if ax is axes[0] else "", title=title)
         ax.axvline(thresholds[title], color=GRAY, linestyle=":", zorder=0)
         for (epochs, sampler), points in lines.items():
-            shuffled = sampler == "shuffle"
-            (line,) = ax.plot(
-                *zip(*points, strict=True),
-                "-" if shuffled else "--",
-                marker="o" if shuffled else "s",
-                markerfacecolor=colors[epochs] if shuffled else "none",
-                markersize=5 if shuffled else 8,
-                color=colors[epochs],
-            )
+            style, marker, size, filled = looks[sampler]
+            (line,) = ax.plot(*zip(*points, strict=True), style, marker=marker, markersize=size, color=colors[epochs])
+            line.set_markerfacecolor(colors[epochs] if filled else "none")
             shown[f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}"] = line
         ax.set(ylim=(0, 103))
         ax.locator_params(axis="x", nbins=5)

@@ -21,8 +21,8 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import drawing, published
-from calipers.papers.ertan2026.settings import ROUNDING, Setting, leaks, poisson_ceiling
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row, printed
+from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
+from calipers.papers.items import Column, Data, Outcome, Picture, Progress, Published, Row, Table, watched
 from calipers.theorems.separation import (
     max_test_separation,
     max_test_tradeoff,
@@ -46,10 +46,6 @@ FIGURE_4_ROUNDS = tuple(dict.fromkeys(round(count) for count in np.geomspace(2, 
 _MAXIMUM = 1.0 / math.sqrt(2.0)
 
 
-def _floats(values: FloatArray) -> list[Cell]:
-    return [float(value) for value in values]
-
-
 def _best_fpr(sigma: float, rounds: int) -> float:
     """The false positive rate of the grid at which f_sub is farthest from the line."""
     grid = np.linspace(0.0, 1.0, 4001)
@@ -58,29 +54,21 @@ def _best_fpr(sigma: float, rounds: int) -> float:
 
 def figure_1(progress: Progress) -> Outcome:
     """The separation of the curve of one shuffled epoch, drawn on the curve."""
-    found = leaks(Setting.at_threshold(DRAWN_ROUNDS)).isolated
+    found = leaks(epoch(DRAWN_ROUNDS)).isolated
     kappa = found.separation()
     guarantee, attack = found.curve(Side.UPPER)(ALPHA), found.curve(Side.LOWER)(ALPHA)
     progress(1, 1)
-    rows = (Row(f"κ, M = {DRAWN_ROUNDS}, σ = 1/√(2 ln M)", printed("< 0.7072"), kappa.lower, kappa.upper),)
-    remarks = (
-        f"The paper draws no particular curve; ours is one shuffled epoch of M = {DRAWN_ROUNDS} rounds at the "
-        "threshold, isolated view, symmetrized (a record may be added or removed), which keeps κ.",
-        "The caption calls κ's segment vertical. The distance of Definition 5.2 is perpendicular to the line; the "
-        "vertical segment is √2 κ, the advantage of the best attack.",
-    )
-    columns = {"alpha": _floats(ALPHA), "beta_lower": _floats(guarantee), "beta_upper": _floats(attack)}
+    rows = (Row.of(f"κ, M = {DRAWN_ROUNDS}, σ = 1/√(2 ln M)", "< 0.7072", kappa),)
+    columns = {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack}
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_separation(figure.subplots(), ALPHA, attack, kappa.lower)
-
-    return Outcome(rows, remarks, (Data.of_columns("curve", columns),), Picture(draw, (5.4, 5.2)))
+    picture = Picture.on_axes((5.4, 5.2), drawing.draw_separation, ALPHA, attack, kappa.lower)
+    return Outcome(rows, data=(Data.of_columns("curve", columns),), picture=picture)
 
 
 def figure_2(progress: Progress) -> Outcome:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
     rounds = DRAWN_ROUNDS
-    sigma, found = noise_threshold(rounds), leaks(Setting.at_threshold(rounds)).isolated
+    sigma, found = noise_threshold(rounds), leaks(epoch(rounds)).isolated
     point, by_largest = tractable_point(sigma, rounds), max_test_separation(sigma, rounds)
     by_largest_upper = by_largest * (1.0 + 2.0 * ROUNDING)
     kappa = found.separation()
@@ -88,24 +76,19 @@ def figure_2(progress: Progress) -> Outcome:
     sub = np.array([max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
     true = found.curve(Side.LOWER)(ALPHA)
     progress(1, 1)
-    ordered = printed(">= 0")
+    ordered = ">= 0"
     gap = by_largest - point.separation
     rows = (
-        Row("a*", printed(f"<= {point.fpr_bound:.4f}"), point.fpr, point.fpr, "closed form", "Lemma 6.2"),
-        Row("x'", printed(f">= {bound:.4f}"), point.separation, point.separation, "closed form", "Theorem 6.1"),
-        Row("κ_sub", None, by_largest, by_largest_upper, "closed form"),
-        Row("κ_shuf", None, kappa.lower, kappa.upper),
-        Row("κ_sub − x'", ordered, gap, gap + 1e-10, "closed form", "Equation (23)"),
-        Row("κ_shuf − κ_sub", ordered, kappa.lower - by_largest_upper, kappa.upper - by_largest, note="Equation (23)"),
+        Row.of("a*", f"<= {point.fpr_bound:.4f}", point.fpr, "closed form", "Lemma 6.2"),
+        Row.of("x'", f">= {bound:.4f}", point.separation, "closed form", "Theorem 6.1"),
+        Row.of("κ_sub", None, (by_largest, by_largest_upper), "closed form"),
+        Row.of("κ_shuf", None, kappa),
+        Row.of("κ_sub − x'", ordered, (gap, gap + 1e-10), "closed form", "Equation (23)"),
+        Row.of(
+            "κ_shuf − κ_sub", ordered, (kappa.lower - by_largest_upper, kappa.upper - by_largest), note="Equation (23)"
+        ),
     )
-    remarks = (
-        f"The paper's figure is illustrative; ours is M = {rounds}, σ = 1/√(2 ln M) = {sigma:.4f}. The test on the "
-        "largest observation is nearly the best one: κ_sub misses 2 % of κ_shuf, and x' misses 6 %. f_shuf is drawn "
-        "symmetrized (a record may be added or removed), which keeps κ_shuf.",
-        "Lemma 5.3 puts the separation at the fixed point of a symmetric curve. f_sub is not symmetric: its largest "
-        "distance lies elsewhere. Nothing is lost, because sep(f) is defined as the maximum.",
-    )
-    columns = {"alpha": _floats(ALPHA), "f_sub": _floats(sub), "f_shuf_upper": _floats(true)}
+    columns = {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": true}
     best = _best_fpr(sigma, rounds)
 
     def draw(figure: Figure) -> None:
@@ -116,7 +99,8 @@ def figure_2(progress: Progress) -> Outcome:
         }
         drawing.draw_three_separations(figure.subplots(), ALPHA, sub, true, segments)
 
-    return Outcome(rows, remarks, (Data.of_columns("curves", columns),), Picture(draw, (6.4, 6.0)))
+    picture = Picture(draw, (6.4, 6.0))
+    return Outcome(rows, data=(Data.of_columns("curves", columns),), picture=picture, facts={"sigma": sigma})
 
 
 def _schedule_rows() -> list[Row]:
@@ -126,7 +110,7 @@ def _schedule_rows() -> list[Row]:
     at_one = math.erf(0.5) / math.sqrt(2.0)
     limits = {"s < 1": _MAXIMUM, "s = 1": at_one, "s > 1": 0.0}
     return [
-        Row(f"predicted separation as M → ∞, {name}", claim, value, value, "closed form", note)
+        Row.of(f"predicted separation as M → ∞, {name}", claim, value, "closed form", note)
         for name, value in limits.items()
     ]
 
@@ -134,75 +118,41 @@ def _schedule_rows() -> list[Row]:
 def figure_3(progress: Progress) -> Outcome:
     """Equation (52) over M for several s, beside the separation of one Poisson epoch."""
     rows, lines = _schedule_rows(), {}
-    table: dict[str, list[Cell]] = {"rounds": list(FIGURE_3_ROUNDS)}
+    table: dict[str, Column] = {"rounds": list(FIGURE_3_ROUNDS)}
     for label, s in SCHEDULES.items():
         lines[label] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
         table[f"equation_52, s = {label}"] = list(lines[label])
         for count in (100, 10_000, 1_000_000):
             value = scaled_noise_separation_lower(count, s)
-            rows.append(Row(f"Equation (52), s = {label}, M = {count:,}", None, value, value, "closed form"))
-    measured = []
-    counts = [count for count in MEASURED_ROUNDS if count >= 10]
-    for done, count in enumerate(counts):
-        found = leaks(Setting.at_threshold(count)).poisson.separation()
-        ceiling = poisson_ceiling(count)
-        rows.append(Row(f"true separation, s = 1/√2, M = {count:,}", None, found.lower, found.upper, note="one epoch"))
-        measured.append(
-            [count, found.lower, found.upper, ceiling, poisson_limit_separation(count, 1, noise_threshold(count))]
-        )
-        progress(done + 1, len(counts))
-    remarks = (
-        "Equation (52) bounds the separation of G_μ, and correctly. It bounds no run: one Poisson epoch has a "
-        "separation below (1 − (1 − 1/M)^M)/√2, about 0.447, because with probability about 1/e the record is never "
-        "drawn; the true separation at s = 1/√2 is about 0.26.",
-        "Section F.1 lets s be any constant. For s = 1 the predicted separation tends to 0.368 and for s > 1 to 0: "
-        "s < 1 is needed for it to approach 1/√2.",
-        "The paper prints neither the s nor the M of its figure; these are ours. Where the bound is negative it says "
-        "nothing and is not drawn.",
-    )
-    header = ("rounds", "separation_lower", "separation_upper", "ceiling", "predicted")
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_explicit_bounds(figure.subplots(), FIGURE_3_ROUNDS, lines, measured)
-
-    data = Data.of_columns("bounds", table), Data("measured", header, measured)
-    return Outcome(tuple(rows), remarks, data, Picture(draw, (7.6, 4.8)))
+            rows.append(Row.of(f"Equation (52), s = {label}, M = {count:,}", None, value, "closed form"))
+    measured = Table("measured")
+    for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
+        found = leaks(epoch(count)).poisson.separation()
+        rows.append(Row.of(f"true separation, s = 1/√2, M = {count:,}", None, found, note="one epoch"))
+        predicted = poisson_limit_separation(count, 1, noise_threshold(count))
+        measured.add(rounds=count, separation=found, ceiling=poisson_ceiling(count), predicted=predicted)
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_explicit_bounds, FIGURE_3_ROUNDS, lines, measured)
+    return Outcome(rows, data=(Data.of_columns("bounds", table), measured.data), picture=picture)
 
 
 def figure_4(progress: Progress) -> Outcome:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
-    rows: list[Row] = []
-    measured: dict[int, list[list[float]]] = {}
+    rows, measured = [], Table("measured")
     lines = {
         epochs: [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
         for epochs in published.EPOCHS
     }
-    for done, epochs in enumerate(published.EPOCHS):
+    for epochs in watched(published.EPOCHS, progress):
         for count in MEASURED_ROUNDS:
             predicted = poisson_limit_separation(count, epochs, noise_threshold(count))
-            found = leaks(Setting.at_threshold(count, epochs)).poisson.separation()
-            ceiling = poisson_ceiling(count, epochs)
-            name = f"E = {epochs}, M = {count:,}"
+            found = leaks(epoch(count, epochs=epochs)).poisson.separation()
+            ceiling, name = poisson_ceiling(count, epochs), f"E = {epochs}, M = {count:,}"
             rows += [
-                Row(f"{name}: predicted", None, predicted, predicted, "closed form", "Equation (47)"),
-                Row(f"{name}: true separation", None, found.lower, found.upper, note=f"at most {ceiling:.5f}"),
+                Row.of(f"{name}: predicted", None, predicted, "closed form", "Equation (47)"),
+                Row.of(f"{name}: true separation", None, found, note=f"at most {ceiling:.5f}"),
             ]
-            measured.setdefault(epochs, []).append([count, found.lower, found.upper, predicted, ceiling])
-        progress(done + 1, len(published.EPOCHS))
-    remarks = (
-        "The prediction exceeds the separation of the run it stands for everywhere on this grid. For one epoch it also "
-        "exceeds (1 − (1 − 1/M)^M)/√2, which no noise can exceed, from M = 4 on.",
-        "Lemma F.1 is about √(E/M) → c > 0 at fixed σ; here E is fixed and σ falls with M, so that √(E/M) → 0. The "
-        "paper calls the picture heuristic, and it is.",
-        "The paper prints neither the E nor the M of its figure; E = 1, 10, 25 are its epoch budgets.",
-    )
-    header = ("epochs", "rounds", "separation_lower", "separation_upper", "predicted", "ceiling")
-    table = [[epochs, *entry] for epochs, entries in measured.items() for entry in entries]
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_predictions(figure.subplots(), FIGURE_4_ROUNDS, lines, measured)
-
-    columns: dict[str, list[Cell]] = {"rounds": list(FIGURE_4_ROUNDS)}
+            measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
+    columns: dict[str, Column] = {"rounds": list(FIGURE_4_ROUNDS)}
     columns |= {f"predicted, E = {epochs}": list(line) for epochs, line in lines.items()}
-    data = Data.of_columns("predicted", columns), Data("measured", header, table)
-    return Outcome(tuple(rows), remarks, data, Picture(draw, (7.6, 4.8)))
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_predictions, FIGURE_4_ROUNDS, lines, measured)
+    return Outcome(rows, data=(Data.of_columns("predicted", columns), measured.data), picture=picture)

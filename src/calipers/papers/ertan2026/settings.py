@@ -20,6 +20,7 @@ from functools import cache, cached_property
 
 from calipers.bracket import Bracket
 from calipers.measure import Measurement, measure
+from calipers.papers.items import Interval
 from calipers.run import Run
 from calipers.theorems.separation import noise_threshold
 
@@ -36,65 +37,41 @@ ROUNDING = 1e-12
 """More than the relative error of a closed form in double precision."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One run of the paper: `rounds` per epoch of batches drawn at `rate`, of which a record may miss a share."""
+def epoch(rounds: int, noise_multiplier: float | None = None, epochs: int = 1) -> Run:
+    """Epochs of so many rounds in which every record takes part, with σ = 1/sqrt(2 ln M) unless given."""
+    return _run(noise_multiplier or noise_threshold(rounds), epochs, sample_rate=1.0 / rounds)
 
-    rounds: int
-    noise_multiplier: float
-    epochs: int = 1
-    records: int | None = None
-    batch_size: int | None = None
 
-    @classmethod
-    def at_threshold(cls, rounds: int, epochs: int = 1) -> Setting:
-        """σ = 1/sqrt(2 ln M), and every record takes part."""
-        return cls(rounds, noise_threshold(rounds), epochs)
+def epochs_of(records: int, batch_size: int, epochs: int) -> Run:
+    """Epochs of a dataset's batches, the incomplete one dropped (Appendix B.3), with σ = 1/sqrt(2 ln M)."""
+    return _run(noise_threshold(records // batch_size), epochs, dataset_size=records, batch_size=batch_size)
 
-    @classmethod
-    def of_dataset(cls, records: int, batch_size: int, epochs: int) -> Setting:
-        """Batches of a dataset, the incomplete one dropped (Appendix B.3), and σ = 1/sqrt(2 ln M)."""
-        rounds = records // batch_size
-        return cls(rounds, noise_threshold(rounds), epochs, records, batch_size)
 
-    def run(self, sampler: str, view: str = "worst-case") -> Run:
-        """The run with this sampler, as the adversary of `view` sees it."""
-        shape: dict[str, object] = {"sample_rate": 1.0 / self.rounds}
-        if self.records is not None:
-            shape = {"dataset_size": self.records, "batch_size": self.batch_size}
-        return Run.from_dict(
-            {
-                **shape,
-                "epochs": self.epochs,
-                "noise_multiplier": self.noise_multiplier,
-                "sampler": sampler,
-                "view": view,
-                "adjacency": "zero-out",
-                "normalization": "constant",
-            }
-        )
+def _run(noise_multiplier: float, epochs: int, **shape: float) -> Run:
+    fixed = {"adjacency": "zero-out", "normalization": "constant"}
+    return Run.from_dict({"noise_multiplier": noise_multiplier, "epochs": epochs, **shape, **fixed})
 
 
 @dataclass(frozen=True)
 class Leaks:
-    """What one setting leaks, measured when asked for."""
+    """What one run leaks with each sampler, measured when asked for."""
 
-    setting: Setting
+    run: Run
 
     @cached_property
     def poisson(self) -> Measurement:
         """Poisson sampling; the bracket closes."""
-        return measure(self.setting.run("poisson"), tolerance=_TOLERANCE)
+        return measure(self.run, tolerance=_TOLERANCE)
 
     @cached_property
     def shuffle(self) -> Measurement:
         """Shuffling in the worst case: an attack from below, a proof from above."""
-        return measure(self.setting.run("shuffle"), tolerance=_TOLERANCE)
+        return measure(self.run.replace(sampler="shuffle"), tolerance=_TOLERANCE)
 
     @cached_property
     def isolated(self) -> Measurement:
         """Shuffling as the paper's adversary sees it; the bracket closes."""
-        return measure(self.setting.run("shuffle", "isolated"), tolerance=_ISOLATED_TOLERANCE)
+        return measure(self.run.replace(sampler="shuffle", view="isolated"), tolerance=_ISOLATED_TOLERANCE)
 
     def worst_case_epsilon(self, delta: float) -> tuple[float, float, str]:
         """Jaws of ε(delta) of shuffling in the worst case, and a note where the lower one could be closer.
@@ -102,17 +79,17 @@ class Leaks:
         The attack on several long epochs takes seconds. There the lower jaw is that of the isolated view, whose
         adversary is one that the worst case includes, and the upper one is still the proof (fixed batches).
         """
-        if self.setting.epochs == 1 or self.setting.rounds <= _LONGEST_ATTACKED:
+        if self.run.total_epochs == 1 or self.run.steps_per_epoch <= _LONGEST_ATTACKED:
             found = self.shuffle.epsilon(delta)
             return found.lower, found.upper, ""
-        fixed = measure(self.setting.run("deterministic"), tolerance=_TOLERANCE)
+        fixed = measure(self.run.replace(sampler="deterministic"), tolerance=_TOLERANCE)
         return self.isolated.epsilon(delta).lower, fixed.epsilon(delta).upper, "lower jaw: isolated view"
 
 
 @cache
-def leaks(setting: Setting) -> Leaks:
-    """One object per setting, so that tables which share a run measure it once."""
-    return Leaks(setting)
+def leaks(run: Run) -> Leaks:
+    """One object per run, so that tables which share it measure it once."""
+    return Leaks(run)
 
 
 def poisson_ceiling(rounds: int, epochs: int = 1) -> float:
@@ -134,9 +111,7 @@ def _boundary(holds: Callable[[float], bool], inside: float, outside: float) -> 
     return inside
 
 
-def forced_noise(
-    separation: Callable[[float], Bracket], target: float, guess: float, spread: float
-) -> tuple[float, float]:
+def forced_noise(separation: Callable[[float], Bracket], target: float, guess: float, spread: float) -> Interval:
     """The noise multiplier at which a decreasing separation passes `target`, searched around `guess`.
 
     Post-condition: at the first value returned a test shows more than `target`, at the second a proof gives at most

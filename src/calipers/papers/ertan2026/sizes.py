@@ -89,12 +89,8 @@ def model_sizes(progress: Progress) -> Outcome:
         count = MODELS[name]
         stated = Published(f"≈ {millions}", millions * (1.0 - _NEAR), millions * (1.0 + _NEAR), float(millions))
         least, most = count.least / 1e6, count.most / 1e6
-        rows.append(Row(f"{name}: million parameters", stated, least, most, "closed form", "without and with biases"))
+        rows.append(
+            Row.of(f"{name}: million parameters", stated, (least, most), "closed form", "without and with biases")
+        )
         progress(done + 1, len(published.MODEL_SIZES))
-    remarks = (
-        "Three captions do not fit the architectures of Appendix B: Transformer-Tiny has 12 million parameters (7.7 of "
-        "them embeddings of 30,000 tokens) where 3 are printed, ViT-Tiny 5.4 where 12 are printed, ViT-Small 21.3 "
-        "where 19 are printed.",
-        "“≈” is read as within 5 %. Privacy does not depend on any of these numbers.",
-    )
-    return Outcome(tuple(rows), remarks)
+    return Outcome(rows)

@@ -1,7 +1,7 @@
 """Section 7: what is learnt at the noise that small separation forces. Tables 1 and 3, trained again.
 
 Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run of
-`calipers.training.experiment`, with everything that names the run; `experiments/separation/README.md` in the
+`calipers.papers.ertan2026.experiment`, with everything that names the run; `experiments/separation/README.md` in the
 repository has the commands. Nothing is trained here.
 
 **An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand beside the
@@ -18,6 +18,7 @@ protocol differs:
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,26 +27,11 @@ from statistics import fmean
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.drawing import draw_utility
-from calipers.papers.items import Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Data, Outcome, Picture, Progress, Row
 
 _COLUMNS = ("dataset", "model", "records", "epochs", "batch_size", "sampler", "regime", "seed")
 _NUMBERS = ("noise_multiplier", "accuracy", "epsilon_lower", "epsilon_upper")
-_SETUPS = (("shuffle", "clean"), ("shuffle", "dp"), ("poisson", "clean"), ("poisson", "dp"))
-
-REMARKS = (
-    "Accuracies in percent on the test set, from one or two trainings each; they are measurements and no bounds.",
-    "Ours: 17,000 of CIFAR-10's 50,000 training images and 25,799 of AG News's 120,000 texts, hence fewer batches and "
-    "more noise; learning rate and clipping norm from short trials and then fixed (SGD 0.01, norm 20; Adam 0.0005, "
-    "norm 1). Where the steps are few, CIFAR-10 without clipping hardly begins to learn, and noise with clipping does "
-    "better.",
-    "With 25 epochs and batches of 512 the noise costs 10 points on CIFAR-10 and 5 on AG News; with ten epochs and "
-    "batches of 128, 20 to 24 and 10. With noise, shuffling and Poisson sampling are within half a point of each other "
-    "from ten epochs on; without it they are up to nine apart on CIFAR-10, where one training says little.",
-    "At σ = 0 nothing is clipped. On MNIST noise was varied: at the threshold the clipping costs 7 points and the "
-    "noise none; noise 8, 16 and 32 times as large costs 1, 11 and 52 points more. How severe the forced noise is "
-    "depends on the task.",
-    "This noise is what small separation forces. It is not private: see the brackets of ε at δ = 1e-5 in the data.",
-)
+_SETUPS = tuple(itertools.product(published.SAMPLERS, ("clean", "dp")))
 
 
 @dataclass(frozen=True)
@@ -110,7 +96,7 @@ def utility(progress: Progress) -> Outcome:
     lines = {title: _lines(members) for title, members in panels.items()}
     marks = {title: _threshold(members) for title, members in panels.items()}
     picture = Picture(lambda figure: draw_utility(figure, lines, marks), (11.0, 4.2))
-    return Outcome(tuple(rows), REMARKS, (Data("runs", (*_COLUMNS, *_NUMBERS), cells),), picture)
+    return Outcome(rows, data=(Data("runs", (*_COLUMNS, *_NUMBERS), cells),), picture=picture)
 
 
 def _rows(
@@ -130,7 +116,7 @@ def _rows(
             noise = f"σ = {found[0].noise_multiplier:.2g}"
             label = f"{name}, B = {batch}, E = {epochs}, {sampler}, {noise}"
             note = f"{len(found)} training{'s' if len(found) > 1 else ''}, N = {found[0].records:,}"
-            yield Row(label, printed(text), min(values), max(values), "estimate", note)
+            yield Row.of(label, text, (min(values), max(values)), "estimate", note)
 
 
 def _lines(runs: list[Trained]) -> dict[tuple[int, str], list[tuple[float, float]]]:

@@ -7,20 +7,21 @@ import math
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.curves import TradeoffCurve, adp_tradeoff, rdp_tradeoff, regret, tpr
+from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import (
     ORDERS,
+    TOPDOWN_RHO_PRODUCTION,
     Curves,
-    Setting,
     dpsgd_curves,
     fit,
     measured,
     mu_over_all_alpha,
     rdp_values,
+    run_of,
     topdown_curves,
 )
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Interval, Outcome, Progress, Row, Table, watched
 
 _DEPTHS = (1e-3, 1e-5, 1e-10, 1e-15, 1e-30)
 _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
@@ -28,107 +29,88 @@ _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
 
 def headline(progress: Progress) -> Outcome:
     """mu and regret of sigma = 9.4, p = 16384/50000, T = 2000, and how they move with delta0."""
-    setting = Setting.of(published.HEADLINE)
-    found = measured(setting)
-    rows, values = [], []
-    for done, delta0 in enumerate(_DEPTHS):
+    run = run_of(published.TABLE_4[-1])
+    found = measured(run)
+    rows, table = [], Table("depth")
+    for delta0 in watched(_DEPTHS, progress):
         depth = 1e-2 * min(delta0, 1e-10)
         entry = fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
         rows += [
-            Row(f"μ up to δ0 = {delta0:g}", printed(published.HEADLINE_MU), *entry.mu),
-            Row(f"regret up to δ0 = {delta0:g}", printed(published.HEADLINE_REGRET), *entry.regret),
+            Row.of(f"μ up to δ0 = {delta0:g}", published.HEADLINE_MU, entry.mu),
+            Row.of(f"regret up to δ0 = {delta0:g}", published.HEADLINE_REGRET, entry.regret),
         ]
-        values.append([delta0, *entry.mu, *entry.regret])
-        progress(done + 1, len(_DEPTHS))
-    everywhere = mu_over_all_alpha(setting)
-    curves = dpsgd_curves(setting)
+        table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
+    everywhere = mu_over_all_alpha(run)
+    curves = dpsgd_curves(run)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)
     rows += [
-        Row("μ at every α: √T/σ", printed(published.HEADLINE_MU), everywhere, everywhere, "closed form"),
-        Row("regret of that μ", printed(published.HEADLINE_REGRET), *overstated),
+        Row.of("μ at every α: √T/σ", published.HEADLINE_MU, everywhere, "closed form"),
+        Row.of("regret of that μ", published.HEADLINE_REGRET, overstated),
     ]
-    remarks = (
-        "μ depends on how deep the tail is followed. Equation (5) asks for every α, and then μ = √T/σ = "
-        f"{everywhere:.4g}: the record may enter every batch, and far enough out nothing else matters. The printed "
-        "1.57 is μ up to a δ0 that the paper does not state; of those above, 1e-10 and 1e-15 print as 1.57 with regret "
-        "0.001.",
-    )
-    header = ("delta0", "mu_lower", "mu_upper", "regret_lower", "regret_upper")
-    return Outcome(tuple(rows), remarks, (Data("depth", header, values),))
+    return Outcome(rows, data=(table.data,), facts={"everywhere": everywhere})
 
 
 def quoted_tpr(progress: Progress) -> Outcome:
     """The largest true positive rate at FPR = 10 %: of the run, and of its (epsilon, 1e-5) guarantee alone."""
-    setting = Setting.of(published.HEADLINE)
-    found = measured(setting)
+    run = run_of(published.TABLE_4[-1])
+    found = measured(run)
     epsilon = found.epsilon(published.DELTA)
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
-    curves = dpsgd_curves(setting)
-    fpr = published.QUOTED_FPR
-    low, high, pair_low, pair_high = (
-        100.0 * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported)
-    )
+    curves = dpsgd_curves(run)
+
+    def rates(fpr: float, unit: float = 1.0) -> tuple[Interval, Interval]:
+        """Both jaws of the true positive rate, of the run and of its pair."""
+        a, b, c, d = (unit * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported))
+        return (a, b), (c, d)
+
+    of_run, of_pair = rates(published.QUOTED_FPR, 100.0)
     rows = (
-        Row("TPR at FPR 10 %, the run (%)", printed(published.QUOTED_TPR_CURVE), low, high),
-        Row("TPR at FPR 10 %, (ε, 1e-5) alone (%)", printed(published.QUOTED_TPR_EPSILON_DELTA), pair_low, pair_high),
+        Row.of("TPR at FPR 10 %, the run (%)", published.QUOTED_TPR_CURVE, of_run),
+        Row.of("TPR at FPR 10 %, (ε, 1e-5) alone (%)", published.QUOTED_TPR_EPSILON_DELTA, of_pair),
     )
-    values = [
-        [rate, *(float(tpr(curve, rate)) for curve in (curves.attack, curves.guarantee, *reported))] for rate in _FPR
-    ]
-    header = ("fpr", "tpr_lower", "tpr_upper", "tpr_of_epsilon_lower", "tpr_of_epsilon_upper")
+    table = Table("rates")
+    for fpr in _FPR:
+        of_run, of_pair = rates(fpr)
+        table.add(fpr=fpr, tpr=of_run, tpr_of_epsilon=of_pair)
     progress(1, 1)
-    remark = f"The (ε, δ) guarantee is the tight one of this run, ε = {epsilon.upper:.3f} at δ = 1e-5."
-    return Outcome(rows, (remark,), (Data("rates", header, values),))
+    return Outcome(rows, data=(table.data,), facts={"epsilon": epsilon.upper})
 
 
 def topdown(progress: Progress) -> Outcome:
     """mu of the 2020 Census TopDown algorithm, for the rounded and for the production value of rho."""
-    rows, values = [], []
-    budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": published.TOPDOWN_RHO_PRODUCTION}
-    for done, (name, rho) in enumerate(budgets.items()):
+    rows, table = [], Table()
+    budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": TOPDOWN_RHO_PRODUCTION}
+    for name, rho in watched(budgets.items(), progress):
         entry = fit(topdown_curves(rho))
         continuous = math.sqrt(2.0 * rho)
         note = "80 discrete Gaussians; up to δ0 = 1e-10"
         rows += [
-            Row(f"μ, {name}", printed(published.TOPDOWN_MU), *entry.mu, note=note),
-            Row(f"μ if the noise were continuous, √(2ρ), {name}", None, continuous, continuous, "closed form"),
-            Row(f"regret, {name}", None, *entry.regret),
+            Row.of(f"μ, {name}", published.TOPDOWN_MU, entry.mu, note=note),
+            Row.of(f"μ if the noise were continuous, √(2ρ), {name}", None, continuous, "closed form"),
+            Row.of(f"regret, {name}", None, entry.regret),
         ]
-        values.append([rho, *entry.mu, continuous, *entry.regret])
-        progress(done + 1, len(budgets))
-    remarks = (
-        "The printed 2.702 is that of the rounded ρ = 3.65. The production value ρ = (485/254)² = 3.646 gives 2.700.",
-        "Every level's share of ρ is split evenly over ten queries; the shares are those released on 25 August 2022.",
-    )
-    header = ("rho", "mu_lower", "mu_upper", "mu_continuous", "regret_lower", "regret_upper")
-    return Outcome(tuple(rows), remarks, (Data("values", header, values),))
+        table.add(rho=rho, mu=entry.mu, mu_continuous=continuous, regret=entry.regret)
+    return Outcome(rows, data=(table.data,))
 
 
 def renyi_minimum(progress: Progress) -> Outcome:
     """Appendix A.6 with the minimum over orders as printed, and with the maximum, which is what the orders imply."""
-    setting = Setting.of(published.HEADLINE)
-    values = rdp_values(setting)
-    curves = dpsgd_curves(setting)
-    singles: list[TradeoffCurve] = []
-    for done, (order, value) in enumerate(zip(ORDERS, values, strict=True)):
-        singles.append(rdp_tradeoff(float(order), float(value)))
-        progress(done + 1, len(ORDERS))
+    run = run_of(published.TABLE_4[-1])
+    values = rdp_values(run)
+    curves = dpsgd_curves(run)
+    orders = watched(zip(ORDERS, values, strict=True), progress)
+    singles = [rdp_tradeoff(float(order), float(value)) for order, value in orders]
     together = rdp_tradeoff(ORDERS, values)
-    rows, table = [], []
+    rows, table = [], Table("rates")
     for alpha in (0.01, 0.1, 0.3):
         betas = [float(curve(alpha)) for curve in singles]
         true = float(curves.guarantee(alpha)), float(curves.attack(alpha))
         joint = float(together(alpha))
         note = "orders up to 64; at most the β that the orders imply"
         rows += [
-            Row(f"β at α = {alpha:g}: the run", None, *true),
-            Row(f"β at α = {alpha:g}: maximum over orders", None, joint, joint, "estimate", note),
-            Row(f"β at α = {alpha:g}: minimum over orders", None, min(betas), min(betas), "estimate", note),
+            Row.of(f"β at α = {alpha:g}: the run", None, true),
+            Row.of(f"β at α = {alpha:g}: maximum over orders", None, joint, "estimate", note),
+            Row.of(f"β at α = {alpha:g}: minimum over orders", None, min(betas), "estimate", note),
         ]
-        table.append([alpha, *true, joint, float(np.max(betas)), min(betas)])
-    remark = (
-        "Appendix A.6 takes the minimum over the orders' β. Each order forces β to be at least its own value, and all "
-        "hold at once, so the implied curve is the maximum; the minimum is valid but throws the best orders away."
-    )
-    header = ("alpha", "beta_lower", "beta_upper", "implied", "maximum", "minimum")
-    return Outcome(tuple(rows), (remark,), (Data("rates", header, table),))
+        table.add(alpha=alpha, beta=true, implied=joint, maximum=float(np.max(betas)), minimum=min(betas))
+    return Outcome(rows, data=(table.data,))

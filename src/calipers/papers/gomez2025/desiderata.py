@@ -25,7 +25,7 @@ from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.representations import Regrets, dpsgd_regrets
-from calipers.papers.gomez2025.settings import Setting, laplace_curves
+from calipers.papers.gomez2025.settings import laplace_curves, run_of
 from calipers.papers.items import Data, Outcome, Progress, Published, Row
 
 _ALPHA = np.concatenate((np.geomspace(1e-9, 0.1, 60), np.linspace(0.1, 1.0, 60)))
@@ -67,10 +67,10 @@ def _marked(mark: bool, word: str, yes: tuple[float, float], no: tuple[float, fl
 
 def table_1(progress: Progress) -> Outcome:
     """The eighteen marks, each from a number."""
-    settings = list(dict.fromkeys(Setting.of(column) for column in (*published.TABLE_4, *published.TABLE_5)))
+    settings = list(dict.fromkeys(run_of(column) for column in (*published.TABLE_4, *published.TABLE_5)))
     regrets = []
-    for done, setting in enumerate(settings):
-        regrets.append(dpsgd_regrets(setting))
+    for done, run in enumerate(settings):
+        regrets.append(dpsgd_regrets(run))
         progress(done + 1, len(settings))
     violations = order_violations()
     rows = []
@@ -80,24 +80,15 @@ def table_1(progress: Progress) -> Outcome:
         worst = max(_REGRET[name](entry) for entry in regrets)
         limit = published.ACCURATE
         rows += [
-            Row(
-                f"{name}: numbers reported",
-                _marked(concise, "concise", (1, 2), (3, math.inf)),
-                numbers,
-                numbers,
-                "exact check",
+            Row.of(
+                f"{name}: numbers reported", _marked(concise, "concise", (1, 2), (3, math.inf)), numbers, "exact check"
             ),
-            Row(
-                f"{name}: pairs out of order",
-                _marked(ordered, "ordered", (0, 0), (1, math.inf)),
-                wrong,
-                wrong,
-                "exact check",
+            Row.of(
+                f"{name}: pairs out of order", _marked(ordered, "ordered", (0, 0), (1, math.inf)), wrong, "exact check"
             ),
-            Row(
+            Row.of(
                 f"{name}: worst regret",
                 _marked(accurate, "accurate", (0, limit), (limit, math.inf)),
-                worst,
                 worst,
                 "estimate",
                 "upper bound, largest over Tables 4 and 5",
@@ -105,16 +96,7 @@ def table_1(progress: Progress) -> Outcome:
         ]
     header = ("noise_multiplier", "steps", *_REGRET, "rdp_proposition_12", "zcdp_all_orders")
     values = []
-    for setting, entry in zip(settings, regrets, strict=True):
+    for run, entry in zip(settings, regrets, strict=True):
         of_each = [regret(entry) for regret in _REGRET.values()]
-        values.append([setting.noise_multiplier, setting.steps, *of_each, entry.rdp_as_published, entry.zcdp])
-    remarks = (
-        "Criteria: concise, at most two numbers; ordered, no pair of reports found that the budget orders wrongly; "
-        "accurate, regret at most 0.01 on every run of Tables 4 and 5.",
-        "Pure DP has no finite ε on these runs, so its curve is zero and its regret is (1 − advantage)/2.",
-        "ρ is the largest D_t/t over orders up to 64. A true ρ-zCDP guarantee needs every order, and then ρ = T/(2σ²), "
-        "as if there were no subsampling; its regret is larger still (column zcdp_all_orders).",
-        "Appendix A.6 takes the minimum over orders of β. All orders hold at once, so the implied curve is the "
-        "maximum; the RDP numbers here use it.",
-    )
-    return Outcome(tuple(rows), remarks, (Data("regrets", header, values),))
+        values.append([run.noise_multiplier, run.total_steps, *of_each, entry.rdp_as_published, entry.zcdp])
+    return Outcome(rows, data=(Data("regrets", header, values),))

@@ -6,8 +6,9 @@ indistinguishable on paper, and the CSV files hold both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,29 +20,25 @@ from calipers.papers.gomez2025.drawing import ALPHA
 from calipers.papers.gomez2025.representations import Regrets, dpsgd_regrets, laplace_regrets
 from calipers.papers.gomez2025.settings import (
     Curves,
-    Setting,
     dpsgd_curves,
     fit,
     laplace_curves,
     measured,
     response_curves,
+    run_of,
     topdown_curves,
 )
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Column, Data, Outcome, Picture, Progress, Row, printed
 from calipers.theorems.gaussian_limits import gdp_of_pure_dp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _column(values: FloatArray) -> list[Cell]:
-    return [float(value) for value in values]
-
-
 def _tradeoff_data(name: str, curves: Curves, mu: float, **others: FloatArray) -> Data:
     columns = {"alpha": ALPHA, "beta_lower": curves.guarantee(ALPHA), "beta_upper": curves.attack(ALPHA)}
     columns |= {"beta_gdp": gaussian_tradeoff(mu, ALPHA)} | others
-    return Data.of_columns(name, {key: _column(np.asarray(values)) for key, values in columns.items()})
+    return Data.of_columns(name, {key: np.asarray(values) for key, values in columns.items()})
 
 
 def _bars(regrets: Regrets) -> dict[str, float]:
@@ -56,33 +53,25 @@ def _bars(regrets: Regrets) -> dict[str, float]:
 
 def figure_1(progress: Progress) -> Outcome:
     """The Laplace mechanism under pure DP, DP-SGD under GDP, and the regret of every representation."""
-    setting = Setting.of(published.HEADLINE)
-    laplace, dpsgd = laplace_curves(), dpsgd_curves(setting)
+    run = run_of(published.TABLE_4[-1])
+    laplace, dpsgd = laplace_curves(), dpsgd_curves(run)
     pure, mu = adp_tradeoff(1.0), fit(dpsgd).mu[1]
-    epsilon = measured(setting).epsilon(published.DELTA).upper
+    epsilon = measured(run).epsilon(published.DELTA).upper
     pair = adp_tradeoff(epsilon, published.DELTA)
     progress(1, 3)
-    of_laplace, of_dpsgd = laplace_regrets(), dpsgd_regrets(setting)
+    of_laplace, of_dpsgd = laplace_regrets(), dpsgd_regrets(run)
     progress(3, 3)
     rows = [
-        Row("Laplace: regret of pure DP", None, delta_divergence(laplace.guarantee, pure), of_laplace.pure),
-        Row("DP-SGD: regret of GDP", printed(published.HEADLINE_REGRET), *fit(dpsgd).regret, note="up to δ0 = 1e-10"),
+        Row.of("Laplace: regret of pure DP", None, (delta_divergence(laplace.guarantee, pure), of_laplace.pure)),
+        Row.of("DP-SGD: regret of GDP", published.HEADLINE_REGRET, fit(dpsgd).regret, note="up to δ0 = 1e-10"),
     ]
     note = "upper bound of the regret"
     for name, regrets in (("Laplace", of_laplace), ("DP-SGD", of_dpsgd)):
         for label, value in _bars(regrets).items():
             quantity = f"{name}: regret of {label}".replace("\n", " ")
-            rows.append(Row(quantity, None, value, value, "estimate", note))
+            rows.append(Row.of(quantity, None, value, "estimate", note))
         on_grid = regrets.zcdp_on_grid
-        rows.append(Row(f"{name}: zCDP, orders up to 64 only", None, on_grid, on_grid, "estimate", note))
-    remarks = (
-        "The order of the bars is the paper's: GDP is the most accurate report for DP-SGD, and not for Laplace. Its "
-        "bars carry no numbers.",
-        "zCDP must hold at every order; for DP-SGD that is ρ = T/(2σ²). The paper solves Equation (25) on a grid of "
-        "orders, which gives a smaller ρ that is not a zCDP guarantee (last row).",
-        "RDP, Prop. 12 is the paper's conversion; RDP, optimal is the region of Appendix A.6 with the maximum over "
-        "orders (the appendix says minimum).",
-    )
+        rows.append(Row.of(f"{name}: zCDP, orders up to 64 only", None, on_grid, "estimate", note))
     label = f"ε = {epsilon:.2f}, δ = 1e-5"
 
     def draw(figure: Figure) -> None:
@@ -98,26 +87,22 @@ def figure_1(progress: Progress) -> Outcome:
         _tradeoff_data("b", dpsgd, mu, beta_epsilon_delta=pair(ALPHA)),
         Data("c", ("mechanism", *fields), [["laplace", *astuple(of_laplace)], ["dp-sgd", *astuple(of_dpsgd)]]),
     )
-    return Outcome(tuple(rows), remarks, data, Picture(draw, (14.0, 4.4)))
+    return Outcome(rows, data=data, picture=Picture(draw, (14.0, 4.4)))
 
 
 def figure_2(progress: Progress) -> Outcome:
     """The regret as a shift: DP-SGD reported by its (epsilon, 1e-5) guarantee."""
-    setting = Setting.of(published.TABLE_4[1])
-    curves = dpsgd_curves(setting)
-    reported = adp_tradeoff(measured(setting).epsilon(published.DELTA).upper, published.DELTA)
+    run = run_of(published.TABLE_4[1])
+    curves = dpsgd_curves(run)
+    reported = adp_tradeoff(measured(run).epsilon(published.DELTA).upper, published.DELTA)
     kappa = delta_divergence(curves.attack, reported)
     least = delta_divergence(curves.guarantee, reported)
     progress(1, 1)
-    rows = (Row("regret of (ε, 1e-5) for σ = 24, T = 1156", None, least, kappa),)
-    remark = "The paper draws this figure for unnamed curves; ours are the second column of Table 4 and its (ε, 1e-5)."
+    rows = (Row.of("regret of (ε, 1e-5) for σ = 24, T = 1156", None, (least, kappa)),)
     shifted = np.where(ALPHA + kappa <= 1.0, curves.attack(np.minimum(ALPHA + kappa, 1.0)) - kappa, np.nan)
     data = _tradeoff_data("curves", curves, fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted)
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_shift(figure.subplots(), curves.attack, reported, kappa)
-
-    return Outcome(rows, (remark,), (data,), Picture(draw, (5.4, 5.2)))
+    picture = Picture.on_axes((5.4, 5.2), drawing.draw_shift, curves.attack, reported, kappa)
+    return Outcome(rows, data=(data,), picture=picture)
 
 
 def figure_5(progress: Progress) -> Outcome:
@@ -129,13 +114,11 @@ def figure_5(progress: Progress) -> Outcome:
     progress(1, 1)
     note = "ε = 1 is not printed; it is the value that gives the printed regret"
     rows = (
-        Row("TopDown: μ", printed(published.TOPDOWN_MU), *of_census.mu, note="ρ = 3.65, up to δ0 = 1e-10"),
-        Row("TopDown: regret", None, *of_census.regret),
-        Row("randomized response: μ of Proposition 6.1", None, closed, closed, "closed form", f"ε = {epsilon:g}"),
-        Row("randomized response: μ", None, *of_response.mu, note="up to δ0 = 1e-10"),
-        Row(
-            "randomized response: regret", printed(published.RANDOMIZED_RESPONSE_REGRET), *of_response.regret, note=note
-        ),
+        Row.of("TopDown: μ", published.TOPDOWN_MU, of_census.mu, note="ρ = 3.65, up to δ0 = 1e-10"),
+        Row.of("TopDown: regret", None, of_census.regret),
+        Row.of("randomized response: μ of Proposition 6.1", None, closed, "closed form", f"ε = {epsilon:g}"),
+        Row.of("randomized response: μ", None, of_response.mu, note="up to δ0 = 1e-10"),
+        Row.of("randomized response: regret", published.RANDOMIZED_RESPONSE_REGRET, of_response.regret, note=note),
     )
 
     def draw(figure: Figure) -> None:
@@ -145,7 +128,7 @@ def figure_5(progress: Progress) -> Outcome:
         drawing.draw_gdp_fit(right, response.attack, closed, "randomized response", title)
 
     data = _tradeoff_data("a", census, of_census.mu[1]), _tradeoff_data("b", response, closed)
-    return Outcome(rows, (), data, Picture(draw, (9.6, 4.8)))
+    return Outcome(rows, data=data, picture=Picture(draw, (9.6, 4.8)))
 
 
 def figure_6(progress: Progress) -> Outcome:
@@ -158,7 +141,7 @@ def figure_6(progress: Progress) -> Outcome:
     rows = []
     for rate in (1e-5, 1e-3, 1e-1):
         power = float(gaussian_power(mu, rate))
-        rows.append(Row(f"largest TPR at FPR = {rate:g}, all (ε, δ)", None, power, power, "closed form"))
+        rows.append(Row.of(f"largest TPR at FPR = {rate:g}, all (ε, δ)", None, power, "closed form"))
 
     def draw(figure: Figure) -> None:
         top, bottom = figure.subplots(2, 1)
@@ -166,21 +149,20 @@ def figure_6(progress: Progress) -> Outcome:
         drawing.draw_attack_bounds(bottom, mu, pairs, fpr)
 
     data = (
-        Data.of_columns("profile", {"epsilon": _column(epsilon), "delta": _column(gaussian_delta(mu, epsilon))}),
-        Data.of_columns("attacks", {"fpr": _column(fpr), "tpr": _column(gaussian_power(mu, fpr))}),
+        Data.of_columns("profile", {"epsilon": epsilon, "delta": gaussian_delta(mu, epsilon)}),
+        Data.of_columns("attacks", {"fpr": fpr, "tpr": gaussian_power(mu, fpr)}),
         Data("pairs", ("epsilon", "delta"), pairs),
     )
-    remark = f"Calibrated to ε = {budget[0]:g}, δ = {budget[1]:g}: μ = {mu:.5f}. The paper's figure prints no numbers."
-    return Outcome(tuple(rows), (remark,), data, Picture(draw, (6.4, 8.4)))
+    return Outcome(rows, data=data, picture=Picture(draw, (6.4, 8.4)), facts={"mu": mu})
 
 
-def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress, *, claimed: bool) -> Outcome:
+def _fits(columns: Sequence[Any], title: str, progress: Progress, *, claimed: bool) -> Outcome:
     """Curves, their GDP guarantees, and the gap between the two; `claimed`: Appendix F speaks about these gaps."""
     rows: list[Row] = []
     curves, mus, gaps, labels = [], [], [], []
-    table: dict[str, list[Cell]] = {"alpha": _column(ALPHA)}
+    table: dict[str, Column] = {"alpha": ALPHA}
     for done, column in enumerate(columns):
-        found = dpsgd_curves(Setting.of(column), 1e-5)
+        found = dpsgd_curves(run_of(column), 1e-5)
         entry = fit(found)
         # f - G_mu lies between these two at every alpha; the largest is taken over the grid of alpha.
         gap = (
@@ -192,11 +174,11 @@ def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress,
         label = f"ε = {column.epsilon[0]}, σ = {column.noise_multiplier:g}, T = {column.steps}"
         relation = "> 1" if column.noise_multiplier == published.APPENDIX_F_EXCEPTION else "<= 1"
         rows += [
-            Row(f"{label}: largest gap", None, least, most, "estimate", "over a grid of α"),
-            Row(
+            Row.of(f"{label}: largest gap", None, (least, most), "estimate", "over a grid of α"),
+            Row.of(
                 f"{label}: gap/(2 × regret)",
                 printed(relation) if claimed else None,
-                *ratio,
+                ratio,
                 "estimate",
                 "over a grid of α",
             ),
@@ -205,8 +187,8 @@ def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress,
         mus.append(entry.mu[1])
         gaps.append(gap)
         labels.append(label)
-        table |= {f"beta, {label}": _column(found.attack(ALPHA))}
-        table |= {f"gap_{end}, {label}": _column(bound) for end, bound in zip(("lower", "upper"), gap, strict=True)}
+        table |= {f"beta, {label}": found.attack(ALPHA)}
+        table |= {f"gap_{end}, {label}": bound for end, bound in zip(("lower", "upper"), gap, strict=True)}
         progress(done + 1, len(columns))
 
     def draw(figure: Figure) -> None:
@@ -215,11 +197,7 @@ def _fits(columns: tuple[published.Column, ...], title: str, progress: Progress,
         drawing.draw_family(left, curves, mus, labels)
         drawing.draw_gaps(right, gaps, labels)
 
-    remark = (
-        "Appendix F says of Figure 7 that the gap is at most twice the regret except at σ = 9.4. Nothing bounds it so "
-        "in general, and with μ up to δ0 = 1e-10 the run σ = 12, T = 1000 of Figure 8 exceeds it too."
-    )
-    return Outcome(tuple(rows), (remark,), (Data.of_columns("curves", table),), Picture(draw, (11.0, 5.0)))
+    return Outcome(rows, data=(Data.of_columns("curves", table),), picture=Picture(draw, (11.0, 5.0)))
 
 
 def figure_7(progress: Progress) -> Outcome:

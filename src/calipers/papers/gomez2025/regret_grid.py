@@ -5,34 +5,27 @@ at a grid. A regret found on the grid is a certified bracket for that run, so th
 does: at sigma = 2, T = 400 the *lower* jaw of the regret exceeds 0.01 for rates between about 0.07 and 0.31. It cannot
 prove a rule; what it suggests is labeled an estimate.
 
-Where an attacker wins almost surely no mu is fitted (`settings.fit_setting`) and the regret is below 0.001 anyway.
+Where an attacker wins almost surely no mu is fitted (`settings.fit_run`) and the regret is below 0.001 anyway.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calipers.curves import regret
 from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.settings import (
-    DELTA0,
-    NEGLIGIBLE,
-    Fit,
-    Setting,
-    dpsgd_curves,
-    fit_setting,
-    mu_over_all_alpha,
-)
-from calipers.papers.items import Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.gomez2025.settings import DELTA0, Fit, dpsgd, dpsgd_curves, fit_run, mu_over_all_alpha
+from calipers.papers.items import Cell, Interval, Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.style import CYCLE, GRAY, tidy, tinted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FIGURE_NOISE = (1.0, 2.0, 4.0, 8.0)
 FIGURE_RATES = tuple(float(rate) for rate in np.geomspace(0.003, 0.95, 15).round(4))
@@ -42,67 +35,52 @@ RULE_RATES = (0.01, 0.03, 0.06, 0.1, 0.14, 0.18, 0.22, 0.26, 0.32, 0.4, 0.5, 0.7
 RULE_DEPTHS = (1e-5, 1e-10, 1e-15)
 
 
-@dataclass(frozen=True)
-class Point:
-    """One run of the grid: a fit, or an upper bound of its regret where the attacker wins almost surely."""
+def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -> Table:
+    """Noise multiplier, steps, rate and delta0 of every run with mu and its regret.
 
-    setting: Setting
-    fit: Fit | float
+    Where the attacker wins almost surely no mu is fitted and the regret has an upper bound only.
+    """
+    table = Table("grid")
+    for noise, steps, rate, delta0 in watched(runs, progress):
+        found = fit_run(dpsgd(noise, steps, rate), delta0)
+        if isinstance(found, float):
+            found = Fit((math.nan, math.inf), (0.0, found), delta0)
+        run = {"noise_multiplier": noise, "steps": steps, "sample_rate": rate, "delta0": delta0}
+        table.add(**run, mu=found.mu, regret=found.regret)
+    return table
 
-    @property
-    def regret(self) -> tuple[float, float]:
-        """lower <= regret <= upper."""
-        return (0.0, self.fit) if isinstance(self.fit, float) else self.fit.regret
 
-
-HEADER = ("noise_multiplier", "steps", "sample_rate", "delta0", "mu_lower", "mu_upper", "regret_lower", "regret_upper")
-
-
-def _cells(point: Point, delta0: float) -> list[float | int]:
-    mu = (math.nan, math.inf) if isinstance(point.fit, float) else point.fit.mu
-    run = point.setting
-    return [run.noise_multiplier, run.steps, run.rate, delta0, *mu, *point.regret]
+def _worst(table: Table, **shared: Cell) -> dict[str, Cell]:
+    """The record with the largest regret among those that share these cells."""
+    return max(table.where(**shared), key=itemgetter("regret_upper"))
 
 
 def figure_4(progress: Progress) -> Outcome:
     """The regret against the sampling rate, for several noise multipliers and three lengths."""
-    points: list[Point] = []
-    total = len(FIGURE_NOISE) * len(published.FIGURE_4_STEPS) * len(FIGURE_RATES)
-    for noise in FIGURE_NOISE:
-        for steps in published.FIGURE_4_STEPS:
-            for rate in FIGURE_RATES:
-                setting = Setting(noise, steps, rate)
-                points.append(Point(setting, fit_setting(setting)))
-                progress(len(points), total)
+    table = _grid(itertools.product(FIGURE_NOISE, published.FIGURE_4_STEPS, FIGURE_RATES, (DELTA0,)), progress)
     rows = []
     for noise in FIGURE_NOISE:
-        worst = max((point for point in points if point.setting.noise_multiplier == noise), key=lambda p: p.regret[1])
-        where = f"at T = {worst.setting.steps}, rate {worst.setting.rate:g}"
-        rows.append(Row(f"largest regret on the grid, σ = {noise:g}", None, *worst.regret, "estimate", where))
-    remarks = (
-        "The paper prints neither the noise multipliers nor the rates of its Figure 4; these are ours. μ is stated "
-        f"up to δ0 = {DELTA0:g}.",
-        "Lines end where the regret is below 0.001 because the attacker wins almost surely.",
-    )
-    data = Data("grid", HEADER, [_cells(point, DELTA0) for point in points])
-
-    def draw(figure: Figure) -> None:
-        draw_regrets(figure.subplots(), points)
-
-    return Outcome(tuple(rows), remarks, (data,), Picture(draw, (7.6, 4.8)))
+        worst = _worst(table, noise_multiplier=noise)
+        where = f"at T = {worst['steps']}, rate {worst['sample_rate']:g}"
+        rows.append(Row.of(f"largest regret on the grid, σ = {noise:g}", None, _regret(worst), "estimate", where))
+    return Outcome(rows, data=(table.data,), picture=Picture.on_axes((7.6, 4.8), draw_regrets, table))
 
 
-def draw_regrets(ax: Axes, points: list[Point]) -> Axes:
+def _regret(record: dict[str, Cell]) -> Interval:
+    return float(record["regret_lower"]), float(record["regret_upper"])
+
+
+def draw_regrets(ax: Axes, table: Table) -> Axes:
     """Upper jaw of the regret against the rate; one color per noise multiplier, darker for more steps."""
     strengths = dict(zip(published.FIGURE_4_STEPS, (0.4, 0.7, 1.0), strict=True))
     for color, noise in zip(CYCLE, FIGURE_NOISE, strict=False):
         for steps, strength in strengths.items():
-            line = [p for p in points if (p.setting.noise_multiplier, p.setting.steps) == (noise, steps)]
-            shown = [(p.setting.rate, p.regret[1]) for p in line if not isinstance(p.fit, float)]
-            label = f"σ = {noise:g}, T = {steps}"
-            (drawn,) = ax.plot(
-                [x for x, _ in shown], [y for _, y in shown], "o-", label=label, markersize=3, linewidth=1.4
-            )
+            line = table.where(noise_multiplier=noise, steps=steps)
+            shown = [
+                (run["sample_rate"], run["regret_upper"]) for run in line if not math.isnan(float(run["mu_lower"]))
+            ]
+            places, heights = ([point[axis] for point in shown] for axis in (0, 1))
+            (drawn,) = ax.plot(places, heights, "o-", label=f"σ = {noise:g}, T = {steps}", markersize=3, linewidth=1.4)
             drawn.set_color(tinted(color, strength))
     ax.axhline(published.ACCURATE, color=GRAY, linestyle="--", linewidth=1, label="regret 0.01")
     ax.set(xscale="log", yscale="log")
@@ -113,36 +91,18 @@ def draw_regrets(ax: Axes, points: list[Point]) -> Axes:
 
 def rule_of_thumb(progress: Progress) -> Outcome:
     """The worst regret on a grid with sigma >= 2 and T >= 400, and at the corner of the rule for three depths."""
-    corner = Setting(published.RULE_NOISE_MULTIPLIER, published.RULE_STEPS)
-    grid = [(noise, steps, DELTA0) for noise in RULE_NOISE for steps in RULE_STEPS]
-    lines = [*grid, *((corner.noise_multiplier, corner.steps, depth) for depth in RULE_DEPTHS if depth != DELTA0)]
-    found: dict[tuple[float, int, float], list[Point]] = {}
-    done = 0
-    for noise, steps, delta0 in lines:
-        for rate in RULE_RATES:
-            setting = Setting(noise, steps, rate)
-            found.setdefault((noise, steps, delta0), []).append(Point(setting, fit_setting(setting, delta0)))
-            done += 1
-            progress(done, len(lines) * len(RULE_RATES))
+    corner = published.RULE_NOISE_MULTIPLIER, published.RULE_STEPS
+    lines = [(noise, steps, DELTA0) for noise in RULE_NOISE for steps in RULE_STEPS]
+    lines += [(*corner, depth) for depth in RULE_DEPTHS if depth != DELTA0]
+    table = _grid([(noise, steps, rate, depth) for noise, steps, depth in lines for rate in RULE_RATES], progress)
     rows = []
     for noise, steps, delta0 in lines:
-        worst = max(found[noise, steps, delta0], key=lambda point: point.regret[1])
+        worst = _worst(table, noise_multiplier=noise, steps=steps, delta0=delta0)
         name = f"σ = {noise:g}, T = {steps}, δ0 = {delta0:g}: worst regret"
-        note = f"largest of {len(RULE_RATES)} rates, at {worst.setting.rate:g}"
-        rows.append(Row(name, printed(published.RULE_REGRET), *worst.regret, "estimate", note))
-    literal = Setting(corner.noise_multiplier, corner.steps, 0.01)
+        note = f"largest of {len(RULE_RATES)} rates, at {worst['sample_rate']:g}"
+        rows.append(Row.of(name, published.RULE_REGRET, _regret(worst), "estimate", note))
+    literal = dpsgd(*corner, 0.01)
     curves, mu = dpsgd_curves(literal, 1e-3), mu_over_all_alpha(literal)
     overstated = regret(curves.guarantee, mu), regret(curves.attack, mu)
-    rows.append(
-        Row(f"σ = 2, T = 400, rate 0.01, every α: μ = √T/σ = {mu:g}", printed(published.RULE_REGRET), *overstated)
-    )
-    remarks = (
-        "The rule of thumb states no δ0. At its corner, σ = 2 and T = 400, the lower jaw of the regret exceeds 0.01 "
-        "for rates around 0.18: 0.0101 up to δ0 = 1e-5, 0.0166 up to 1e-10, 0.0212 up to 1e-15. For μ at every α "
-        "(Equation 5 taken literally, δ0 = 0) it is far above.",
-        "On this grid a regret below 0.01 (δ0 = 1e-10) needs σ >= 3 with T >= 400, or σ >= 2 with T >= 2000. "
-        "That is an estimate over a grid, not a theorem.",
-        f"Runs whose attacker wins almost surely count with their bound, which is below {NEGLIGIBLE:g}.",
-    )
-    table = [_cells(point, key[2]) for key, line in found.items() for point in line]
-    return Outcome(tuple(rows), remarks, (Data("grid", HEADER, table),))
+    rows.append(Row.of(f"σ = 2, T = 400, rate 0.01, every α: μ = √T/σ = {mu:g}", published.RULE_REGRET, overstated))
+    return Outcome(rows, data=(table.data,))

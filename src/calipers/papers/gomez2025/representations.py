@@ -37,7 +37,6 @@ from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import (
     ORDERS,
     Curves,
-    Setting,
     dpsgd_curves,
     fit,
     laplace_curves,
@@ -45,6 +44,7 @@ from calipers.papers.gomez2025.settings import (
     rdp_values,
     rho_over_all_orders,
 )
+from calipers.run import Run
 
 _PROFILE_POINTS = 1500
 
@@ -87,11 +87,11 @@ def _regrets(curves: Curves, pure: TradeoffCurve, epsilon: float, values: FloatA
 
 
 @cache
-def dpsgd_regrets(setting: Setting) -> Regrets:
-    """The regrets of a DP-SGD setting. Pure DP has no finite epsilon here: its curve is zero everywhere."""
-    epsilon = measured(setting).epsilon(published.DELTA).upper
+def dpsgd_regrets(run: Run) -> Regrets:
+    """The regrets of a DP-SGD run. Pure DP has no finite epsilon here: its curve is zero everywhere."""
+    epsilon = measured(run).epsilon(published.DELTA).upper
     nothing = adp_tradeoff(0.0, 1.0)
-    return _regrets(dpsgd_curves(setting), nothing, epsilon, rdp_values(setting), rho_over_all_orders(setting))
+    return _regrets(dpsgd_curves(run), nothing, epsilon, rdp_values(run), rho_over_all_orders(run))
 
 
 @cache

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,8 @@ DELTA0 = 1e-10
 """mu is always stated up to this failure probability, unless a row says otherwise."""
 
 NEGLIGIBLE = 1e-3
+TOPDOWN_RHO_PRODUCTION = (485 / 254) ** 2
+"""The budget of the 2020 Census before rounding."""
 TOLERANCE = 1e-4
 ORDERS = np.concatenate((1.0 + np.geomspace(0.02, 1.0, 12), np.arange(2.5, 8.0, 0.5), np.geomspace(8.0, 64.0, 14)))
 """Renyi orders: dense where the conversions to (epsilon, delta) are decided for the paper's settings."""
@@ -64,34 +67,25 @@ class Fit:
     delta0: float
 
 
-@dataclass(frozen=True)
-class Setting:
+def dpsgd(noise_multiplier: float, steps: int, rate: float = published.BATCH_SIZE / published.CIFAR_RECORDS) -> Run:
     """One DP-SGD run of the paper: Poisson sampling, add-remove adjacency."""
-
-    noise_multiplier: float
-    steps: int
-    rate: float = published.BATCH_SIZE / published.CIFAR_RECORDS
-
-    @classmethod
-    def of(cls, column: published.Column, records: int = published.CIFAR_RECORDS) -> Setting:
-        """A column of Table 4 or 5, on a dataset of `records`."""
-        return cls(column.noise_multiplier, column.steps, published.BATCH_SIZE / records)
+    return Run(sample_rate=rate, steps=steps, noise_multiplier=noise_multiplier)
 
 
-def _measure(setting: Setting, tolerance: float) -> Measurement:
-    run = Run(sample_rate=setting.rate, steps=setting.steps, noise_multiplier=setting.noise_multiplier)
-    return measure(run, tolerance=tolerance)
+def run_of(column: Any, records: int = published.CIFAR_RECORDS) -> Run:
+    """A column of Table 4 or 5, on a dataset of `records`."""
+    return dpsgd(column.noise_multiplier, column.steps, published.BATCH_SIZE / records)
 
 
 @cache
-def measured(setting: Setting, tolerance: float = TOLERANCE) -> Measurement:
+def measured(run: Run, tolerance: float = TOLERANCE) -> Measurement:
     """The measurement of one of the paper's settings; asked twice, computed once."""
-    return _measure(setting, tolerance)
+    return measure(run, tolerance=tolerance)
 
 
-def dpsgd_curves(setting: Setting, tolerance: float = TOLERANCE) -> Curves:
-    """Both curves of a DP-SGD setting."""
-    found = measured(setting, tolerance)
+def dpsgd_curves(run: Run, tolerance: float = TOLERANCE) -> Curves:
+    """Both curves of a DP-SGD run."""
+    found = measured(run, tolerance)
     return Curves(found.curve(Side.UPPER), found.curve(Side.LOWER))
 
 
@@ -101,12 +95,12 @@ def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
     return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)), delta0)
 
 
-def fit_setting(setting: Setting, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | float:
-    """The fit of a setting, or, where the attacker wins almost surely, an upper bound of every regret.
+def fit_run(run: Run, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | float:
+    """The fit of a run, or, where the attacker wins almost surely, an upper bound of every regret.
 
     Meant for grids: nothing is kept between calls.
     """
-    found = _measure(setting, tolerance)
+    found = measure(run, tolerance=tolerance)
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
         return bound
@@ -115,7 +109,7 @@ def fit_setting(setting: Setting, delta0: float = DELTA0, tolerance: float = 1e-
 
 
 @implements("calipers:mu-over-all-alpha")
-def mu_over_all_alpha(setting: Setting) -> float:
+def mu_over_all_alpha(run: Run) -> float:
     """sqrt(T)/sigma: the smallest mu with f >= G_mu at *every* alpha, exactly (Equation 5 taken literally).
 
     Enough: 1 - q + q L is dominated by L, so subsampling only removes leakage. Necessary: with m = sqrt(T)/sigma, the
@@ -123,28 +117,28 @@ def mu_over_all_alpha(setting: Setting) -> float:
     alpha = Phi(-x) and power at least q^T Phi(m - x). For mu < m the ratio of that power to the Phi(mu - x) which
     mu-GDP allows grows without bound as x does.
     """
-    return math.sqrt(setting.steps) / setting.noise_multiplier
+    return math.sqrt(run.total_steps) / run.noise_multiplier
 
 
-def rho_over_all_orders(setting: Setting) -> float:
+def rho_over_all_orders(run: Run) -> float:
     """T/(2 sigma^2): the smallest rho with D_t <= rho t at *every* order t > 1, exactly (Equation 25 taken literally).
 
     Enough: as for `mu_over_all_alpha`. Necessary: E_Q[L^t] >= q^t e^(t (t-1)/(2 sigma^2)) for one step, so
     D_t/t >= 1/(2 sigma^2) + log(q)/(t - 1), which tends to 1/(2 sigma^2).
     """
-    return setting.steps / (2.0 * setting.noise_multiplier**2)
+    return run.total_steps / (2.0 * run.noise_multiplier**2)
 
 
 @cache
-def rdp_values(setting: Setting) -> FloatArray:
-    """Upper bounds of the Renyi divergences of a setting at `ORDERS`."""
-    found = measured(setting)
+def rdp_values(run: Run) -> FloatArray:
+    """Upper bounds of the Renyi divergences of a run at `ORDERS`."""
+    found = measured(run)
     return np.array([found.rdp(float(order)).upper for order in ORDERS])
 
 
-def rdp_epsilon(setting: Setting, delta: float = published.DELTA) -> float:
+def rdp_epsilon(run: Run, delta: float = published.DELTA) -> float:
     """epsilon(delta) through Renyi accounting: at least the true epsilon."""
-    return epsilon_from_rdp(ORDERS, rdp_values(setting), delta)
+    return epsilon_from_rdp(ORDERS, rdp_values(run), delta)
 
 
 def _swept(*factors: object, tolerance: float = 1e-5) -> Curves:

@@ -18,14 +18,15 @@ from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_mu
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import (
     DELTA0,
-    Setting,
+    dpsgd,
     dpsgd_curves,
     fit,
     measured,
     mu_over_all_alpha,
     rdp_epsilon,
+    run_of,
 )
-from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 
 _UP_TO = f"up to δ0 = {DELTA0:g}"
 
@@ -33,8 +34,7 @@ _UP_TO = f"up to δ0 = {DELTA0:g}"
 def _gaussian_row(quantity: str, text: str | None, epsilon: float, delta: float) -> Row:
     mu = gaussian_mu(epsilon, delta)
     slack = 4.0 * GAUSSIAN_RELATIVE_ERROR * mu
-    published_mu = printed(text) if text is not None else None
-    return Row(quantity, published_mu, mu - slack, mu + slack, "closed form")
+    return Row.of(quantity, text, (mu - slack, mu + slack), "closed form")
 
 
 def table_2(progress: Progress) -> Outcome:
@@ -43,27 +43,17 @@ def table_2(progress: Progress) -> Outcome:
     table_4 = {column.epsilon: column for column in published.TABLE_4}
     columns = [("row 1", table_4[epsilon]) for epsilon in published.TABLE_2_EPSILON]
     columns += [("row 3", column) for column in published.TABLE_5]
-    for done, (where, column) in enumerate(columns):
-        text = published.TABLE_2_MU[done % len(published.TABLE_2_MU)]
-        name = f"{where}, ε = {column.epsilon[0]}: μ"
+    for (where, column), text in watched(zip(columns, 2 * published.TABLE_2_MU, strict=True), progress):
+        name = f"{where}, ε = {column.epsilon[0]}: "
         for records in (published.CIFAR_RECORDS, published.CIFAR_ALL_IMAGES):
-            found = fit(dpsgd_curves(Setting.of(column, records)))
-            rows.append(Row(f"{name}, rate 16384/{records}", printed(text), *found.mu, note=_UP_TO))
+            found = fit(dpsgd_curves(run_of(column, records)))
+            rows.append(Row.of(f"{name}μ, rate 16384/{records}", text, found.mu, note=_UP_TO))
             if records == published.CIFAR_RECORDS:
-                stated = printed(published.TABLE_2_REGRET)
-                rows.append(Row(f"{where}, ε = {column.epsilon[0]}: regret", stated, *found.regret, note=_UP_TO))
-        progress(done + 1, len(columns))
+                rows.append(Row.of(f"{name}regret", published.TABLE_2_REGRET, found.regret, note=_UP_TO))
     for epsilon in published.TABLE_2_EPSILON:
         name = f"μ of a Gaussian mechanism with ({epsilon[0]}, {published.TABLE_2_OTHER_DELTA:g})"
         rows.append(_gaussian_row(name, None, float(epsilon), published.TABLE_2_OTHER_DELTA))
-    remarks = (
-        "The printed μ = 0.21, 0.39, 0.72, 1.3 fit a sampling rate of 16384/60000 (CIFAR-10 with its test images), an "
-        "inference: the table states no rate. At Section 5's 16384/50000 the runs need μ = 0.25, 0.47, 0.86, 1.57, the "
-        "last of which Section 5 prints.",
-        f"The regret at σ = 9.4 exceeds 0.001 for μ {_UP_TO}; up to δ0 = 1e-5 it is below.",
-        "For rows 2 and 4 to 6 the paper prints no noise multiplier; gomez2025-table-2-solved solves for it.",
-    )
-    return Outcome(tuple(rows), remarks)
+    return Outcome(rows)
 
 
 def solved_noise(epsilon: float, delta: float, steps: int, rate: float, tolerance: float = 1e-3) -> float:
@@ -73,7 +63,7 @@ def solved_noise(epsilon: float, delta: float, steps: int, rate: float, toleranc
     """
 
     def excess(noise: float) -> float:
-        return math.log(rdp_epsilon(Setting(noise, steps, rate), delta) / epsilon)
+        return math.log(rdp_epsilon(dpsgd(noise, steps, rate), delta) / epsilon)
 
     # Where the central limit theorem puts the Gaussian mechanism's mu; Renyi accounting asks for a little more noise.
     here = 1.0 / math.sqrt(math.log1p(gaussian_mu(epsilon, delta) ** 2 / (rate * rate * steps)))
@@ -96,90 +86,64 @@ def table_2_solved(progress: Progress) -> Outcome:
     cases += [("row 5", published.IMAGENET_RECORDS, other, *budgets[i], updates[i]) for i in range(4)]
     cases += [("rows 2 and 5", published.IMAGENET_RECORDS, other, *budgets[3], many)]
     cases += [("row 6", published.PLACES_RECORDS, other, *budgets[3], steps) for steps in (updates[3], many)]
-    rows: list[Row] = []
-    values: list[list[Cell]] = []
-    for done, (where, records, delta, epsilon, text, steps) in enumerate(cases):
+    rows, table = [], Table()
+    for where, records, delta, epsilon, text, steps in watched(cases, progress):
         noise = solved_noise(float(epsilon), delta, steps, batch / records)
-        found = fit(dpsgd_curves(Setting(noise, steps, batch / records), 1e-3))
+        found = fit(dpsgd_curves(dpsgd(noise, steps, batch / records), 1e-3))
         name = f"{where}, ε = {epsilon[0]}, T = {steps:,}"
         note = f"{_UP_TO}; batches of {batch:,} of {records:,} records, assumed"
         rows += [
-            Row(f"{name}: σ", None, noise, noise, "estimate", "solved for, by Rényi accounting"),
-            Row(f"{name}: μ", printed(text), *found.mu, note=note),
-            Row(f"{name}: regret", printed(published.TABLE_2_REGRET), *found.regret, note=note),
+            Row.of(f"{name}: σ", None, noise, "estimate", "solved for, by Rényi accounting"),
+            Row.of(f"{name}: μ", text, found.mu, note=note),
+            Row.of(f"{name}: regret", published.TABLE_2_REGRET, found.regret, note=note),
         ]
-        values.append([where, records, delta, float(epsilon), steps, noise, *found.mu, *found.regret])
-        progress(done + 1, len(cases))
-    remarks = (
-        "Of these rows the paper prints ε, δ and the dataset, but neither σ nor batch size nor updates. Assumed: the "
-        f"batches of 16,384 and the updates of Table 5, and {many:,} updates for comparison; σ is solved for by Rényi "
-        "accounting, which gives back Table 5's own σ to a percent. Row 2 shares its assumptions with row 5.",
-        f"Row 4 comes out as row 3. At δ = 8e-7 and {many:,} updates μ is 1.44 where 1.3 is printed for both δ. With "
-        "the few updates of Table 5 no μ summarizes such a run well (regret up to 0.08); ε = 1 then comes out as "
-        "printed.",
-    )
-    header = ("row", "records", "delta", "epsilon", "steps", "noise_multiplier", "mu_lower", "mu_upper")
-    return Outcome(tuple(rows), remarks, (Data("values", (*header, "regret_lower", "regret_upper"), values),))
+        run = {"row": where, "records": records, "delta": delta, "epsilon": float(epsilon), "steps": steps}
+        table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret)
+    return Outcome(rows, data=(table.data,))
 
 
 def table_3(progress: Progress) -> Outcome:
     """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
     rows: list[Row] = []
-    values = []
-    for done, (epsilon, texts) in enumerate(published.TABLE_3.items()):
-        for delta, text in zip(published.TABLE_3_DELTA, texts, strict=True):
-            rows.append(_gaussian_row(f"μ at ε = {epsilon:g}, δ = {delta:g}", text, epsilon, delta))
-        values.append([epsilon, *(row.upper for row in rows[-3:])])
-        progress(done + 1, len(published.TABLE_3))
-    header = ("epsilon", *(f"mu at delta = {delta:g}" for delta in published.TABLE_3_DELTA))
+    table = Table()
+    for epsilon, texts in watched(published.TABLE_3.items(), progress):
+        found = {
+            delta: _gaussian_row(f"μ at ε = {epsilon:g}, δ = {delta:g}", text, epsilon, delta)
+            for delta, text in zip(published.TABLE_3_DELTA, texts, strict=True)
+        }
+        rows += found.values()
+        table.add(epsilon=epsilon, **{f"mu at delta = {delta:g}": row.upper for delta, row in found.items()})
     stronger = gaussian_mu(6.0, 1e-5) - gaussian_mu(8.0, 1e-9)
-    rows.append(
-        Row(
-            "μ(6, 1e-5) − μ(8, 1e-9)",
-            printed("> 0"),
-            stronger - 1e-11,
-            stronger + 1e-11,
-            "closed form",
-            "positive: (8, 1e-9) is the more private of the two",
-        )
-    )
-    return Outcome(tuple(rows), (), (Data("values", header, values),))
+    note = "positive: (8, 1e-9) is the more private of the two"
+    bracket = stronger - 1e-11, stronger + 1e-11
+    rows.append(Row.of("μ(6, 1e-5) − μ(8, 1e-9)", "> 0", bracket, "closed form", note))
+    return Outcome(rows, data=(table.data,))
 
 
-def _hyperparameters(columns: tuple[published.Column, ...], progress: Progress) -> Outcome:
-    rows: list[Row] = []
-    values = []
-    for done, column in enumerate(columns):
-        setting = Setting.of(column)
-        epsilon = measured(setting).epsilon(published.DELTA)
-        renyi = rdp_epsilon(setting)
-        found = fit(dpsgd_curves(setting))
+def hyperparameters(progress: Progress, table: str) -> Outcome:
+    """The runs of Table 4 (from scratch) or 5 (fine-tuning): epsilon by both routes, mu, regret."""
+    rows, values = [], Table()
+    for column in watched(getattr(published, table), progress):
+        run = run_of(column)
+        epsilon, renyi = measured(run).epsilon(published.DELTA), rdp_epsilon(run)
+        found = fit(dpsgd_curves(run))
         name = f"σ = {column.noise_multiplier:g}, T = {column.steps}"
         note = "orders up to 64; an upper bound of the true ε"
         rows += [
-            Row(f"{name}: ε at δ = 1e-5", printed(column.epsilon), epsilon.lower, epsilon.upper),
-            Row(f"{name}: ε by Rényi accounting", printed(column.epsilon), renyi, renyi, "estimate", note),
-            Row(f"{name}: μ", None, *found.mu, note=_UP_TO),
-            Row(f"{name}: regret", None, *found.regret, note=_UP_TO),
+            Row.of(f"{name}: ε at δ = 1e-5", column.epsilon, epsilon),
+            Row.of(f"{name}: ε by Rényi accounting", column.epsilon, renyi, "estimate", note),
+            Row.of(f"{name}: μ", None, found.mu, note=_UP_TO),
+            Row.of(f"{name}: regret", None, found.regret, note=_UP_TO),
         ]
-        setup = [column.noise_multiplier, column.steps, setting.rate, float(column.epsilon)]
-        jaws = [epsilon.lower, epsilon.upper, renyi, *found.mu, *found.regret]
-        values.append([*setup, *jaws, mu_over_all_alpha(setting)])
-        progress(done + 1, len(columns))
-    setup_header = ("noise_multiplier", "steps", "sample_rate", "epsilon_printed", "epsilon_lower", "epsilon_upper")
-    found_header = ("epsilon_renyi", "mu_lower", "mu_upper", "regret_lower", "regret_upper", "mu_over_all_alpha")
-    remarks = (
-        "The printed ε are those of Rényi accounting. The tight ε of the same runs is smaller: that difference is the "
-        "accountant's, not the mechanism's.",
-    )
-    return Outcome(tuple(rows), remarks, (Data("values", setup_header + found_header, values),))
-
-
-def table_4(progress: Progress) -> Outcome:
-    """The runs without extra data: epsilon by both routes, mu, regret."""
-    return _hyperparameters(published.TABLE_4, progress)
-
-
-def table_5(progress: Progress) -> Outcome:
-    """The fine-tuning runs: epsilon by both routes, mu, regret."""
-    return _hyperparameters(published.TABLE_5, progress)
+        values.add(
+            noise_multiplier=column.noise_multiplier,
+            steps=column.steps,
+            sample_rate=run.rate,
+            epsilon_printed=float(column.epsilon),
+            epsilon=epsilon,
+            epsilon_renyi=renyi,
+            mu=found.mu,
+            regret=found.regret,
+            mu_over_all_alpha=mu_over_all_alpha(run),
+        )
+    return Outcome(rows, data=(values.data,))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import erf
 
-from calipers.papers.items import Outcome, Progress, Row, printed
+from calipers.papers.items import Outcome, Progress, Row
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.tables import closed
 from calipers.theorems.lognormal_ratio import (
@@ -59,9 +59,7 @@ def interpretation(progress: Progress) -> Outcome:
             "the second bound is implied by the first",
         ),
         closed(
-            "δ in units of B M^(−(1 − 3/s²)/2), s = 3, M = 1e60",
-            published.WEAK_ASYMPTOTIC_MULTIPLE,
-            bound.delta / unit,
+            "δ in units of B M^(−(1 − 3/s²)/2), s = 3, M = 1e60", published.WEAK_ASYMPTOTIC_MULTIPLE, bound.delta / unit
         ),
         closed(
             "δ + ε of condition (1) in the same units",
@@ -69,11 +67,7 @@ def interpretation(progress: Progress) -> Outcome:
             (bound.delta + 0.5 * bound.berry_esseen_term) / unit,
         ),
     )
-    remarks = (
-        "Section 4.1 says δ ≈ 3B M^(−(1 − 3/s²)/2) for σ = s/√(ln M). Theorem 4.1 gives 2B; 3B is what condition (1) "
-        "holds on its left-hand side.",
-    )
-    return Outcome(rows, remarks)
+    return Outcome(rows)
 
 
 def _least_excess(numerator: str) -> float:
@@ -98,16 +92,7 @@ def constants(progress: Progress) -> Outcome:
     ]
     for name in ("(20)", "(21)"):
         least = _least_excess(name)
-        rows.append(
-            Row(
-                f"{name} over (19), least",
-                printed(">= 1"),
-                least,
-                least,
-                "estimate",
-                "over a grid of σ from 0.3 to 1000",
-            )
-        )
+        rows.append(Row.of(f"{name} over (19), least", ">= 1", least, "estimate", "over a grid of σ from 0.3 to 1000"))
     progress(1, 1)
     rows += [
         closed(
@@ -123,8 +108,4 @@ def constants(progress: Progress) -> Outcome:
         ),
         closed("the better of (20) and (21) over (19) at σ = 1.7", None, middle),
     ]
-    remarks = (
-        "All constants are on the safe side. Each of (20) and (21) is close to (19) at its own end only: near σ = 1.7, "
-        f"in the middle of Table 1, the better of the two is {middle:.0f} times too large.",
-    )
-    return Outcome(tuple(rows), remarks)
+    return Outcome(rows, facts={"middle": middle})

@@ -16,7 +16,7 @@ import numpy as np
 
 from calipers.laws.product import Product
 from calipers.mechanisms import poisson_gaussian
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row
 from calipers.papers.vandijk2026 import drawing, published
 from calipers.papers.vandijk2026.exact import advantage, limit_advantage
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
@@ -32,7 +32,7 @@ _SETTINGS = ((0.5, 10**4, 10), (0.5, 10**5, 100), (1.0, 10**4, 100))
 
 def _limit(quantity: str, text: str, limit: float, value: float, slack: float) -> Row:
     """A value near a limit that the paper states, with how near it has to be."""
-    return Row(quantity, Published(text, limit - slack, limit + slack, limit), value, value, "closed form")
+    return Row.of(quantity, Published(text, limit - slack, limit + slack, limit), value, "closed form")
 
 
 def midpoint_noise() -> float:
@@ -55,9 +55,9 @@ def _poisson_rows(sigma: float, rounds: int, epochs: int) -> list[Row]:
     claim = Published(f"{drawn:.2f} (drawn)", drawn - 0.01, drawn + 0.01, drawn)
     note = "small advantages are proportional to μ; the drawn curve says how many times larger Poisson's is"
     return [
-        Row(f"{name}: advantage, Poisson", None, jaws.lower, jaws.upper),
-        Row(f"{name}: advantage, shuffling", None, low, high, note="isolated view"),
-        Row(f"{name}: Poisson over shuffling", claim, jaws.lower / high, jaws.upper / low, note=note),
+        Row.of(f"{name}: advantage, Poisson", None, jaws),
+        Row.of(f"{name}: advantage, shuffling", None, (low, high), note="isolated view"),
+        Row.of(f"{name}: Poisson over shuffling", claim, (jaws.lower / high, jaws.upper / low), note=note),
         closed(f"{name}: limit of both", None, limit_advantage(sigma, rounds, epochs), "no bound"),
     ]
 
@@ -78,26 +78,12 @@ def figure_2(progress: Progress) -> Outcome:
         _limit(
             "σ times the coefficient of shuffling at σ = 10,000", "1", 1.0, _FAR * gdp_coefficients(_FAR).shuffle, 1e-6
         ),
-        Row(
-            "largest step of the ratio along σ",
-            printed("< 0"),
-            rising,
-            rising,
-            "estimate",
-            "over a grid of σ from 0.35 to 6",
-        ),
+        Row.of("largest step of the ratio along σ", "< 0", rising, "estimate", "over a grid of σ from 0.35 to 6"),
     ]
     progress(1, 1 + len(_SETTINGS))
     for done, setting in enumerate(_SETTINGS):
         rows += _poisson_rows(*setting)
         progress(done + 2, 1 + len(_SETTINGS))
-    remarks = (
-        "Both coefficients and their ratio are as printed. The conclusion drawn from them is not: the second "
-        "coefficient is that of the symmetrized curve, an upper bound of what Poisson sampling leaks, and the factor "
-        "is the price of symmetrizing.",
-        "Poisson sampling and shuffling (isolated view) have the same limit. At finite M their advantages differ by "
-        "less than one percent, and where the brackets tell them apart (σ = 0.5, M = 10,000) Poisson's is smaller.",
-    )
     columns: dict[str, Sequence[Cell]] = {
         "noise_multiplier": sigma.tolist(),
         "shuffle": [entry.shuffle for entry in found],
@@ -111,4 +97,4 @@ def figure_2(progress: Progress) -> Outcome:
         drawing.draw_coefficients(left, sigma, shuffle, symmetrized)
         drawing.draw_ratio(right, sigma, ratio, midpoint)
 
-    return Outcome(tuple(rows), remarks, (Data.of_columns("coefficients", columns),), Picture(draw, (10.4, 4.6)))
+    return Outcome(rows, data=(Data.of_columns("coefficients", columns),), picture=Picture(draw, (10.4, 4.6)))

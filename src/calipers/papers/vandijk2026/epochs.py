@@ -11,19 +11,15 @@ about sqrt(E) delta. The paper conjectures a concrete bound sqrt(E) delta. Two r
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table
 from calipers.papers.vandijk2026 import drawing
 from calipers.papers.vandijk2026.exact import advantage, limit_advantage
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
 from calipers.theorems.shuffle_limits import shuffle_separation_limit, shuffle_separation_upper
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _ROUNDS = 1_140_000
 """M of the single-epoch setting at sigma = 1 (abstract, Section 6.1)."""
@@ -39,55 +35,41 @@ def _root_row(sigma: float, rounds: int, epochs: int) -> Row:
     least, most = advantage(sigma, rounds)
     root = math.sqrt(epochs)
     quantity = f"σ = {sigma:g}, M = {rounds}, E = {epochs}: advantage over √E × advantage of one epoch"
-    return Row(quantity, None, low / (root * most), high / (root * least), note="isolated view; above 1: no √E law")
+    return Row.of(
+        quantity, None, (low / (root * most), high / (root * least)), note="isolated view; above 1: no √E law"
+    )
 
 
 def several_epochs(progress: Progress) -> Outcome:
     """sigma = 1 and M = 1.14e6: advantage and separation after E epochs, beside E delta and sqrt(E) delta."""
     delta = shuffle_delta(1.0, _ROUNDS).delta
     rows: list[Row] = []
-    values: list[list[Cell]] = []
-    exact = []
-    for done, epochs in enumerate(_EPOCHS):
+    table = Table("epochs")
+    total = len(_EPOCHS) + len(_SKEWED)
+    for done, epochs in enumerate(_EPOCHS, start=1):
         low, high = advantage(1.0, _ROUNDS, epochs, QUICK_TOLERANCE)
         proven = -math.expm1(epochs * math.log1p(-delta))
         conjectured = math.sqrt(epochs) * delta
-        exact.append((float(epochs), high))
-        root = math.sqrt(2.0)
+        root, most = math.sqrt(2.0), shuffle_separation_upper(1.0, _ROUNDS, epochs)
         apart = shuffle_separation_limit(1.0, _ROUNDS, epochs)
         rows += [
-            Row(f"E = {epochs}: advantage", printed(f"<= {proven:.4g}"), low, high, note=_BOUND),
-            Row(f"E = {epochs}: advantage over √E δ", printed("<= 1"), low / conjectured, high / conjectured),
-            Row(
-                f"E = {epochs}: separation",
-                printed(f"<= {shuffle_separation_upper(1.0, _ROUNDS, epochs):.4g}"),
-                low / root,
-                high / root,
-                note=_BOUND,
-            ),
+            Row.of(f"E = {epochs}: advantage", f"<= {proven:.4g}", (low, high), note=_BOUND),
+            Row.of(f"E = {epochs}: advantage over √E δ", "<= 1", (low / conjectured, high / conjectured)),
+            Row.of(f"E = {epochs}: separation", f"<= {most:.4g}", (low / root, high / root), note=_BOUND),
             closed(f"E = {epochs}: limit of the separation", None, apart, "Corollary 5.3; no bound"),
         ]
-        values.append([epochs, low, high, proven, conjectured, limit_advantage(1.0, _ROUNDS, epochs)])
-        progress(done + 1, len(_EPOCHS) + len(_SKEWED))
-    for done, setting in enumerate(_SKEWED):
+        limit = limit_advantage(1.0, _ROUNDS, epochs)
+        table.add(epochs=epochs, advantage=(low, high), proven=proven, conjectured=conjectured, limit=limit)
+        progress(done, total)
+    for done, setting in enumerate(_SKEWED, start=len(_EPOCHS) + 1):
         rows.append(_root_row(*setting))
-        progress(len(_EPOCHS) + done + 1, len(_EPOCHS) + len(_SKEWED))
-    remarks = (
-        f"δ = {delta:.4f} is that of Theorem 4.1 at M = 1.14e6. Up to 100 epochs the proven bound grows like E, the "
-        "advantage like √E.",
-        "The conjectured √E δ holds with the theorem's δ, by a factor of twenty or more. With the exact advantage of "
-        "one epoch in place of δ it fails, by 0.03 % at σ = 1 and by 1 % at σ = 0.5, at the first M that the theorem "
-        "allows: there is no concrete √E law without a constant above 1.",
-    )
+        progress(done, total)
     grid = np.geomspace(1.0, 1e4, 81)
     lines = {
         "proven: 1 − (1 − δ)^E": -np.expm1(grid * math.log1p(-delta)),
         "conjectured: √E δ": np.sqrt(grid) * delta,
         "limit of the pair": np.array([limit_advantage(1.0, _ROUNDS, 1) * math.sqrt(e) for e in grid]),
     }
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_epochs(figure.subplots(), grid, lines, exact, "σ = 1, M = 1.14e6")
-
-    header = ("epochs", "advantage_lower", "advantage_upper", "proven", "conjectured", "limit")
-    return Outcome(tuple(rows), remarks, (Data("epochs", header, values),), Picture(draw, (6.8, 5.0)))
+    exact = list(zip(table.column("epochs"), table.column("advantage_upper"), strict=True))
+    picture = Picture.on_axes((6.8, 5.0), drawing.draw_epochs, grid, lines, exact, "σ = 1, M = 1.14e6")
+    return Outcome(rows, data=(table.data,), picture=picture, facts={"delta": delta})

@@ -19,7 +19,6 @@ from functools import cache
 
 from scipy.special import erf, erfinv
 
-from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.errors import CertificationError
 from calipers.laws.average import FINEST_RESOLUTION, AllocationPair
@@ -57,7 +56,7 @@ def advantage(
     pair = AllocationPair(noise_multiplier, rounds)
     # The bracket closes like the square of the resolution, with a factor of about a tenth.
     resolution = min(0.2, max(FINEST_RESOLUTION, math.sqrt(10.0 * tolerance)))
-    return pair.law(Side.LOWER, resolution).delta(0.0), pair.law(Side.UPPER, resolution).delta(0.0)
+    return pair.lower(resolution).delta(0.0), pair.upper(resolution).delta(0.0)
 
 
 def limit_mu(noise_multiplier: float, rounds: int, epochs: int) -> float:

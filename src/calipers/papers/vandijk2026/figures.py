@@ -8,12 +8,11 @@ bound. The advantage of the pair falls with sigma at every M (more noise is a da
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
 import numpy as np
 
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import drawing, published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_rounds
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE, closed
@@ -24,24 +23,21 @@ from calipers.theorems.shuffle_one_epoch import (
     shuffle_rounds_two_terms,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 _EXACT_ROUNDS = (100, 10**4, 10**6, 10**8)
 _FEWER_NOISE_MULTIPLIERS = (1.0, 2.0)
 _LARGEST_NOISE = 3.7
 _DRAWN_TOLERANCE = 1e-2
 """Rounds come out to about half a percent, which is less than the size of a dot."""
+_FIRST_NOTE = "condition (1) decides, not e^(3/σ²)"
 _FIRST_POSSIBLE = 0.999
 """Condition (1) implies delta < 1/2, so asking the theorem for this delta gives the fewest rounds it allows."""
 
 
 def figure_1(progress: Progress) -> Outcome:
     """delta against M for five noise multipliers: Theorem 4.1 from its first M on, and the pair itself."""
-    rows: list[Row] = []
+    rows, table = [], Table("curves")
     curves, exact = {}, {}
-    table: list[list[Cell]] = []
-    for done, sigma in enumerate(published.NOISE_MULTIPLIERS):
+    for sigma in watched(published.NOISE_MULTIPLIERS, progress):
         start = shuffle_rounds(_FIRST_POSSIBLE, sigma)
         places = [start, *(round(m) for m in np.geomspace(start, 1e11, 60)[1:])]
         curves[sigma] = [(float(m), shuffle_delta(sigma, m).delta) for m in places]
@@ -51,37 +47,24 @@ def figure_1(progress: Progress) -> Outcome:
         claimed = shuffle_delta(sigma, 10**8).delta
         low, high = brackets[-1]
         rows += [
-            closed(
-                f"{name}: first M", f">= {math.exp(3.0 / sigma**2):.6g}", start, "condition (1) decides, not e^(3/σ²)"
-            ),
+            closed(f"{name}: first M", f">= {math.exp(3.0 / sigma**2):.6g}", start, _FIRST_NOTE),
             closed(f"{name}: δ by Theorem 4.1 at M = 1e8", None, claimed),
-            Row(f"{name}: advantage at M = 1e8", None, low, high, note="isolated view"),
-            Row(f"{name}: the bound over the advantage at M = 1e8", None, claimed / high, claimed / low),
+            Row.of(f"{name}: advantage at M = 1e8", None, (low, high), note="isolated view"),
+            Row.of(f"{name}: the bound over the advantage at M = 1e8", None, (claimed / high, claimed / low)),
         ]
-        table += [[sigma, m, "theorem 4.1", delta, delta] for m, delta in curves[sigma]]
-        table += [[sigma, m, "pair", *jaws] for m, jaws in zip(_EXACT_ROUNDS, brackets, strict=True)]
-        progress(done + 1, len(published.NOISE_MULTIPLIERS))
-    grows = _times_it_may_grow(table)
-    rows.append(Row("times the pair's advantage may grow with σ, same M", None, grows, grows, "exact check"))
-    remarks = (
-        "The U-shape in σ is that of the bound. The pair's own advantage falls with σ at every M shown: more noise is "
-        "never worse.",
-        "The two are parallel: both fall like 1/√M, and the bound stays a constant factor above, at M = 1e8 from 20 at "
-        "σ = 1 to 181 at σ = 2.",
+        for m, delta in curves[sigma]:
+            table.add(noise_multiplier=sigma, rounds=m, what="theorem 4.1", delta=(delta, delta))
+        for m, jaws in zip(_EXACT_ROUNDS, brackets, strict=True):
+            table.add(noise_multiplier=sigma, rounds=m, what="pair", delta=jaws)
+    # The upper jaw at one noise multiplier against the lower jaw at the one before, at the same M.
+    grows = sum(
+        after["delta_upper"] >= before["delta_lower"]  # type: ignore[operator]
+        for m in _EXACT_ROUNDS
+        for before, after in pairwise(table.where(rounds=m, what="pair"))
     )
-    header = ("noise_multiplier", "rounds", "what", "delta_lower", "delta_upper")
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_delta_against_rounds(figure.subplots(), curves, exact, published.FIGURE_1_MARKS)
-
-    return Outcome(tuple(rows), remarks, (Data("curves", header, table),), Picture(draw, (8.0, 5.6)))
-
-
-def _times_it_may_grow(table: Sequence[Sequence[Cell]]) -> int:
-    """How often the upper jaw at one noise multiplier is not below the lower jaw at the one before, at the same M."""
-    jaws = {(row[0], row[1]): (float(row[3]), float(row[4])) for row in table if row[2] == "pair"}
-    steps = zip(published.NOISE_MULTIPLIERS[:-1], published.NOISE_MULTIPLIERS[1:], strict=True)
-    return sum(jaws[after, m][1] >= jaws[before, m][0] for before, after in steps for m in _EXACT_ROUNDS)
+    rows.append(Row.of("times the pair's advantage may grow with σ, same M", None, grows, "exact check"))
+    drawn = drawing.draw_delta_against_rounds, curves, exact, published.FIGURE_1_MARKS
+    return Outcome(rows, data=(table.data,), picture=Picture.on_axes((8.0, 5.6), *drawn))
 
 
 def least_noise() -> float:
@@ -100,10 +83,9 @@ def least_noise() -> float:
 def figure_3(progress: Progress) -> Outcome:
     """Rounds against the noise multiplier for three targets: Equation (3), Equation (53), and the pair itself."""
     sigma = np.geomspace(0.4, _LARGEST_NOISE, 61)
-    curves, exact = {}, {}
-    table: list[list[Cell]] = []
+    curves, exact, table = {}, {}, Table("rounds")
     rows = [closed("σ with the fewest rounds by Equation (3)", published.LEAST_NOISE_FIGURE_3, least_noise())]
-    for done, delta in enumerate(published.FIGURE_3_DELTAS):
+    for delta in watched(published.FIGURE_3_DELTAS, progress):
         curves[delta] = {
             "eq3": np.array([shuffle_rounds_two_terms(delta, float(s)) for s in sigma]),
             "eq53": np.array([float(shuffle_rounds_sharp(delta, float(s))) for s in sigma]),
@@ -112,24 +94,11 @@ def figure_3(progress: Progress) -> Outcome:
         whole = np.array([float(shuffle_rounds(delta, float(s))) for s in sigma])
         short = 100.0 * float(np.max(whole / curves[delta]["eq3"] - 1.0))
         name = f"δ = {delta:g}"
-        rows.append(
-            Row(
-                f"{name}: (3) short of Theorem 4.1 at most (%)",
-                printed(published.TWO_TERMS_WITHIN),
-                short,
-                short,
-                "estimate",
-                "over a grid of σ from 0.4 to 3.7",
-            )
-        )
-        table += [
-            [
-                delta,
-                float(s),
-                *(float(values[place]) for values in (curves[delta]["eq3"], whole, curves[delta]["eq53"])),
-            ]
-            for place, s in enumerate(sigma)
-        ]
+        quantity, note = f"{name}: (3) short of Theorem 4.1 at most (%)", "over a grid of σ from 0.4 to 3.7"
+        rows.append(Row.of(quantity, published.TWO_TERMS_WITHIN, short, "estimate", note))
+        for place in zip(sigma, curves[delta]["eq3"], whole, curves[delta]["eq53"], strict=True):
+            s, asked, all_terms, sharp = (float(number) for number in place)
+            table.add(delta=delta, noise_multiplier=s, rounds_eq3=asked, rounds_thm41=all_terms, rounds_eq53=sharp)
         places = published.NOISE_MULTIPLIERS if delta == published.DELTA else _FEWER_NOISE_MULTIPLIERS
         found = {s: fewest_rounds(delta, s, tolerance=_DRAWN_TOLERANCE) for s in places}
         exact[delta] = [(s, float(high)) for s, (_, high) in found.items()]
@@ -137,22 +106,9 @@ def figure_3(progress: Progress) -> Outcome:
             asked = shuffle_rounds_two_terms(delta, s)
             rows += [
                 closed(f"{name}, σ = {s:g}: M by Equation (3)", None, asked),
-                Row(f"{name}, σ = {s:g}: M that the pair needs", None, low, high, note="isolated view"),
+                Row.of(f"{name}, σ = {s:g}: M that the pair needs", None, (low, high), note="isolated view"),
             ]
-        progress(done + 1, len(published.FIGURE_3_DELTAS))
     beyond = 100.0 * (shuffle_rounds(published.DELTA, 4.0) / shuffle_rounds_two_terms(published.DELTA, 4.0) - 1.0)
     rows.append(closed("δ = 0.01, σ = 4: (3) short of Theorem 4.1 (%)", None, beyond, "condition (1) decides here"))
-    remarks = (
-        f"Equation (3) is least at σ = {least_noise():.4f}. The pair itself needs ever fewer rounds as σ grows, about "
-        "(e^(1/σ²) − 1)/(2π δ²) of them.",
-        "The rise to the right, like σ⁶, comes from bounding E|Y − 1|³ by Equation (21). With Equation (19), the exact "
-        "moment, the same proof asks for ever fewer rounds as σ grows, over all of the figure.",
-        "The figure stops at σ = 3.7: for δ = 0.01 and more noise than that, condition (1) asks for more rounds than "
-        "Equation (3).",
-    )
-    header = ("delta", "noise_multiplier", "rounds_eq3", "rounds_thm41", "rounds_eq53")
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_rounds_against_noise(figure.subplots(), sigma, curves, exact)
-
-    return Outcome(tuple(rows), remarks, (Data("rounds", header, table),), Picture(draw, (8.0, 5.6)))
+    picture = Picture.on_axes((8.0, 5.6), drawing.draw_rounds_against_noise, sigma, curves, exact)
+    return Outcome(rows, data=(table.data,), picture=picture, facts={"least_noise": least_noise()})

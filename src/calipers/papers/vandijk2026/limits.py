@@ -20,7 +20,7 @@ from calipers.laws.product import Product
 from calipers.laws.sweep import sweep
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Interval, Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import drawing
 from calipers.papers.vandijk2026.exact import advantage, limit_advantage, limit_mu, profile
 from calipers.papers.vandijk2026.ratio_mean import standardized_cdf
@@ -62,22 +62,27 @@ def epochs_for_unit_mu(sigma: float, rounds: int) -> int:
 def gaussian_limit(progress: Progress) -> Outcome:
     """E = M epochs at sigma = 1 against G_mu, mu = sqrt(e - 1); E = sqrt(M) epochs against the diagonal."""
     rows: list[Row] = []
-    values: list[list[Cell]] = []
+    table = Table("profiles")
+
+    def add(sigma: float, rounds: int, epochs: int, epsilon: float, jaws: Interval, limit: float) -> None:
+        run = {"noise_multiplier": sigma, "rounds": rounds, "epochs": epochs, "epsilon": epsilon}
+        table.add(**run, delta=jaws, delta_limit=limit)
+
     for epsilon in _EPSILONS:
         limit = float(gaussian_delta(limit_mu(1.0, 1, 1), epsilon))
         for rounds in _ROUNDS:
-            low, high = profile(1.0, rounds, rounds, epsilon, _FINE if rounds <= 1000 else QUICK_TOLERANCE)
-            rows.append(Row(f"δ({epsilon:g}) of M = E = {rounds}", None, low, high, note="isolated view, σ = 1"))
-            values.append([1.0, rounds, rounds, epsilon, low, high, limit])
+            found = profile(1.0, rounds, rounds, epsilon, _FINE if rounds <= 1000 else QUICK_TOLERANCE)
+            rows.append(Row.of(f"δ({epsilon:g}) of M = E = {rounds}", None, found, note="isolated view, σ = 1"))
+            add(1.0, rounds, rounds, epsilon, found, limit)
         rows.append(closed(f"δ({epsilon:g}) of the limit, μ = √(e − 1)", None, limit, "Theorem 5.2 with c = 1"))
     progress(1, 4)
     for rounds in (100, 10_000, 1_000_000):
         epochs = math.isqrt(rounds)
-        rows.append(Row(f"advantage of M = {rounds}, E = √M", None, *advantage(1.0, rounds, epochs, QUICK_TOLERANCE)))
+        rows.append(Row.of(f"advantage of M = {rounds}, E = √M", None, advantage(1.0, rounds, epochs, QUICK_TOLERANCE)))
     for rounds in (100, 10_000, 1_000_000):
         low, high = advantage(1.0, rounds, 1, QUICK_TOLERANCE)
         first = limit_mu(1.0, rounds - 1, 1) / math.sqrt(2.0 * math.pi)
-        rows.append(Row(f"one epoch of M = {rounds}: advantage over μ/√(2π)", None, low / first, high / first))
+        rows.append(Row.of(f"one epoch of M = {rounds}: advantage over μ/√(2π)", None, (low / first, high / first)))
     progress(2, 4)
     lines: dict[str, list[tuple[float, float]]] = {}
     for sigma, counts in _DRAWN_NOISE.items():
@@ -87,84 +92,43 @@ def gaussian_limit(progress: Progress) -> Outcome:
             low, high = advantage(sigma, rounds, epochs, _FINE)
             limit = limit_advantage(sigma, rounds, epochs)
             points.append((float(rounds), limit - 0.5 * (low + high)))
-            values.append([sigma, rounds, epochs, 0.0, low, high, limit])
+            add(sigma, rounds, epochs, 0.0, (low, high), limit)
         name = f"σ = {sigma:g}, M = {rounds}, E = {epochs}: M (limit − advantage)"
-        rows.append(Row(name, None, rounds * (limit - high), rounds * (limit - low), note="μ near 1"))
+        rows.append(Row.of(name, None, (rounds * (limit - high), rounds * (limit - low)), note="μ near 1"))
     progress(3, 4)
     gaps = {rounds: _gaps(rounds) for rounds in _DRAWN_ROUNDS}
     progress(4, 4)
-    remarks = (
-        "The composed curve tends to G_μ with μ = √(E (e^(1/σ²) − 1)/M), as Theorem 5.2 says, and not only to "
-        "something above it: both jaws close in on it.",
-        "The paper leaves the rate open. Numerically the distance of the advantages falls like 1/M, with a factor of "
-        "0.4 at σ = 1 and 2.5 at σ = 0.75; at σ = 0.5 that has not set in at M = 10,000, where it is 125/M.",
-        "The limit is no bound. It overstates the advantage and understates the tail: at M = E = 100, where the limit "
-        "has δ(6) = 1.02e-5 and δ(10) = 2.4e-13, the run has 1.15e-5 and 7.1e-13.",
-        "One epoch has advantage μ/√(2π) to first order, the second term of Theorem 4.1. Its first term, which decides "
-        "every number of Section 6, bounds an error that is of smaller order in truth.",
-    )
-    header = ("noise_multiplier", "rounds", "epochs", "epsilon", "delta_lower", "delta_upper", "delta_limit")
 
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
         drawing.draw_gaps(left, _ALPHA, gaps)
-        drawing.draw_errors(
-            right,
-            lines,
-            xlabel="rounds M",
-            ylabel="advantage of the limit − advantage",
-            title="μ near 1: distance to the limit",
-            slope="1/M",
-        )
+        words = {"xlabel": "rounds M", "ylabel": "advantage of the limit − advantage", "slope": "1/M"}
+        drawing.draw_errors(right, lines, title="μ near 1: distance to the limit", **words)
 
-    return Outcome(tuple(rows), remarks, (Data("profiles", header, values),), Picture(draw, (10.8, 4.8)))
+    return Outcome(rows, data=(table.data,), picture=Picture(draw, (10.8, 4.8)))
 
 
 def edgeworth(progress: Progress) -> Outcome:
     """Theorem 5.1 for the mean of n likelihood ratios: n sup |F_n - Phi(p_n)| over |x| <= 1 goes to zero."""
-    rows: list[Row] = []
-    values: list[list[Cell]] = []
-    lines: dict[str, list[tuple[float, float]]] = {}
+    rows, table = [], Table("errors")
+    lines: dict[str, list[Interval]] = {}
     note = "by Fourier inversion, over a grid of |x| <= 1"
-    for done, sigma in enumerate(_EDGEWORTH_NOISE):
+    for sigma in watched(_EDGEWORTH_NOISE, progress):
         points = lines.setdefault(f"σ = {sigma:g}", [])
         for count in _COUNTS:
-            found = standardized_cdf(sigma, count, _WITHIN)
+            cdf = standardized_cdf(sigma, count, _WITHIN)
             edge = ratio_edgeworth_map(sigma, count)
             mapped = ndtr(np.array([edge(float(x)) for x in _WITHIN]))
-            error = count * float(np.max(np.abs(found - mapped)))
-            plain = math.sqrt(count) * float(np.max(np.abs(found - ndtr(_WITHIN))))
+            error = count * float(np.max(np.abs(cdf - mapped)))
+            plain = math.sqrt(count) * float(np.max(np.abs(cdf - ndtr(_WITHIN))))
             limit = math.sqrt(count) * berry_esseen_distance(sigma, count)
             rows += [
-                Row(f"σ = {sigma:g}, n = {count}: n sup |F_n − Φ(p_n)|", None, error, error, "estimate", note),
-                Row(
-                    f"σ = {sigma:g}, n = {count}: √n sup |F_n − Φ|",
-                    printed(f"<= {limit:.4g}"),
-                    plain,
-                    plain,
-                    "estimate",
-                    note,
-                ),
+                Row.of(f"σ = {sigma:g}, n = {count}: n sup |F_n − Φ(p_n)|", None, error, "estimate", note),
+                Row.of(f"σ = {sigma:g}, n = {count}: √n sup |F_n − Φ|", f"<= {limit:.4g}", plain, "estimate", note),
             ]
-            values.append([sigma, count, error, plain, limit])
+            found = {"n_sup_edgeworth": error, "root_n_sup_normal": plain, "root_n_berry_esseen_eq19": limit}
+            table.add(noise_multiplier=sigma, n=count, **found)
             points.append((float(count), error))
-        progress(done + 1, len(_EDGEWORTH_NOISE))
-    remarks = (
-        "n times the error of Theorem 5.1 falls like 1/√n, so the theorem's o(1/n) is O(n^(-3/2)) here. At σ = 0.75 "
-        "that has not set in at n = 100,000, where n times the error is still 13.",
-        "Without the map the error is of order 1/√n as Berry-Esseen says, with a constant (0.41 at σ = 1) that is "
-        "seven times smaller than that of Equation (19) (3.01), which stands as the claim in these rows.",
-    )
-    header = ("noise_multiplier", "n", "n_sup_edgeworth", "root_n_sup_normal", "root_n_berry_esseen_eq19")
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_errors(
-            figure.subplots(),
-            lines,
-            xlabel="terms n",
-            ylabel="n sup |F_n − Φ(p_n)| over |x| <= 1",
-            title="Theorem 5.1",
-            slope="1/√n",
-        )
-
-    return Outcome(tuple(rows), remarks, (Data("errors", header, values),), Picture(draw, (6.4, 4.8)))
+    words = {"xlabel": "terms n", "ylabel": "n sup |F_n − Φ(p_n)| over |x| <= 1", "slope": "1/√n"}
+    picture = Picture.on_axes((6.4, 4.8), drawing.draw_errors, lines, title="Theorem 5.1", **words)
+    return Outcome(rows, data=(table.data,), picture=picture)

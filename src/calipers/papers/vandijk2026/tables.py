@@ -9,8 +9,9 @@ at sigma = 1 and all of it is slack.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import TOLERANCE, advantage, fewest_rounds
 from calipers.theorems.shuffle_one_epoch import (
@@ -29,15 +30,14 @@ _ISOLATED = "isolated view: the pair of the paper"
 
 def closed(quantity: str, text: str | None, value: float, note: str = "") -> Row:
     """A row of a closed form, whose rounding is far below every printed digit."""
-    return Row(quantity, printed(text) if text is not None else None, value, value, "closed form", note)
+    return Row.of(quantity, text, value, "closed form", note)
 
 
 def table_1(progress: Progress) -> Outcome:
     """Rounds and records for delta = 0.01: as printed, by the sharper Equation (53), and exactly."""
-    rows: list[Row] = []
-    values = []
+    rows, table = [], Table("rounds")
     delta = published.DELTA
-    for done, (sigma, texts) in enumerate(published.TABLE_1.items()):
+    for sigma, texts in watched(published.TABLE_1.items(), progress):
         approximate, solved = shuffle_rounds_two_terms(delta, sigma), shuffle_rounds(delta, sigma)
         sharp, records = shuffle_rounds_sharp(delta, sigma), shuffle_dataset_size(delta, sigma)
         low, high = fewest_rounds(delta, sigma, tolerance=QUICK_TOLERANCE)
@@ -52,24 +52,16 @@ def table_1(progress: Progress) -> Outcome:
                 100.0 * (solved / approximate - 1.0),
             ),
             closed(f"{name}: M by Equation (53) with (19)", None, sharp, "the theorem's proof with the exact moment"),
-            Row(f"{name}: M that the pair needs", None, low, high, note=_ISOLATED),
-            Row(f"{name}: Theorem 4.1 asks for this many times too much", None, solved / high, solved / low),
+            Row.of(f"{name}: M that the pair needs", None, (low, high), note=_ISOLATED),
+            Row.of(f"{name}: Theorem 4.1 asks for this many times too much", None, (solved / high, solved / low)),
         ]
-        values.append([sigma, approximate, solved, sharp, low, high, records])
-        progress(done + 1, len(published.TABLE_1))
-    remarks = (
-        f"At σ = 0.75 Equation (3) gives {shuffle_rounds_two_terms(delta, 0.75):,.1f} rounds, which round to 3.71e6; "
-        "the printed 3.72e6 is the neighboring column's 3,716,108. Every other entry agrees.",
-        "The column printed as exact is the exact solution of the theorem, not of the problem. The pair itself has "
-        "advantage 0.01 with 418 times fewer rounds at σ = 1 and 32,900 times fewer at σ = 2.",
-        "The rounds that the pair needs fall steadily with σ. The minimum near σ = 1 comes from bounding the third "
-        "moment by (21); the same proof with (19) has no such minimum in this table.",
-    )
-    header = ("noise_multiplier", "rounds_eq3", "rounds_thm41", "rounds_eq53", "rounds_low", "rounds_high", "records")
-    return Outcome(tuple(rows), remarks, (Data("rounds", header, values),))
+        found = {"rounds_eq3": approximate, "rounds_thm41": solved, "rounds_eq53": sharp}
+        table.add(noise_multiplier=sigma, **found, rounds_low=low, rounds_high=high, records=records)
+    facts = {"rounds": shuffle_rounds_two_terms(delta, 0.75)}
+    return Outcome(rows, data=(table.data,), facts=facts)
 
 
-def _setting_rows(setting: published.Setting, target: float, how: str) -> list[Row]:
+def _setting_rows(setting: Any, target: float, how: str) -> list[Row]:
     """What the paper asks for over some epochs, what it buys, and what would do."""
     asked = shuffle_rounds_two_terms(setting.delta, 1.0)
     taken = round(float(setting.rounds))
@@ -78,10 +70,10 @@ def _setting_rows(setting: published.Setting, target: float, how: str) -> list[R
     return [
         closed(f"{name}: M", setting.rounds, asked, f"δ = {setting.delta:g} in each epoch"),
         closed(f"{name}: records N", setting.records, asked / published.NOISE_PER_ROUND),
-        Row(
+        Row.of(
             f"{name}: advantage after all epochs",
-            printed(f"<= {target:g}"),
-            *advantage(1.0, taken, setting.epochs, QUICK_TOLERANCE),
+            f"<= {target:g}",
+            advantage(1.0, taken, setting.epochs, QUICK_TOLERANCE),
             note=note,
         ),
     ]
@@ -89,23 +81,24 @@ def _setting_rows(setting: published.Setting, target: float, how: str) -> list[R
 
 def settings(progress: Progress) -> Outcome:
     """E = 1, 4 and 100 at sigma = 1, and E = 100 and 10,000 under the conjecture."""
-    rows: list[Row] = []
-    values = []
-    total = len(published.SETTINGS) + len(published.CONJECTURED)
-    for done, setting in enumerate(published.SETTINGS):
+    rows, table = [], Table("rounds")
+    for setting in watched((*published.SETTINGS, *published.CONJECTURED), progress):
+        if setting in published.CONJECTURED:
+            rows += _setting_rows(setting, published.DELTA, "√E δ = 0.01")
+            continue
         rows += _setting_rows(setting, published.DELTA, "E δ = 0.01")
         kept = -math.expm1(setting.epochs * math.log1p(-setting.delta))
         tolerance = TOLERANCE if setting.epochs == 1 else QUICK_TOLERANCE
         low, high = fewest_rounds(published.DELTA, 1.0, setting.epochs, tolerance)
         rows += [
             closed(f"E = {setting.epochs}: 1 − (1 − δ)^E", None, kept, "what composing the line 1 − a − δ costs"),
-            Row(f"E = {setting.epochs}: M that the pair needs for advantage 0.01", None, low, high, note=_ISOLATED),
+            Row.of(
+                f"E = {setting.epochs}: M that the pair needs for advantage 0.01", None, (low, high), note=_ISOLATED
+            ),
         ]
-        values.append([setting.epochs, setting.delta, shuffle_rounds(setting.delta, 1.0), low, high])
-        progress(done + 1, total)
-    for done, setting in enumerate(published.CONJECTURED):
-        rows += _setting_rows(setting, published.DELTA, "√E δ = 0.01")
-        progress(len(published.SETTINGS) + done + 1, total)
+        asked = shuffle_rounds(setting.delta, 1.0)
+        run = {"epochs": setting.epochs, "delta_per_epoch": setting.delta}
+        table.add(**run, rounds_thm41=asked, rounds_low=low, rounds_high=high)
     first = shuffle_rounds_two_terms(published.DELTA, 1.0)
     whole = 100.0 * (shuffle_rounds(published.DELTA, 1.0) / first - 1.0)
     rows += [
@@ -113,15 +106,5 @@ def settings(progress: Progress) -> Outcome:
         closed("M δ² at σ = 1, δ = 1e-4", published.RULE_OF_THUMB, 1e-8 * shuffle_rounds_two_terms(1e-4, 1.0)),
         closed("M at δ = 0.005 over M at δ = 0.01", published.HALVING, shuffle_rounds_two_terms(0.005, 1.0) / first),
     ]
-    remarks = (
-        "With σ = 1 and one epoch 2,730 rounds already give advantage 0.01 and 2,729 do not; the theorem asks for "
-        f"{shuffle_rounds(published.DELTA, 1.0):,}. With the noise condition N >= 10 M that is 27,300 records instead "
-        "of 11.4 million.",
-        "Over E epochs the pair needs about 2,735 E rounds: the √E dependence that the paper conjectures, and from a "
-        "start 418 times lower. E = 100 takes 273,500 rounds, not 1.14e10.",
-        "At M = 1.14e6, one epoch, the advantage is 0.00049; the theorem says "
-        f"{shuffle_delta(1.0, 1_140_000).delta:.4f}.",
-        "At 1.14e10 rounds and 10,000 epochs the lower jaw is limited by rounding; the upper jaw is not.",
-    )
-    header = ("epochs", "delta_per_epoch", "rounds_thm41", "rounds_low", "rounds_high")
-    return Outcome(tuple(rows), remarks, (Data("rounds", header, values),))
+    facts = {"rounds": shuffle_rounds(published.DELTA, 1.0), "delta": shuffle_delta(1.0, 1_140_000).delta}
+    return Outcome(rows, data=(table.data,), facts=facts)

@@ -14,7 +14,7 @@ slowly with M than the isolated pair's that it overtakes the bound, at the theor
 from __future__ import annotations
 
 from calipers.laws.shuffle import ShuffleAttack
-from calipers.papers.items import Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage
 from calipers.papers.vandijk2026.tables import QUICK_TOLERANCE
@@ -24,52 +24,23 @@ from calipers.theorems.shuffle_one_epoch import shuffle_delta, shuffle_rounds
 _MANY_ROUNDS = 10**10
 
 
-def _rows(sigma: float, rounds: int) -> tuple[list[Row], list[float]]:
-    """The bound, the isolated view, and the attack on shuffled batches, at one setting."""
-    bound = shuffle_delta(sigma, rounds).delta
-    isolated = advantage(sigma, rounds, tolerance=QUICK_TOLERANCE)
-    event = shuffle_delta_lower(0.0, sigma, rounds).delta
-    attack = ShuffleAttack(sigma, rounds).best_test(0.0).delta
-    most = shuffle_delta_upper(0.0, sigma, rounds)
-    name = f"σ = {sigma:g}, M = {rounds:,}"
-    claim = printed(f"<= {bound:.4g}")
-    note = "lower: an explicit test; upper: fixed batches (Chua et al., Theorem 4.1); claim: Theorem 4.1 here"
-    rows = [
-        Row(f"{name}: advantage, isolated view", claim, *isolated),
-        Row(f"{name}: advantage, shuffled batches", claim, attack, most, note=note),
-        Row(f"{name}: the same from the event of Chua et al., (3)", claim, event, most, note=note),
-    ]
-    return rows, [sigma, rounds, bound, *isolated, event, attack, most]
-
-
 def shuffled_batches(progress: Progress) -> Outcome:
     """The entries of Table 1, and sigma = 0.5 with ten billion rounds, under the attack on shuffled batches."""
-    settings = [(sigma, shuffle_rounds(published.DELTA, sigma)) for sigma in published.NOISE_MULTIPLIERS]
-    settings.append((0.5, _MANY_ROUNDS))
-    rows: list[Row] = []
-    values = []
-    for done, (sigma, rounds) in enumerate(settings):
-        found, line = _rows(sigma, rounds)
-        rows += found
-        values.append(line)
-        progress(done + 1, len(settings))
-    remarks = (
-        "Theorem 4.1 is stated for DP-SGD with random shuffling. In the paper's own view, the isolated one, and for "
-        "balls-and-bins sampling it holds with much room. Read as a statement about shuffled batches of fixed size it "
-        "is beaten: at σ = 0.5 and the M of Table 1, where it says 0.01, a test has advantage 0.01068, and at M = 1e10 "
-        "0.00519 against 0.00397.",
-        "For σ >= 0.75 no attack known to us passes the bound at these M, and nothing is proven either: the upper jaw "
-        "is that of fixed batches.",
-        "At σ = 0.5, M = 1e10 the published event of Chua et al. is enough: 0.004156 against 0.003968.",
-    )
-    header = (
-        "noise_multiplier",
-        "rounds",
-        "thm41",
-        "isolated_lower",
-        "isolated_upper",
-        "event_lower",
-        "attack_lower",
-        "fixed_batches_upper",
-    )
-    return Outcome(tuple(rows), remarks, (Data("advantages", header, values),))
+    entries = [(sigma, shuffle_rounds(published.DELTA, sigma)) for sigma in published.NOISE_MULTIPLIERS]
+    rows, table = [], Table("advantages")
+    for sigma, rounds in watched((*entries, (0.5, _MANY_ROUNDS)), progress):
+        bound = shuffle_delta(sigma, rounds).delta
+        isolated = advantage(sigma, rounds, tolerance=QUICK_TOLERANCE)
+        event = shuffle_delta_lower(0.0, sigma, rounds).delta
+        attack = ShuffleAttack(sigma, rounds).best_test(0.0).delta
+        most = shuffle_delta_upper(0.0, sigma, rounds)
+        name, claim = f"σ = {sigma:g}, M = {rounds:,}", f"<= {bound:.4g}"
+        note = "lower: an explicit test; upper: fixed batches (Chua et al., Theorem 4.1); claim: Theorem 4.1 here"
+        rows += [
+            Row.of(f"{name}: advantage, isolated view", claim, isolated),
+            Row.of(f"{name}: advantage, shuffled batches", claim, (attack, most), note=note),
+            Row.of(f"{name}: the same from the event of Chua et al., (3)", claim, (event, most), note=note),
+        ]
+        run = {"noise_multiplier": sigma, "rounds": rounds, "thm41": bound}
+        table.add(**run, isolated=isolated, event_lower=event, attack_lower=attack, fixed_batches_upper=most)
+    return Outcome(rows, data=(table.data,))

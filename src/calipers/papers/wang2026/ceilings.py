@@ -29,7 +29,8 @@ from calipers.errors import ConditionError
 from calipers.numerics.chi_square import log_scale_test_error
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.wang2026.settings import Setting
+from calipers.papers.wang2026.settings import coordinates_of, divisors, others_in
+from calipers.run import Run
 from calipers.theorems.division_limits import gaussian_limit, scale_functionals
 
 RELATIVE_ERROR, SMALLEST = 1e-9, 1e-300
@@ -54,13 +55,13 @@ class Ceiling:
     share: float = 1.0
 
     @classmethod
-    def of(cls, setting: Setting) -> Ceiling:
-        """Theorem 3.8, 3.10 (one round) or A.4, by the setting's divisor."""
-        degrees = setting.steps * (setting.dimension - 1)
-        if setting.normalization == "realized":
-            share = setting.rate * (1.0 - (1.0 - setting.rate) ** setting.others)
-            return cls(degrees, setting.others, share)
-        return cls(degrees, int(setting.divisors(False).values[0]))
+    def of(cls, run: Run) -> Ceiling:
+        """Theorem 3.8, 3.10 (one round) or A.4, by the run's divisor."""
+        degrees = run.total_steps * (coordinates_of(run) - 1)
+        if run.normalization == "realized":
+            share = run.rate * (1.0 - (1.0 - run.rate) ** others_in(run))
+            return cls(degrees, others_in(run), share)
+        return cls(degrees, int(divisors(run, False).values[0]))
 
     def exact(self, alpha: FloatArray) -> FloatArray:
         """The ceiling at every alpha, by the chi-square test."""

@@ -23,7 +23,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.items import Cell, Data, Outcome, Progress, Published, Row, printed
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import Ceiling
-from calipers.papers.wang2026.settings import Setting, claimed_fnr, delta_jaws, mechanism_curves
+from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_curves, rounds
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
 
@@ -72,31 +72,26 @@ def quoted_rates(progress: Progress) -> Outcome:
     for number, (normalization, dimension, rate) in enumerate(methods):
         name = f"{normalization}, n = {dimension:,}, q = {rate:g}: "
         claim = claimed_fpr_at(rate, fnr)
-        rows.append(Row(f"{name}claimed", printed(published.QUOTED_CLAIMED_FPR), claim, claim, "closed form"))
+        rows.append(Row.of(f"{name}claimed", published.QUOTED_CLAIMED_FPR, claim, "closed form"))
         found = {
-            size: fpr_at(Ceiling.of(Setting(normalization, size, rate, dimension)), fnr)
+            size: fpr_at(Ceiling.of(rounds(normalization, size, rate, dimension)), fnr)
             for size in published.FIGURE_5_SIZES
         }
         least = min(found.values())
-        rows.append(Row(f"{name}least ceiling", printed(published.QUOTED_FPR), least, least, "closed form"))
-        rows += [
-            Row(f"{name}ceiling, N = {size:,}", None, value, value, "closed form") for size, value in found.items()
-        ]
+        rows.append(Row.of(f"{name}least ceiling", published.QUOTED_FPR, least, "closed form"))
+        rows += [Row.of(f"{name}ceiling, N = {size:,}", None, value, "closed form") for size, value in found.items()]
         table += [[normalization, dimension, rate, size, value, claim] for size, value in found.items()]
         progress(number + 1, len(methods) + 1)
     for size in published.FIGURE_5_SIZES[:2]:
-        curves = mechanism_curves(Setting("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
+        curves = mechanism_curves(rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
         low, high = (float(curves[side](fnr)) for side in (Side.UPPER, Side.LOWER))
         said = printed(published.QUOTED_FPR) if size == 1 else None
-        rows.append(Row(f"mechanism divided by |B|, N = {size}", said, low, high, note="symmetric, so FPR = f(0.5)"))
+        rows.append(
+            Row.of(f"mechanism divided by |B|, N = {size}", said, (low, high), note="symmetric, so FPR = f(0.5)")
+        )
     progress(len(methods) + 1, len(methods) + 1)
-    remark = (
-        "'In some cases' holds: for the smallest datasets the FPR is 0 under division by N q. Under division by |B| "
-        "the ceiling says 0 at N = 4, because it bounds a guarantee that reveals batch and membership; the mechanism "
-        "itself is at 0.01 for N = 1 and at 0.22 for N = 4."
-    )
     columns = ("normalization", "dimension", "rate", "others", "fpr_at_fnr_0.5", "claimed")
-    return Outcome(tuple(rows), (remark,), (Data("rates", columns, table),))
+    return Outcome(rows, data=(Data("rates", columns, table),))
 
 
 def _falls(curves: list[FloatArray]) -> int:
@@ -115,7 +110,7 @@ def _monotone_rows() -> list[Row]:
     rates = (0.1, 0.5, 0.7, 0.9)
 
     def ceiling(normalization: str, size: int, dimension: int, rate: float) -> FloatArray:
-        return Ceiling.of(Setting(normalization, size, rate, dimension)).exact(_ALPHA)
+        return Ceiling.of(rounds(normalization, size, rate, dimension)).exact(_ALPHA)
 
     by_size = sum(_falls([ceiling("expected", size, n, 0.5) for size in sizes]) for n in dimensions)
     by_dimension = sum(
@@ -129,10 +124,7 @@ def _monotone_rows() -> list[Row]:
         "Lemma 3.15: both ceilings fall as n grows": by_dimension,
         "Lemma 3.16: the ceiling of Theorem 3.10 falls as q grows": by_rate,
     }
-    return [
-        Row(f"{name}: violations", printed("0"), count, count, "exact check", "on a grid")
-        for name, count in counts.items()
-    ]
+    return [Row.of(f"{name}: violations", "0", count, "exact check", "on a grid") for name, count in counts.items()]
 
 
 def statements(progress: Progress) -> Outcome:
@@ -140,41 +132,28 @@ def statements(progress: Progress) -> Outcome:
     rows = _monotone_rows()
     progress(1, 3)
     size, dimension = 4, published.FIGURE_2_DIMENSION
-    tight = Setting("expected", size, 1.0, dimension)
+    tight = rounds("expected", size, 1.0, dimension)
     theorem = expected_delta(0.0, dimension, size, 1.0, tight.noise_multiplier)
     low, high = delta_jaws(tight)
     equal = Published("equal", -1e-3, 1e-3, 0.0)
-    rows.append(Row("q = 1, N = 4, n = 100: Theorem 3.6's δ(0) − leakage", equal, theorem - high, theorem - low))
+    rows.append(Row.of("q = 1, N = 4, n = 100: Theorem 3.6's δ(0) − leakage", equal, (theorem - high, theorem - low)))
     progress(2, 3)
     rate, alpha = published.FIGURE_3_REALIZED_RATE, 0.5
     gap = rate * ((1.0 - rate) ** size * (1.0 - alpha) - float(gaussian_tradeoff(1.0 / tight.noise_multiplier, alpha)))
-    rows.append(Row("Section 3.4.2: limit − claim, N = 4, q = 0.7, α = 0.5", printed("< 0"), gap, gap, "closed form"))
+    rows.append(Row.of("Section 3.4.2: limit − claim, N = 4, q = 0.7, α = 0.5", "< 0", gap, "closed form"))
     counted = sum(NETWORK_LAYERS.values())
     rows += [
-        Row("parameters of the small model", printed(str(published.SMALL_MODEL)), counted, counted, "exact check"),
-        Row(
-            "parameters of the small model, Section 5.3",
-            printed(published.SMALL_MODELS_EXCEED),
-            counted,
-            counted,
-            "exact check",
-        ),
-        Row("parameters of the large model", printed(published.LARGE_MODELS_EXCEED), *(published.LARGE_MODEL,) * 2),
+        Row.of("parameters of the small model", str(published.SMALL_MODEL), counted, "exact check"),
+        Row.of("parameters of the small model, Section 5.3", published.SMALL_MODELS_EXCEED, counted, "exact check"),
+        Row.of("parameters of the large model", published.LARGE_MODELS_EXCEED, published.LARGE_MODEL),
     ]
     floors = [
-        int(Setting("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2).divisors(present).values[0])
+        int(divisors(rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2), present).values[0])
         for present in (False, True)
     ]
     rows += [
-        Row(f"Figure 7: divisor with {published.FIGURE_7_SIZE + more} records", None, value, value, "exact check")
+        Row.of(f"Figure 7: divisor with {published.FIGURE_7_SIZE + more} records", None, value, "exact check")
         for more, value in enumerate(floors)
     ]
     progress(3, 3)
-    remarks = (
-        "All monotone relations hold on the grids tried. They are about ceilings of guarantees, not about leakage: see "
-        "figure-2b for the leakage under division by |B|.",
-        "Section 5.5 repeats an accountant's 1.2 and an audited 2.5 from earlier work whose settings it does not give; "
-        "they are not computed here.",
-        "The large model's parameters are the paper's; its layers are not printed.",
-    )
-    return Outcome(tuple(rows), remarks)
+    return Outcome(rows)

@@ -16,6 +16,7 @@ from calipers.papers.wang2026.ceilings import Ceiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _FPR = np.linspace(0.0, 1.0, 401)
 _SIZES = (RED, ORANGE, PURPLE, BLUE)
@@ -107,6 +108,12 @@ def draw_epsilon_curves(ax: Axes, title: str, curves: Sequence[Epsilons]) -> Axe
         ax.plot([], [], "--", color="black", linewidth=1.1, label="dashed: audited")
     ax.legend(frameon=False, fontsize="x-small", loc="upper right")
     return ax
+
+
+def draw_panels(panels: Mapping[str, Sequence[Epsilons]], shape: tuple[int, int], figure: Figure) -> None:
+    """Figures 3 and 4: such curves for several divisors or methods."""
+    for ax, (title, curves) in zip(np.ravel(figure.subplots(*shape)), panels.items(), strict=True):
+        draw_epsilon_curves(ax, title, curves)
 
 
 def draw_ceilings(ax: Axes, panel: CeilingPanel) -> Axes:

@@ -26,8 +26,8 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,62 +36,59 @@ from calipers.adapters.opacus_library import opacus_module
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
-    Setting,
     claimed_delta,
     claimed_epsilon,
+    coordinates_of,
     delta_jaws,
     epsilon_jaws,
     length_epsilon,
+    others_in,
+    rounds,
 )
 from calipers.papers.wang2026.synthetic import audit_note, play
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from calipers.run import Run
 
 DATA_FOLDER = "CALIPERS_DATA"
 RULE_TRIALS = 10_000
 _WORDS = {"realized": "|B|", "floor": "floor(N q)"}
-_COLUMNS = (
-    "what",
-    "rate",
-    "dimension",
-    "epsilon_lower",
-    "epsilon_upper",
-    "epsilon_audited",
-    "delta_0_audited",
-    "claim",
-)
 
 
-def _epsilons(setting: Setting) -> tuple[float, float]:
+def _epsilons(run: Run) -> tuple[float, float]:
     """From both sides where that is quick; for the large models the test of the length from below, nothing above.
 
     A floor that is the same for both datasets is post-processing: epsilon is the claim's.
     """
-    before, after = (math.floor(size * setting.rate) for size in (setting.others, setting.others + 1))
-    if setting.normalization == "floor" and before == after:
-        claim = claimed_epsilon(setting.rate, published.DELTA)
+    before, after = (math.floor(size * run.rate) for size in (others_in(run), others_in(run) + 1))
+    if run.normalization == "floor" and before == after:
+        claim = claimed_epsilon(run.rate, published.DELTA)
         return claim * (1.0 - 1e-10), claim
-    if setting.dimension == published.LARGE_MODEL:
-        return length_epsilon(setting, published.DELTA), float("inf")
-    return epsilon_jaws(setting)
+    if coordinates_of(run) == published.LARGE_MODEL:
+        return length_epsilon(run, published.DELTA), float("inf")
+    return epsilon_jaws(run)
 
 
-def _rule_rows(name: str, setting: Setting, seed: int) -> tuple[list[Row], drawing.Epsilons, list[Cell]]:
-    exact, found = _epsilons(setting), play(setting, seed, RULE_TRIALS)
-    audited, claim = found.epsilon[0].value, claimed_epsilon(setting.rate, published.DELTA)
+def _add(table: Table, what: str, run: Run, epsilon: float, delta: float) -> None:
+    """What is known of a run and what an audit found."""
+    found = {"epsilon_audited": epsilon, "delta_0_audited": delta}
+    claim = claimed_epsilon(run.rate, published.DELTA)
+    table.add(what=what, rate=run.rate, dimension=coordinates_of(run), epsilon=_epsilons(run), **found, claim=claim)
+
+
+def _rule_rows(name: str, run: Run, table: Table) -> tuple[list[Row], drawing.Epsilons]:
+    exact, found = _epsilons(run), play(run, len(table.records), RULE_TRIALS)
+    audited, claim = found.epsilon[0].value, claimed_epsilon(run.rate, published.DELTA)
     note = audit_note(RULE_TRIALS)
     rows = [
-        Row(f"{name}ε", None, *exact),
-        Row(f"{name}audited ε", None, audited, audited, "estimate", note),
-        Row(f"{name}audited δ(0)", None, *(found.delta[0].value,) * 2, "estimate", note),
-        Row(f"{name}ε − claimed ε", printed("> 0"), exact[0] - claim, exact[1] - claim),
+        Row.of(f"{name}ε", None, exact),
+        Row.of(f"{name}audited ε", None, audited, "estimate", note),
+        Row.of(f"{name}audited δ(0)", None, found.delta[0].value, "estimate", note),
+        Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
     ]
-    curve = drawing.Epsilons(f"q = {setting.rate:g}", *exact, audited, claim)
-    return rows, curve, [name, setting.rate, setting.dimension, *exact, audited, found.delta[0].value, claim]
+    _add(table, name, run, audited, found.delta[0].value)
+    return rows, drawing.Epsilons(f"q = {run.rate:g}", *exact, audited, claim)
 
 
 def _code_rows() -> list[Row]:
@@ -99,79 +96,61 @@ def _code_rows() -> list[Row]:
     rows: list[Row] = []
     for method in published.CODE_METHODS:
         for rate in method.rates:
-            setting = Setting(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(setting)
+            run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+            claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(run)
             name, note = f"{method.name}'s code, q = {rate:g}: ", f"divides by {_WORDS[method.normalization]}"
             rows += [
-                Row(f"{name}ε", None, *exact, note=note),
-                Row(f"{name}ε − claimed ε", None, exact[0] - claim, exact[1] - claim, note=note),
+                Row.of(f"{name}ε", None, exact, note=note),
+                Row.of(f"{name}ε − claimed ε", None, (exact[0] - claim, exact[1] - claim), note=note),
             ]
     return rows
 
 
 def figure_4(progress: Progress) -> Outcome:
     """Four methods at N = 4 by their update rules: exact, audited, claimed."""
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
+    rows, table = [], Table("rules")
     panels: dict[str, list[drawing.Epsilons]] = {}
-    for method in published.METHODS:
-        title = f"{method.name}, n = {method.dimension:,}"
-        for rate in method.rates:
-            setting = Setting(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            found, curve, cells = _rule_rows(f"{method.name}, q = {rate:g}: ", setting, len(table))
-            rows += found
-            panels.setdefault(title, []).append(curve)
-            table.append(cells)
-            progress(len(table), sum(len(entry.rates) for entry in published.METHODS))
+    methods = [(method, rate) for method in published.METHODS for rate in method.rates]
+    for method, rate in watched(methods, progress):
+        run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+        found, curve = _rule_rows(f"{method.name}, q = {rate:g}: ", run, table)
+        rows += found
+        panels.setdefault(f"{method.name}, n = {method.dimension:,}", []).append(curve)
     rows += _realized_rows() + _code_rows()
-
-    def draw(figure: Figure) -> None:
-        for ax, (title, curves) in zip(np.ravel(figure.subplots(2, 2)), panels.items(), strict=True):
-            drawing.draw_epsilon_curves(ax, title, curves)
-
-    remarks = (
-        "Every one of the four exceeds its claim, as Section 5.3 finds. The rates are ours where the text names none.",
-        f"An audit of {RULE_TRIALS:,} runs cannot show more than about ε = 8; the exact ε is in the thousands, because "
-        "the divisor changes the scale of every one of n coordinates.",
-        "Section 5.1 also tells what the published code divides by: |B| in DPSGD-HF's, floor(N q) in PrivImage's and "
-        "DP-FETA's. With |B| the claim is exceeded too; with floor(N q) it is where the floor moves between 4 and 5 "
-        "records (q = 0.4), and holds where it does not (q = 0.5).",
-        "DPSUR leaks less only at δ(0): the size of the batch betrays the record with probability q^5 and up, but then "
-        "as surely as any divisor does.",
-    )
-    return Outcome(tuple(rows), remarks, (Data("rules", _COLUMNS, table),), Picture(draw, (10.4, 10.4)))
+    picture = Picture(partial(drawing.draw_panels, panels, (2, 2)), (10.4, 10.4))
+    return Outcome(rows, data=(table.data,), picture=picture)
 
 
 def _realized_rows() -> list[Row]:
     """Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q."""
     dpsur = published.METHODS[1]
     low, high = (
-        delta_jaws(Setting(dpsur.normalization, published.FIGURE_4_SIZE, rate, dpsur.dimension), 0.0, 1e-2)
+        delta_jaws(rounds(dpsur.normalization, published.FIGURE_4_SIZE, rate, dpsur.dimension), 0.0, 1e-2)
         for rate in dpsur.rates
     )
-    other = delta_jaws(Setting("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
+    other = delta_jaws(rounds("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
     return [
-        Row("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", printed("> 0"), high[0] - low[1], high[1] - low[0]),
-        Row("δ(0) divided by N q − by |B|, q = 0.7", printed("> 0"), other[0] - low[1], other[1] - low[0]),
+        Row.of("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", "> 0", (high[0] - low[1], high[1] - low[0])),
+        Row.of("δ(0) divided by N q − by |B|, q = 0.7", "> 0", (other[0] - low[1], other[1] - low[0])),
     ]
 
 
 def figure_6(progress: Progress) -> Outcome:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
-    setting = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
-    rows, curve, cells = _rule_rows("", setting, 0)
-    few = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
-    rows.append(Row("the same with n = 10: δ(0)", None, *delta_jaws(few), note="ten coordinates are enough"))
+    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
+    table = Table("rules")
+    rows, curve = _rule_rows("", run, table)
+    few = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
+    rows.append(Row.of("the same with n = 10: δ(0)", None, delta_jaws(few), note="ten coordinates are enough"))
     progress(1, 1)
 
-    def draw(figure: Figure) -> None:
-        drawing.draw_epsilon_curves(figure.subplots(), f"floor(N q), N = 3, n = {setting.dimension:,}", [curve])
-
-    remarks = (
-        "floor(3/2) = 1 and floor(4/2) = 2: the fourth record halves the noise of every coordinate, which shows.",
-        "figure-6-opacus runs the installed Opacus instead of its rule.",
+    return Outcome(
+        rows,
+        data=(table.data,),
+        picture=Picture.on_axes(
+            (5.8, 5.6), drawing.draw_epsilon_curves, f"floor(N q), N = 3, n = {coordinates_of(run):,}", [curve]
+        ),
     )
-    return Outcome(tuple(rows), remarks, (Data("rules", _COLUMNS, [cells]),), Picture(draw, (5.8, 5.6)))
 
 
 @dataclass(frozen=True)
@@ -227,48 +206,46 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     )
 
 
-def _opacus(size: int, batch_size: int, setting: Setting, trials: int, progress: Progress) -> Outcome:
+def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Outcome:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    rows: list[Row] = [Row("exact for opposite gradients: ε", None, *_epsilons(setting))]
-    table: list[list[Cell]] = []
+    rows, table = [Row.of("exact for opposite gradients: ε", None, _epsilons(run))], Table("audits")
     curves: list[drawing.Epsilons] = []
-    claim, claim_at_zero = claimed_epsilon(setting.rate, published.DELTA), claimed_delta(setting.rate, 0.0)
+    claim, claim_at_zero = claimed_epsilon(run.rate, published.DELTA), claimed_delta(run.rate, 0.0)
     sources = read_records(size + 1)
     for records in sources:
         for reduction in ("mean", "sum"):
             found = audit_opacus(records, size, batch_size, reduction, trials)
             epsilon, delta = found.epsilon[0].value, found.delta[0].value
             name = f"{records.source}, {reduction}: "
-            relation = printed("> 0") if reduction == "mean" else None
+            relation = "> 0" if reduction == "mean" else None
             note = audit_note(trials)
             rows += [
-                Row(f"{name}audited ε", None, epsilon, epsilon, "estimate", note),
-                Row(f"{name}audited δ(0)", None, delta, delta, "estimate", note),
-                Row(f"{name}audited δ(0) − claimed δ(0)", relation, *(delta - claim_at_zero,) * 2, "estimate", note),
+                Row.of(f"{name}audited ε", None, epsilon, "estimate", note),
+                Row.of(f"{name}audited δ(0)", None, delta, "estimate", note),
+                Row.of(f"{name}audited δ(0) − claimed δ(0)", relation, delta - claim_at_zero, "estimate", note),
             ]
-            table.append([name, setting.rate, setting.dimension, *_epsilons(setting), epsilon, delta, claim])
+            _add(table, name, run, epsilon, delta)
             curves.append(drawing.Epsilons(name.rstrip(": "), epsilon, epsilon, epsilon, claim))
-            progress(len(table), 2 * len(sources))
-    remarks = (
-        f"{found.target['target']} {found.target['opacus']}, one step, {size} records against {size + 1}, "
-        f"q = {setting.rate:g}, {setting.dimension:,} parameters, loss_reduction 'mean' and 'sum'.",
-        "With 'sum' nothing is divided and the claim is proven; its rows show what an audit finds then.",
+            progress(len(table.records), 2 * len(sources))
+    installed = f"{found.target['target']} {found.target['opacus']}"
+    sizes: dict[str, object] = {"target": installed, "size": size, "larger": size + 1}
+    sizes |= {"rate": run.rate, "dimension": coordinates_of(run)}
+    return Outcome(
+        rows,
+        data=(table.data,),
+        picture=Picture.on_axes((6.4, 6.2), drawing.draw_epsilon_curves, "installed Opacus, one step", curves),
+        facts=sizes,
     )
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_epsilon_curves(figure.subplots(), "installed Opacus, one step", curves)
-
-    return Outcome(tuple(rows), remarks, (Data("audits", _COLUMNS, table),), Picture(draw, (6.4, 6.2)))
 
 
 def figure_4_opacus(progress: Progress) -> Outcome:
     """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
-    setting = Setting("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, setting, published.TRIALS, progress)
+    run = rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
+    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
 
 
 def figure_6_opacus(progress: Progress) -> Outcome:
     """Three records against four in batches of two: Opacus divides by 1 or by 2."""
-    setting = Setting("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_6_SIZE, 2, setting, published.TRIALS, progress)
+    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
+    return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

@@ -35,6 +35,7 @@ from calipers.numerics.binomial import binomial_window
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
+from calipers.papers.items import Interval
 from calipers.papers.wang2026 import published
 from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
@@ -45,7 +46,6 @@ _LOG_OUTSIDE = -60.0
 _LARGEST_EPSILON = 600.0
 _THRESHOLDS = 201
 
-Interval = tuple[float, float]
 Tail = Callable[[float, FloatArray], FloatArray]
 
 add_statement(
@@ -69,79 +69,80 @@ class Divisors:
         return np.asarray(logsumexp(tail(shape, scaled) + self.log_weights, axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """`others` is N, the size of the smaller dataset; `rate` q; `dimension` n; `steps` T."""
+def rounds(normalization: str, others: int, rate: float, dimension: int, steps: int = 1) -> Run:
+    """So many rounds on N = `others` records or one more, at rate q, in n coordinates."""
+    return Run(
+        sample_rate=rate,
+        steps=steps,
+        noise_multiplier=published.NOISE_MULTIPLIER,
+        dataset_size=others + 1,
+        normalization=normalization,
+        dimension=dimension,
+    )
 
-    normalization: str
-    others: int
-    rate: float
-    dimension: int
-    steps: int = 1
-    noise_multiplier: float = published.NOISE_MULTIPLIER
 
-    @property
-    def pair(self) -> NeighborPair:
-        """Datasets of N and N + 1 records."""
-        run = Run(
-            sample_rate=self.rate,
-            steps=self.steps,
-            noise_multiplier=self.noise_multiplier,
-            dataset_size=self.others + 1,
-            normalization=self.normalization,
-            dimension=self.dimension,
-        )
-        return NeighborPair((run,), self.others)
+def others_in(run: Run) -> int:
+    """N, the size of the smaller dataset."""
+    assert run.dataset_size is not None
+    return run.dataset_size - 1
 
-    @property
-    def product(self) -> Product:
-        """The proof above and one attack below: opposite gradients, or none where opposite ones cost too much."""
-        proof = "calipers:size-and-sum" if self.normalization == "realized" else "calipers:hidden-bit"
-        pair = self.pair
-        # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
-        direction = _OPPOSITE if _OPPOSITE in pair.directions else pair.directions[0]
-        return Product(pair.factors(proof, direction))
 
-    def divisors(self, present: bool) -> Divisors:
-        """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1.
+def coordinates_of(run: Run) -> int:
+    """n, the number of coordinates."""
+    assert run.dimension is not None
+    return run.dimension
 
-        A floor is taken to move by one; where it stays, division is post-processing and there is nothing to ask.
-        """
-        if self.normalization == "realized":
-            window = binomial_window(self.others + present, self.rate, _LOG_OUTSIDE)
-            complete = len(window.values) == self.others + present + 1
-            left_out = 0.0 if complete else 2.0 * window.outside
-            return Divisors(np.maximum(window.values, 1.0), np.log(window.weights), left_out)
-        smaller = math.floor(self.others * self.rate) if self.normalization == "floor" else self.others
-        return Divisors(np.array([float(smaller + present)]), np.zeros(1), 0.0)
+
+def _product(run: Run) -> Product:
+    """The proof above and one attack below: opposite gradients, or none where opposite ones cost too much."""
+    proof = "calipers:size-and-sum" if run.normalization == "realized" else "calipers:hidden-bit"
+    pair = NeighborPair((run,), others_in(run))
+    # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
+    direction = _OPPOSITE if _OPPOSITE in pair.directions else pair.directions[0]
+    return Product(pair.factors(proof, direction))
+
+
+def divisors(run: Run, present: bool) -> Divisors:
+    """What the sum may be divided by on D' (`present`) or D, up to a common factor; an empty batch by 1.
+
+    A floor is taken to move by one; where it stays, division is post-processing and there is nothing to ask.
+    """
+    others = others_in(run)
+    if run.normalization == "realized":
+        window = binomial_window(others + present, run.rate, _LOG_OUTSIDE)
+        complete = len(window.values) == others + present + 1
+        left_out = 0.0 if complete else 2.0 * window.outside
+        return Divisors(np.maximum(window.values, 1.0), np.log(window.weights), left_out)
+    smaller = math.floor(others * run.rate) if run.normalization == "floor" else others
+    return Divisors(np.array([float(smaller + present)]), np.zeros(1), 0.0)
 
 
 @cache
-def delta_jaws(setting: Setting, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> Interval:
+def delta_jaws(run: Run, epsilon: float = 0.0, tolerance: float = TOLERANCE) -> Interval:
     """lower <= the largest delta(epsilon) of any pair of these sizes <= upper, in both orders."""
-    if setting.normalization == "realized":
+    if run.normalization == "realized":
         # What keeps this bracket open is the proof, not the grid: a finer one costs more and closes nothing.
         tolerance = max(tolerance, 3e-2)
-    found = setting.product.delta(epsilon, tolerance)
+    found = _product(run).delta(epsilon, tolerance)
     return found.lower, found.upper
 
 
 @cache
-def epsilon_jaws(setting: Setting, delta: float = published.DELTA, tolerance: float = 1e-2) -> Interval:
+def epsilon_jaws(run: Run, delta: float = published.DELTA, tolerance: float = 1e-2) -> Interval:
     """lower <= the largest epsilon(delta) of any pair of these sizes <= upper, in both orders."""
-    found: Jaws = setting.product.epsilon(delta, tolerance)
+    found: Jaws = _product(run).epsilon(delta, tolerance)
     upper = found.upper
-    if setting.normalization == "realized" and setting.steps == 1:
-        upper = min(upper, batch_epsilon(setting, delta))
-    return max(found.lower, length_epsilon(setting, delta)), upper
+    if run.normalization == "realized" and run.total_steps == 1:
+        upper = min(upper, batch_epsilon(run, delta))
+    return max(found.lower, length_epsilon(run, delta)), upper
 
 
-def batch_epsilon(setting: Setting, delta: float) -> float:
+def batch_epsilon(run: Run, delta: float) -> float:
     """At least epsilon(delta) by Theorem 3.7, one round; infinite where that exceeds 600."""
     low, high = 0.0, _LARGEST_EPSILON
 
     def proven(epsilon: float) -> bool:
-        value = batch_delta(epsilon, setting.dimension, setting.others, setting.rate, setting.noise_multiplier)
+        value = batch_delta(epsilon, coordinates_of(run), others_in(run), run.rate, run.noise_multiplier)
         return value <= delta
 
     if not proven(high):
@@ -154,15 +155,15 @@ def batch_epsilon(setting: Setting, delta: float) -> float:
 
 @implements("calipers:length-without-signal")
 @cache
-def length_epsilon(setting: Setting, delta: float) -> float:
+def length_epsilon(run: Run, delta: float) -> float:
     """At most epsilon(delta) of one round on collinear gradients: the best threshold on the length, either order.
 
     Thresholds are tried on a grid; every one of them gives a valid bound.
     """
-    if setting.dimension == 1:
+    if coordinates_of(run) == 1:
         return 0.0
-    shape = 0.5 * (setting.dimension - 1)
-    absent, present = setting.divisors(False), setting.divisors(True)
+    shape = 0.5 * (coordinates_of(run) - 1)
+    absent, present = divisors(run, False), divisors(run, True)
     # In units of sigma^2 the squared length over n - 1 has its logarithm near -2 log d, with deviation 1/sqrt(shape).
     centers = np.unique(-2.0 * np.log(np.concatenate([absent.values, present.values])))
     reach = 8.0 / math.sqrt(shape)
@@ -183,9 +184,9 @@ def length_epsilon(setting: Setting, delta: float) -> float:
 
 
 @cache
-def mechanism_curves(setting: Setting, tolerance: float = 5e-2) -> dict[Side, TradeoffCurve]:
+def mechanism_curves(run: Run, tolerance: float = 5e-2) -> dict[Side, TradeoffCurve]:
     """UPPER at or below, LOWER at or above the symmetric curve: the convex hull of both orders' trade-off curves."""
-    return sweep(setting.product, 1e-3, tolerance)
+    return sweep(_product(run), 1e-3, tolerance)
 
 
 def claimed_delta(rate: float, epsilon: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:

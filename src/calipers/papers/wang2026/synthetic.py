@@ -17,9 +17,10 @@ do not even overlap.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,43 +28,42 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Row, printed
+from calipers.papers.items import Interval, Outcome, Picture, Progress, Row, Table, watched
 from calipers.papers.wang2026 import drawing, published
 from calipers.papers.wang2026.settings import (
-    Interval,
-    Setting,
     claimed_delta,
     claimed_epsilon,
+    coordinates_of,
     delta_jaws,
     epsilon_jaws,
+    others_in,
+    rounds,
 )
+from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUICK_TRIALS = 2_500
 _NAMES = {"expected": "divided by N q", "realized": "divided by |B|", "floor": "divided by floor(N q)"}
 
 
-def play(setting: Setting, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = False) -> AuditResult:
+def play(run: Run, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = False) -> AuditResult:
     """An audit of one round with opposite gradients, at epsilon = 0 and at delta = 1e-5.
 
     Post-condition: each lower bound of the result exceeds the truth with probability at most 5 %.
     """
     target = NoisySums(
-        others=setting.others,
-        sample_rate=setting.rate,
-        noise_multiplier=setting.noise_multiplier,
-        epochs=setting.steps,
-        dimension=setting.dimension,
-        normalization=setting.normalization,
+        others=others_in(run),
+        sample_rate=run.rate,
+        noise_multiplier=run.noise_multiplier,
+        epochs=run.total_steps,
+        dimension=coordinates_of(run),
+        normalization=run.normalization,
         gradient=-1,
         vectors=normality,
     )
     score: Distinguisher = LikelihoodRatio(target)
     if normality:
-        score = NormalityTest(target, aggregation="vote" if setting.normalization == "realized" else "best-fit")
+        score = NormalityTest(target, aggregation="vote" if run.normalization == "realized" else "best-fit")
     return audit(
         target,
         score,
@@ -89,12 +89,10 @@ def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
-def _grid(normalization: str, rates: tuple[float, ...]) -> dict[tuple[int, float], Setting]:
+def _grid(normalization: str, rates: tuple[float, ...]) -> dict[tuple[int, float], Run]:
     dimension = published.FIGURE_2_DIMENSION
     return {
-        (size, rate): Setting(normalization, size, rate, dimension)
-        for rate in rates
-        for size in published.AUDITED_SIZES
+        (size, rate): rounds(normalization, size, rate, dimension) for rate in rates for size in published.AUDITED_SIZES
     }
 
 
@@ -105,10 +103,10 @@ def _trends(exact: dict[tuple[int, float], Interval], rates: tuple[float, ...], 
         said = "< 0" if realized and rate in published.NOT_MONOTONE_RATES else "> 0"
         note = "Section 5.2 sees a rise" if said == "< 0" else ""
         fall = smallest_step([exact[size, rate] for size in published.AUDITED_SIZES], -1.0)
-        rows.append(Row(f"q = {rate:g}: least fall of δ(0) from N to N + 1", printed(said), *fall, note=note))
+        rows.append(Row.of(f"q = {rate:g}: least fall of δ(0) from N to N + 1", said, fall, note=note))
     for size in published.AUDITED_SIZES if realized else ():
         rise = smallest_step([exact[size, rate] for rate in rates], 1.0)
-        rows.append(Row(f"N = {size}: least rise of δ(0) with q", printed("> 0"), *rise))
+        rows.append(Row.of(f"N = {size}: least rise of δ(0) with q", "> 0", rise))
     return rows
 
 
@@ -119,134 +117,67 @@ def _theorem_rows(theorem: dict[tuple[int, float], float]) -> list[Row]:
         values = [(theorem[size, rate],) * 2 for size in published.AUDITED_SIZES]
         low, high = smallest_step(values, -1.0)
         quantity = f"q = {rate:g}: least fall of Theorem 3.7's δ(0) from N to N + 1"
-        rows.append(Row(quantity, printed("< 0"), low - 1e-9, high + 1e-9, "closed form"))
+        rows.append(Row.of(quantity, "< 0", (low - 1e-9, high + 1e-9), "closed form"))
     return rows
 
 
-def _figure_2(normalization: str, progress: Progress, trials: int, *, normality: bool) -> Outcome:
+def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Outcome:
+    """delta(0) against N at several rates; by Algorithm 1 on full vectors and the paper's number of trials if asked."""
+    trials = published.TRIALS if normality else QUICK_TRIALS
     realized = normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
-    settings = _grid(normalization, rates)
     exact: dict[tuple[int, float], Interval] = {}
     audited: dict[tuple[int, float], float] = {}
     theorem: dict[tuple[int, float], float] = {}
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
-    for done, (key, setting) in enumerate(settings.items()):
+    rows, table = [], Table("leakage")
+    for key, run in watched(_grid(normalization, rates).items(), progress):
         size, rate = key
-        exact[key] = delta_jaws(setting)
-        audited[key] = play(setting, done, trials, normality=normality).delta[0].value
+        exact[key] = delta_jaws(run)
+        audited[key] = play(run, len(table.records), trials, normality=normality).delta[0].value
         claim = claimed_delta(rate, 0.0)
         name = f"N = {size}, q = {rate:g}: "
         rows += [
-            Row(f"{name}δ(0)", None, *exact[key]),
-            Row(f"{name}audited δ(0)", None, *(audited[key],) * 2, "estimate", audit_note(trials, normality=normality)),
+            Row.of(f"{name}δ(0)", None, exact[key]),
+            Row.of(f"{name}audited δ(0)", None, audited[key], "estimate", audit_note(trials, normality=normality)),
         ]
         if realized:
-            theorem[key] = batch_delta(0.0, setting.dimension, size, rate, setting.noise_multiplier)
-        table.append([size, rate, *exact[key], audited[key], claim, theorem.get(key, "")])
-        progress(done + 1, len(settings))
+            theorem[key] = batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
+        found = {"lower": exact[key][0], "upper": exact[key][1], "audited": audited[key], "claimed": claim}
+        table.add(others=size, rate=rate, **found, theorem_3_7=theorem.get(key, ""))
     above = [
         (low - claimed_delta(key[1], 0.0), high - claimed_delta(key[1], 0.0)) for key, (low, high) in exact.items()
     ]
     least = min(low for low, _ in above), min(high for _, high in above)
-    rows.append(Row("least δ(0) − claimed δ(0)", printed("> 0"), *least))
+    rows.append(Row.of("least δ(0) − claimed δ(0)", "> 0", least))
     rows += _trends(exact, rates, realized)
     if realized:
         rows += _theorem_rows(theorem)
-    columns = ("others", "rate", "lower", "upper", "audited", "claimed", "theorem_3_7")
     title = f"Figure 2 ({'b' if realized else 'a'}): {_NAMES[normalization]}, n = {published.FIGURE_2_DIMENSION}"
-
-    def draw(figure: Figure) -> None:
-        drawing.draw_leakage(figure.subplots(), title, exact, audited, theorem)
-
-    picture = Picture(draw, (7.6, 4.8))
-    return Outcome(tuple(rows), _figure_2_remarks(realized), (Data("leakage", columns, table),), picture)
+    picture = Picture.on_axes((7.6, 4.8), drawing.draw_leakage, title, exact, audited, theorem)
+    return Outcome(rows, data=(table.data,), picture=picture)
 
 
-def _figure_2_remarks(realized: bool) -> tuple[str, ...]:
-    gradients = (
-        "The paper does not say which synthetic gradients it audits; ours are the worst we know, all others opposite "
-        "to the new one."
-    )
-    if not realized:
-        return (
-            gradients,
-            "Division by N q leaks nearly the same at every rate: the divisor shows in all coordinates whether or not "
-            "the record is in the batch.",
-        )
-    return (
-        gradients,
-        "Section 5.2 finds the leakage not monotone in N at q = 0.6 and q = 0.7 and points to the two terms of the "
-        "guarantee. The guarantee with batch and membership revealed (Theorem 3.7) is not monotone; the leakage is: it "
-        "falls from every N to the next, by more than the width of the brackets. An audit may rise all the same: by "
-        "noise, or because its score finds a larger part of the leakage at one N than at another.",
-    )
-
-
-def figure_2a(progress: Progress) -> Outcome:
-    """delta(0) against N for six rates, division by N q."""
-    return _figure_2("expected", progress, QUICK_TRIALS, normality=False)
-
-
-def figure_2b(progress: Progress) -> Outcome:
-    """delta(0) against N for five rates, division by |B|."""
-    return _figure_2("realized", progress, QUICK_TRIALS, normality=False)
-
-
-def figure_2a_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_2("expected", progress, published.TRIALS, normality=True)
-
-
-def figure_2b_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_2("realized", progress, published.TRIALS, normality=True)
-
-
-def _figure_3(progress: Progress, trials: int, *, normality: bool) -> Outcome:
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
+def figure_3(progress: Progress, normality: bool = False) -> Outcome:
+    """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
+    trials = published.TRIALS if normality else QUICK_TRIALS
+    rows, table = [], Table("epsilon")
     panels: dict[str, list[drawing.Epsilons]] = {}
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
-    total = len(rates) * len(published.FIGURE_3_DIMENSIONS)
-    for normalization, rate in rates.items():
-        claim = claimed_epsilon(rate, published.DELTA)
-        title = f"{_NAMES[normalization]}, q = {rate:g}"
-        for dimension in published.FIGURE_3_DIMENSIONS:
-            setting = Setting(normalization, published.FIGURE_3_SIZE, rate, dimension)
-            exact = epsilon_jaws(setting)
-            audited = play(setting, len(table), trials, normality=normality).epsilon[0].value
-            name = f"{_NAMES[normalization]}, n = {dimension}: "
-            rows += [
-                Row(f"{name}ε", None, *exact),
-                Row(f"{name}audited ε", None, audited, audited, "estimate", audit_note(trials, normality=normality)),
-                Row(f"{name}ε − claimed ε", printed("> 0"), exact[0] - claim, exact[1] - claim),
-            ]
-            panels.setdefault(title, []).append(drawing.Epsilons(f"n = {dimension}", *exact, audited, claim))
-            table.append([normalization, dimension, *exact, audited, claim])
-            progress(len(table), total)
-
-    def draw(figure: Figure) -> None:
-        for ax, (title, curves) in zip(np.ravel(figure.subplots(1, 2)), panels.items(), strict=True):
-            drawing.draw_epsilon_curves(ax, title, curves)
-
-    remarks = (
-        "N = 4, δ = 1e-5. The six dimensions of the paper's panels are not in its text; it names n >= 100.",
-        f"With {trials:,} runs of each dataset no audit can show much more than ε = log({trials:,}) = "
-        f"{np.log(trials):.1f}; the exact ε grows in proportion to n.",
-        "Division by |B|: the lower end is the better of the attack on all coordinates and the test of the length, the "
-        "upper end is Theorem 3.7.",
-    )
-    columns = ("normalization", "dimension", "epsilon_lower", "epsilon_upper", "epsilon_audited", "epsilon_claimed")
-    return Outcome(tuple(rows), remarks, (Data("epsilon", columns, table),), Picture(draw, (11.0, 5.6)))
-
-
-def figure_3(progress: Progress) -> Outcome:
-    """epsilon at delta = 1e-5 for six dimensions, both divisors, audited by the likelihood ratio."""
-    return _figure_3(progress, QUICK_TRIALS, normality=False)
-
-
-def figure_3_normality(progress: Progress) -> Outcome:
-    """The same by Algorithm 1 on full vectors, with the paper's number of trials."""
-    return _figure_3(progress, published.TRIALS, normality=True)
+    settings = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
+    for (normalization, rate), dimension in watched(settings, progress):
+        run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
+        exact, claim = epsilon_jaws(run), claimed_epsilon(rate, published.DELTA)
+        audited = play(run, len(table.records), trials, normality=normality).epsilon[0].value
+        name = f"{_NAMES[normalization]}, n = {dimension}: "
+        rows += [
+            Row.of(f"{name}ε", None, exact),
+            Row.of(f"{name}audited ε", None, audited, "estimate", audit_note(trials, normality=normality)),
+            Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
+        ]
+        curve = drawing.Epsilons(f"n = {dimension}", *exact, audited, claim)
+        panels.setdefault(f"{_NAMES[normalization]}, q = {rate:g}", []).append(curve)
+        ours = {"epsilon_audited": audited, "epsilon_claimed": claim}
+        table.add(normalization=normalization, dimension=dimension, epsilon=exact, **ours)
+    facts = {"trials": f"{trials:,}", "most": np.log(trials)}
+    picture = Picture(partial(drawing.draw_panels, panels, (1, 2)), (11.0, 5.6))
+    return Outcome(rows, data=(table.data,), picture=picture, facts=facts)

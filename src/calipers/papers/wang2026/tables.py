@@ -6,8 +6,10 @@ Every entry was read in the published package, most were run; the rules and how 
 
 from __future__ import annotations
 
+from typing import Any
+
 from calipers.opacus_releases import RELEASES, VERSIONS, release_of
-from calipers.papers.items import Cell, Data, Outcome, Progress, Row, printed
+from calipers.papers.items import Cell, Data, Outcome, Progress, Row
 from calipers.papers.wang2026 import published
 
 _WORDS = {"A": "|B|", "EA": "N q", "FEA": "floor(N q)"}
@@ -18,7 +20,7 @@ def _span(versions: tuple[str, ...]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _agreeing(row: published.ReleaseRow) -> int:
+def _agreeing(row: Any) -> int:
     """How many releases of a row divide by what the paper says, under the mechanism it names."""
     found = [release_of(version) for version in row.versions]
     return sum(
@@ -32,10 +34,9 @@ def _introduction_rows() -> list[Row]:
     counted = VERSIONS[first : last + 1]
     expected = sum(release_of(version).normalization == "expected" for version in counted)
     rows = [
-        Row(
+        Row.of(
             f"Section 1: releases {_span(counted)} that divide by N q",
-            printed(str(len(counted))),
-            expected,
+            str(len(counted)),
             expected,
             "exact check",
             "Table 2 and the packages: floor(N q) from 1.0.0 on",
@@ -43,7 +44,7 @@ def _introduction_rows() -> list[Row]:
     ]
     for version, mechanism in published.INTRODUCTION:
         agrees = int(release_of(version).normalization == _BY_MECHANISM[mechanism])
-        rows.append(Row(f"Section 1: {version} is {mechanism}", printed("1"), agrees, agrees, "exact check", "1: yes"))
+        rows.append(Row.of(f"Section 1: {version} is {mechanism}", "1", agrees, "exact check", "1: yes"))
     return rows
 
 
@@ -55,7 +56,7 @@ def table_2(progress: Progress) -> Outcome:
         agreeing = _agreeing(row)
         checked = " and ".join(dict.fromkeys(release_of(version).verified for version in row.versions))
         quantity = f"{_span(row.versions)}: releases that divide by {_WORDS[row.divisor]} ({row.mechanism})"
-        rows.append(Row(quantity, printed(str(len(row.versions))), agreeing, agreeing, "exact check", checked))
+        rows.append(Row.of(quantity, str(len(row.versions)), agreeing, "exact check", checked))
         for version in row.versions:
             found = release_of(version)
             ours = [found.normalization, found.mechanism, found.verified]
@@ -63,14 +64,5 @@ def table_2(progress: Progress) -> Outcome:
         progress(len(rows), len(published.TABLE_2))
     rows += _introduction_rows()
     newer = [version for release in RELEASES if not release.commit for version in release.versions]
-    remarks = (
-        "Section 1 says that releases 0.14.0 to 1.4.* divide by N q and 1.5.* by floor(N q). Table 2 says floor(N q) "
-        "from 1.0.0 on, and so do the packages.",
-        "0.14 and 0.15 divide by N q only with poisson=True and a fixed sample rate. Given a batch size they compute "
-        "q = B/N and divide by B, a constant, and the claim holds.",
-        "From 1.0 on the rate itself depends on N, as 1/ceil(N/B): one record more can change q, the number of steps "
-        "and the divisor at once.",
-        f"Newer than the paper and the same: {', '.join(newer)}.",
-    )
     columns = ("version", "commit", "printed_divisor", "printed_mechanism", "divisor", "mechanism", "checked")
-    return Outcome(tuple(rows), remarks, (Data("releases", columns, table),))
+    return Outcome(rows, data=(Data("releases", columns, table),), facts={"newer": ", ".join(newer)})

@@ -1,9 +1,10 @@
-"""The backend of a run that released nothing: both datasets give the same (empty) output."""
+"""An empty composition is perfect privacy: both datasets give the same (empty) output."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
@@ -16,6 +17,8 @@ _ZERO = Jaws(0.0, 0.0, math.inf, False)
 @dataclass(frozen=True)
 class NoRelease:
     """Perfect privacy: every divergence is exactly 0, and guessing is the best attack."""
+
+    closes: ClassVar[bool] = True
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """0."""

@@ -16,7 +16,7 @@ separation, measured on the run that was executed.
 Rows are appended and forced to the disk one by one. Started again with the same file, the experiment leaves out the
 rows that are there; a row cut off by a crash is removed and computed again.
 
-    python -m calipers.training.experiment --dataset cifar10 --data-dir data --model resnet18 \\
+    python -m calipers.papers.ertan2026.experiment --dataset cifar10 --data-dir data --model resnet18 \\
         --epochs 1 --batch-size 128 --batch-size 512 --out rows.csv --device cuda
 """
 
@@ -38,14 +38,14 @@ import click
 
 from calipers.domains import Domain
 from calipers.errors import CalipersError, InputError
-from calipers.samplers import Poisson, Shuffle
+from calipers.papers.ertan2026.published import SAMPLERS
 from calipers.theorems.separation import noise_threshold
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.evaluation import accuracy
 from calipers.training.gradients import suitable_micro_batch
 from calipers.training.loop import Progress, Trained, train
 from calipers.training.models import MODELS, build_model, parameter_count
-from calipers.training.plan import OPTIMIZERS, SCHEDULES, Plan
+from calipers.training.plan import OPTIMIZERS, SCHEDULES, Plan, sampler_of
 from calipers.training.torch_library import chosen_device, torch_module
 
 __all__ = ["REGIMES", "Setting", "append_row", "finished_rows"]
@@ -79,11 +79,7 @@ class Setting:
         """The training this setting stands for."""
         rounds = self.records // self.batch_size
         return Plan(
-            sampler=(
-                Shuffle(dataset_size=self.records, batch_size=self.batch_size, epochs=self.epochs)
-                if self.sampler == "shuffle"
-                else Poisson(dataset_size=self.records, batch_size=self.batch_size, steps=rounds * self.epochs)
-            ),
+            sampler=sampler_of(self.sampler, dataset_size=self.records, batch_size=self.batch_size, epochs=self.epochs),
             noise_multiplier=self.noise_factor * noise_threshold(rounds) if self.regime == "dp" else 0.0,
             max_grad_norm=None if self.regime == "clean" else self.max_grad_norm,
             learning_rate=self.learning_rate,
@@ -224,7 +220,7 @@ def _reporter(place: str) -> Progress:
 @click.option("--model", type=click.Choice(MODELS), required=True)
 @click.option("--epochs", type=int, multiple=True, default=(1,), show_default=True)
 @click.option("--batch-size", type=int, multiple=True, default=(512,), show_default=True)
-@click.option("--sampler", type=click.Choice(("shuffle", "poisson")), multiple=True, default=("shuffle", "poisson"))
+@click.option("--sampler", type=click.Choice(SAMPLERS), multiple=True, default=SAMPLERS)
 @click.option("--regime", type=click.Choice(REGIMES), multiple=True, default=("clean", "dp"))
 @click.option("--learning-rate", type=float, multiple=True, default=(0.1,), show_default=True)
 @click.option("--max-grad-norm", type=float, multiple=True, default=(1.0,), show_default=True)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from click.testing import CliRunner  # noqa: E402
 
 from calipers.errors import InputError  # noqa: E402
-from calipers.training.experiment import COLUMNS, KEY, Setting, append_row, finished_rows, main  # noqa: E402
+from calipers.papers.ertan2026.experiment import COLUMNS, KEY, Setting, append_row, finished_rows, main  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

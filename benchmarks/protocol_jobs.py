@@ -1,0 +1,260 @@
+"""What `benchmarks.protocol` trains: the jobs of its four parts, one training, and the bracket of its run.
+
+Tables 1 and 3 of the paper are CIFAR-10 with ResNet-18 and AG News with Transformer-Tiny; MNIST and Fashion-MNIST with
+a small CNN are ours. CIFAR-10's tables have batch sizes 128 to 4,096; all have 1, 10 and 25 epochs. Jobs are ordered so
+that short trainings come first: whatever the time allows is a table with whole rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+DELTA = 1e-5
+EPOCHS = (1, 10, 25)
+HELD_OUT = 5_000
+SEARCH_SEED = 100
+SEARCH_BATCH = 512
+
+MODELS = {"mnist": "cnn", "fashion-mnist": "cnn", "ag-news": "transformer-tiny", "cifar10": "resnet18"}
+RATES = {
+    "mnist": (0.05, 0.1, 0.2, 0.5),
+    "fashion-mnist": (0.05, 0.1, 0.2, 0.5),
+    "ag-news": (0.0002, 0.0005, 0.001),
+    "cifar10": (0.01, 0.05, 0.1),
+}
+NORMS = {"mnist": (0.3, 1.0, 3.0), "fashion-mnist": (0.3, 1.0, 3.0), "ag-news": (0.3, 1.0, 3.0), "cifar10": (1.0, 5.0)}
+BATCHES = {
+    "mnist": (512, 128, 2048),
+    "fashion-mnist": (512, 128, 2048),
+    "ag-news": (512, 256, 1024, 128),
+    "cifar10": (512, 1024, 2048, 4096, 256, 128),
+}
+# Longer searches than one epoch are left out where an epoch takes seconds; one epoch's choice then serves all.
+SEARCHED = {"mnist": EPOCHS, "fashion-mnist": EPOCHS, "ag-news": (1,), "cifar10": (1,)}
+FRONTIER = {"mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0), "fashion-mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0)}
+FRONTIER_EPOCHS, FRONTIER_BATCH = 10, 512
+
+Chosen = Mapping[tuple[str, int], Mapping[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One training. `noise_multiplier` -1 stands for the paper's 1/sqrt(2 ln M) until the dataset's size is known."""
+
+    part: str
+    dataset: str
+    model: str
+    records: int
+    sampler: str
+    regime: str
+    batch_size: int
+    epochs: int
+    noise_multiplier: float
+    learning_rate: float
+    max_grad_norm: float | None
+    optimizer: str
+    seed: int
+
+    def asdict(self) -> dict[str, Any]:
+        """The settings."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Job:
+        """The job of a line."""
+        return cls(**{field.name: row[field.name] for field in dataclasses.fields(cls)})
+
+    @property
+    def key(self) -> str:
+        """A name of the training."""
+        return hashlib.sha256(json.dumps(self.asdict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def run_key(self) -> str:
+        """A name of everything its privacy depends on."""
+        return f"{self.sampler} {self.records} {self.batch_size} {self.epochs} {self.noise_multiplier!r}"
+
+    @property
+    def speed_key(self) -> str:
+        """Trainings that take the same time per unit of cost."""
+        return f"{self.model} {self.regime} {self.batch_size}"
+
+    @property
+    def weight(self) -> int:
+        """Of how many trainings of the small network it takes the place: gradients of large ones fill the memory."""
+        return 1 if self.model == "cnn" else 2
+
+    @property
+    def cost(self) -> float:
+        """Gradients of records."""
+        return float(self.epochs * (self.records // self.batch_size) * self.batch_size)
+
+    def sampler_object(self) -> Any:
+        """The sampler that draws, of equal cost for all names."""
+        from calipers.training.plan import sampler_of
+
+        rounds = self.records // self.batch_size
+        length = {"steps": rounds * self.epochs} if self.sampler == "poisson" else {"epochs": self.epochs}
+        return sampler_of(self.sampler, dataset_size=self.records, batch_size=self.batch_size, **length)
+
+
+@cache
+def loaded(name: str, folder: str) -> Any:
+    """The dataset, once for each process."""
+    from calipers.training import load_dataset
+
+    return load_dataset(name, folder, **({"vocabulary": "frequent"} if name == "ag-news" else {}))
+
+
+@cache
+def sizes(folder: str) -> dict[str, int]:
+    """The number of training records of every dataset whose files are there."""
+    from calipers.errors import InputError
+
+    found = {}
+    for name in MODELS:
+        try:
+            found[name] = loaded(name, folder).size
+        except InputError:
+            continue
+    return found
+
+
+def available(folder: str, wanted: list[str] | None) -> dict[str, int]:
+    """The datasets that are there and wanted, with their sizes."""
+    found = {name: size for name, size in sizes(folder).items() if not wanted or name in wanted}
+    if not found:
+        raise SystemExit(f"{folder} holds none of {', '.join(wanted or MODELS)}.")
+    return found
+
+
+def _job(part: str, dataset: str, records: int, seed: int, **settings: Any) -> Job:
+    optimizer = "adam" if dataset == "ag-news" else "sgd"
+    if settings["noise_multiplier"] < 0:
+        rounds = records // settings["batch_size"]
+        settings["noise_multiplier"] = 1.0 / math.sqrt(2.0 * math.log(rounds))
+    fixed = {"model": MODELS[dataset], "optimizer": optimizer, "records": records, "seed": seed}
+    return Job(part=part, dataset=dataset, **fixed, **settings)
+
+
+def searched(part: str, datasets: Mapping[str, int], chosen: Chosen) -> Iterator[Job]:
+    """Learning rates without noise, then clipping norms with it; on all records but those that judge."""
+    for name, size in datasets.items():
+        for epochs in SEARCHED[name]:
+            place = {"batch_size": SEARCH_BATCH, "epochs": epochs, "sampler": "shuffle"}
+            if part == "rate":
+                for rate in RATES[name]:
+                    plain = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None, "learning_rate": rate}
+                    yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **plain)
+            else:
+                best = settings_for(name, epochs, chosen)["rate"]
+                for norm in NORMS[name]:
+                    # A step is at most rate times norm long: both are kept in proportion by trying the norm alone.
+                    noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": norm, "learning_rate": best}
+                    yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **noisy)
+
+
+def settings_for(name: str, epochs: int, chosen: Chosen) -> dict[str, float]:
+    """The choice for so many epochs, or for the longest that was searched; the middle where nothing was."""
+    middle = {"rate": RATES[name][len(RATES[name]) // 2], "norm": NORMS[name][len(NORMS[name]) // 2]}
+    known = [budget for budget in SEARCHED[name] if (name, budget) in chosen and budget <= epochs]
+    return middle | (dict(chosen[name, max(known)]) if known else {})
+
+
+def table_jobs(datasets: Mapping[str, int], chosen: Chosen, seed: int) -> Iterator[Job]:
+    """The published tables' cells: with and without noise, both samplers; short trainings of all datasets first."""
+    for epochs in EPOCHS:
+        for name, size in datasets.items():
+            best = settings_for(name, epochs, chosen)
+            for batch in BATCHES[name]:
+                for sampler in ("shuffle", "poisson"):
+                    place = {"batch_size": batch, "epochs": epochs, "sampler": sampler, "learning_rate": best["rate"]}
+                    clean = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None}
+                    noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": best["norm"]}
+                    for regime in (clean, noisy):
+                        yield _job("table", name, size, seed, **place, **regime)
+
+
+def frontier_jobs(datasets: Mapping[str, int], chosen: Chosen, seed: int) -> Iterator[Job]:
+    """Accuracy against certified epsilon: three samplers, the same noise, batch size and steps."""
+    for name in FRONTIER:
+        if name not in datasets:
+            continue
+        best = settings_for(name, FRONTIER_EPOCHS, chosen)
+        for noise in FRONTIER[name]:
+            for sampler in ("shuffle", "poisson", "balls-and-bins"):
+                place = {"batch_size": FRONTIER_BATCH, "epochs": FRONTIER_EPOCHS, "sampler": sampler, "regime": "dp"}
+                rate = {"learning_rate": best["rate"], "max_grad_norm": best["norm"], "noise_multiplier": noise}
+                yield _job("frontier", name, datasets[name], seed, **place, **rate)
+
+
+def train_job(job: Job, folder: str, device: str, end: float) -> dict[str, Any] | None:
+    """Train and evaluate: a line without its bracket, or None if time is up before the end."""
+    import torch
+
+    from calipers.training import Plan, accuracy, build_model, train
+    from calipers.training.torch_library import chosen_device
+
+    torch.set_num_threads(1)
+    whole = loaded(job.dataset, folder)
+    data = whole if job.records == whole.size else whole.first(job.records)
+    plan = Plan(
+        sampler=job.sampler_object(),
+        noise_multiplier=job.noise_multiplier,
+        max_grad_norm=job.max_grad_norm,
+        learning_rate=job.learning_rate,
+        optimizer=job.optimizer,
+        momentum=0.9,
+        schedule="cosine",
+        seed=job.seed,
+    )
+    model = build_model(job.model, data, seed=job.seed)
+
+    def stop_in_time(done: int, steps: int) -> None:
+        if time.time() > end:
+            raise TimeoutError
+
+    try:
+        trained = train(
+            plan, model, data.records, data.labels, prepare=data.prepare, device=device, progress=stop_in_time
+        )
+    except TimeoutError:
+        return None
+    judged = (data.test_records, data.test_labels)
+    if job.part in ("rate", "norm"):
+        judged = (whole.records[-HELD_OUT:], whole.labels[-HELD_OUT:])
+    found = accuracy(model, *judged, prepare=data.prepare, device=chosen_device(device))
+    return {
+        "key": job.key,
+        **job.asdict(),
+        "steps": plan.steps,
+        "dimension": trained.dimension,
+        "accuracy": found,
+        "judged_on": "held-out training records" if job.part in ("rate", "norm") else "test records",
+        "seconds": trained.seconds,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "torch": str(torch.__version__),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def bracket(job: Job) -> dict[str, Any]:
+    """The bracket of epsilon at delta = 1e-5, or why there is none."""
+    from calipers.errors import CalipersError
+    from calipers.measure import measure
+    from calipers.training import run_of
+
+    run = run_of(job.sampler_object(), noise_multiplier=job.noise_multiplier, normalization="constant")
+    try:
+        found = measure(run, tolerance=1e-2).epsilon(delta=DELTA)
+    except CalipersError as error:
+        return {"delta": DELTA, "refused": " ".join(str(error).split())}
+    return {"delta": DELTA, "lower": found.lower, "upper": found.upper}

@@ -1,0 +1,126 @@
+"""Pictures of the terminal, a notebook, a report and the explorer at three widths, in a real Chromium.
+
+    python docs/_generate/pictures.py FOLDER           every picture at every width, to be looked at
+    python docs/_generate/pictures.py --documentation  those of the first page, in docs/_static
+
+It needs the extras explorer and browser, and Chromium with its driver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+STATIC = Path(__file__).parents[1] / "_static"
+WIDTHS = (380, 800, 1440)
+RUN = {"dataset_size": 10_000, "batch_size": 99, "epochs": 10, "noise_multiplier": 1, "sampler": "shuffle"}
+OTHER = {**RUN, "sampler": "poisson"}
+PATIENCE = 300.0
+
+
+def options(run: dict[str, object]) -> list[str]:
+    """The run as typed."""
+    return [word for key, value in run.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def calipers(*arguments: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "calipers", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def browser(profile: str) -> object:
+    """Chromium without a window."""
+    from selenium import webdriver
+
+    chosen = webdriver.ChromeOptions()
+    chosen.binary_location = shutil.which("chromium") or ""
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+    for flag in (*flags, f"--user-data-dir={profile}"):
+        chosen.add_argument(flag)
+    return webdriver.Chrome(options=chosen, service=webdriver.ChromeService(shutil.which("chromedriver")))
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """Addresses of a terminal's text, a notebook's cells and two reports."""
+    import calipers as cp
+
+    report, compared, printed, cells = (
+        folder / f"{name}.html" for name in ("report", "compare", "terminal", "notebook")
+    )
+    text = calipers("measure", *options(RUN), "--report", str(report))
+    files = []
+    for name, run in (("shuffled", RUN), ("poisson", OTHER)):
+        files.append(f"{name}={folder / name}.toml")
+        (folder / f"{name}.toml").write_text(cp.Run.from_dict(run).to_toml(), "utf-8")
+    calipers("compare", *files, "--report", str(compared))
+    frame = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><body>'
+    printed.write_text(f"{frame}<pre style='font: 13px monospace'>{html.escape(text)}</pre>", "utf-8")
+    run = cp.Run.from_dict(OTHER)
+    measured = cp.measure(run)
+    shown = (run, measured, measured.epsilon(delta=1e-5))
+    cells.write_text(frame + "<hr>".join(one._repr_html_() for one in shown), "utf-8")
+    return {path.stem: path.as_uri() for path in (report, compared, printed, cells)}
+
+
+def explored(port: int) -> str:
+    """The explorer with both runs on it."""
+    words = {f"{letter}.{key}": value for letter, run in (("a", RUN), ("b", OTHER)) for key, value in run.items()}
+    return f"http://127.0.0.1:{port}/#{urlencode({**words, 'a.name': 'shuffled', 'b.name': 'Poisson'})}"
+
+
+def take(driver: object, address: str, width: int, height: int | None, path: Path) -> None:
+    """One picture; without a height, of the whole page."""
+    driver.get("about:blank")  # type: ignore[attr-defined]
+    size = {"width": width, "height": height or 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # type: ignore[attr-defined]
+    driver.get(address)  # type: ignore[attr-defined]
+    until = time.monotonic() + PATIENCE
+    while driver.execute_script("return document.documentElement.dataset.state ?? 'ready'") != "ready":  # type: ignore[attr-defined]
+        assert time.monotonic() < until, f"{address} is not ready"
+        time.sleep(0.2)
+    time.sleep(1.0)
+    if height is None:
+        whole = driver.execute_script("return document.documentElement.scrollHeight")  # type: ignore[attr-defined]
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "height": whole})  # type: ignore[attr-defined]
+        time.sleep(0.3)
+    driver.save_screenshot(str(path))  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Take them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--documentation", action="store_true")
+    asked = parser.parse_args()
+    command = [sys.executable, "-m", "calipers", "explore", "--no-browser", "--time-limit", "600"]
+    with tempfile.TemporaryDirectory() as place, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        driver = browser(f"{place}/profile")
+        try:
+            assert server.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", server.stdout.readline())
+            assert found
+            addresses = {**pages(Path(place)), "explorer": explored(int(found[1]))}
+            if asked.documentation:
+                take(driver, addresses["report"], 900, 640, STATIC / "report.png")
+                take(driver, addresses["explorer"], 1280, 960, STATIC / "explorer.png")
+            if asked.folder is not None:
+                asked.folder.mkdir(parents=True, exist_ok=True)
+                for name, address in addresses.items():
+                    for width in WIDTHS:
+                        take(driver, address, width, None, asked.folder / f"{name}-{width}.png")
+        finally:
+            driver.quit()  # type: ignore[attr-defined]
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""From the options of `calipers train` to the plan that is trained: data, sampler, model, noise.
+
+What cannot be measured is refused here, before hours of training; PyTorch is not needed to refuse options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from calipers.errors import InputError
+from calipers.run import NEEDED, Run
+from calipers.schemes import scheme_of
+
+if TYPE_CHECKING:
+    from calipers.samplers import Sampler
+    from calipers.training.datasets import Dataset
+    from calipers.training.plan import Plan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What is trained on what."""
+
+    data: Dataset
+    model: Any
+    plan: Plan
+
+
+def planned(chosen: dict[str, Any], delta: float) -> Planned:
+    """Everything that `train` needs, or a refusal."""
+    from calipers.training.datasets import load_dataset
+    from calipers.training.models import build_model, parameter_count
+    from calipers.training.plan import sampler_of
+    from calipers.training.torch_library import chosen_device
+
+    _check_target(chosen)
+    data = load_dataset(chosen["data"], chosen["data_dir"], vocabulary=chosen["vocabulary"])
+    data = data if chosen["records"] is None else data.first(chosen["records"])
+    sampler = sampler_of(
+        chosen["sampler"],
+        dataset_size=data.size,
+        batch_size=chosen["batch_size"],
+        epochs=chosen["epochs"],
+        steps=chosen["steps"],
+        last_batch=chosen["last_batch"],
+        reshuffle=chosen["reshuffle"],
+        **{name: chosen[name] for name in NEEDED},
+    )
+    model = build_model(chosen["model"], data, seed=chosen["seed"])
+    chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
+    return Planned(data, model, _plan(sampler, parameter_count(model), delta, chosen))
+
+
+def _check_target(chosen: dict[str, Any]) -> None:
+    noise, target = chosen["noise_multiplier"], chosen["target_epsilon"]
+    if target is not None and noise is not None:
+        if noise == 0:
+            raise InputError("--noise-multiplier 0 adds no noise and meets no --target-epsilon; leave one of them out.")
+        raise InputError("--noise-multiplier and --target-epsilon contradict each other: both set the noise; give one.")
+    if target is None and noise is None:
+        raise InputError("Nothing says how much noise to add; give --noise-multiplier or --target-epsilon.")
+
+
+def _plan(sampler: Sampler, dimension: int, delta: float, chosen: dict[str, Any]) -> Plan:
+    """The plan, with the noise found if a target was given. What cannot be measured is refused now, not hours later."""
+    from calipers.training.plan import Plan, run_of
+
+    noise, norm = chosen["noise_multiplier"], chosen["max_grad_norm"]
+    if noise is None or noise > 0:
+        described = run_of(
+            sampler,
+            noise_multiplier=1.0 if noise is None else noise,
+            normalization=chosen["normalization"],
+            dimension=dimension,
+            adjacency=chosen["adjacency"],
+        )
+        noise = _checked_noise(described, chosen["target_epsilon"], delta)
+        norm = 1.0 if norm is None else norm
+    settings = ("normalization", "learning_rate", "optimizer", "momentum", "schedule", "micro_batch", "seed")
+    return Plan(
+        sampler=sampler, noise_multiplier=noise, max_grad_norm=norm, **{name: chosen[name] for name in settings}
+    )
+
+
+def _checked_noise(run: Run, target: float | None, delta: float) -> float:
+    """The run's own noise, if it can be measured, or the smallest that meets the target."""
+    if target is None:
+        from calipers.measure import measure
+
+        measure(run)  # refuses divisors and adjacencies that no theorem covers
+        allowed = scheme_of(run).noise_range(run)
+        return allowed.check("noise_multiplier", run.noise_multiplier, "Other noise cannot be measured.")
+    from calipers.calibrate import solve
+
+    return solve(run, epsilon=target, delta=delta).noise_multiplier

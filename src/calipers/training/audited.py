@@ -1,0 +1,104 @@
+"""A training that ends with three numbers: certified above, certified for the adversary below, observed in this run.
+
+    audited = train_audited(plan, model, records, labels, canaries=2000, delta=1e-5)
+    print(audited.sentence())
+
+The plan's sampler draws from the records and the canaries (`calipers.training.canaries`): its dataset_size is their
+number together. The upper and the lower number are the bracket of the run that was executed. The third is what one
+attack showed of this one training, with its confidence: it is at most the truth with that confidence, never a proof of
+privacy, and ordinarily far below the bracket, because one run has one look at every canary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from calipers.auditing.one_run_game import OneRunResult, audit_one_run
+from calipers.bracket import Bracket
+from calipers.domains import PROBABILITY
+from calipers.errors import InputError
+from calipers.measure import measure
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.training.canaries import Canaries
+from calipers.training.loop import Trained, train
+from calipers.training.losses import cross_entropy
+from calipers.training.plan import Plan
+from calipers.training.torch_library import chosen_device, torch_module
+
+__all__ = ["Audited", "train_audited"]
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A training, the bracket of its run, and what its canaries showed."""
+
+    trained: Trained
+    certified: Bracket
+    observed: OneRunResult
+    delta: float
+
+    def sentence(self) -> str:
+        """The three numbers, in words."""
+        bound = self.observed.epsilon[0]
+        return (
+            f"epsilon at delta = {setting(self.delta)}: at most {ceil_digits(self.certified.upper)} (certified), an "
+            f"adversary gets at least {floor_digits(self.certified.lower)} (certified); this run was seen to leak at "
+            f"least {floor_digits(bound.epsilon_lower)} with confidence {setting(self.observed.confidence)} "
+            f"({bound.correct} of {bound.guesses} guesses about {bound.canaries} canaries right; "
+            f"{self.observed.source})."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        bracket = {"delta": self.delta, "lower": self.certified.lower, "upper": self.certified.upper}
+        return {"certified": bracket, "observed": self.observed.to_dict()}
+
+
+def train_audited(
+    plan: Plan,
+    model: Any,
+    records: Any,
+    labels: Any,
+    *,
+    canaries: Canaries | int,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    tolerance: float = 1e-2,
+    **settings: Any,
+) -> Audited:
+    """Train with canaries, a number of gradients or examples of one's own, and audit that one run.
+
+    Records and labels are arrays. Other settings: see `calipers.training.train`.
+    """
+    planted = canaries if isinstance(canaries, Canaries) else Canaries(canaries)
+    PROBABILITY.check("delta", delta)
+    size = len(records) + planted.count
+    if plan.sampler.dataset_size != size:
+        raise InputError(
+            f"The sampler draws from {plan.sampler.dataset_size} records; with {planted.count} canaries there are "
+            f"{size}."
+        )
+    trained = train(plan, model, *planted.added_to(records, labels), canaries=planted, **settings)
+
+    def losses(examples: Any, answers: Any) -> Any:
+        return _losses(trained.model, examples, answers, settings)
+
+    adjacency = "add-remove" if plan.sampler.law().sampler == "poisson" else "zero-out"
+    measurement = measure(trained.run(adjacency=adjacency), tolerance=tolerance)
+    found = planted.scores(losses)
+    observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
+    return Audited(trained, measurement.epsilon(delta=delta), observed, delta)
+
+
+def _losses(model: Any, records: Any, labels: Any, settings: dict[str, Any]) -> list[float]:
+    """The loss of every record, of the model as it is used."""
+    torch, device = torch_module(), chosen_device(settings.get("device", "auto"))
+    prepare, loss = settings.get("prepare") or (lambda rows: rows), settings.get("loss", cross_entropy)
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        rows, answers = prepare(torch.as_tensor(records).to(device)), torch.as_tensor(labels).to(device)
+        found = [float(loss(model(rows[i : i + 1]), answers[i : i + 1])) for i in range(len(answers))]
+    model.train(was_training)
+    return found

@@ -1,0 +1,92 @@
+"""Records as models take them: a tensor, several of them, or tensors by name; one row of each is one record.
+
+    model(x)                                records is a tensor
+    model(x, mask)                          records is a tuple or a list
+    model(input_ids=..., attention_mask=...)  records is a dictionary (a Hugging Face model reads it without a wrapper)
+
+Everything done to records here is done to every row alone: rows are taken, joined and moved, never mixed. Rows of
+different shapes are refused. Padding a batch to its longest record would let one record change what all others get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from calipers.errors import InputError
+from calipers.training.torch_library import torch_module
+
+__all__ = ["called", "count", "form", "gathered", "joined", "leaves", "like", "mapped"]
+
+Form = Any
+"""How tensors are nested; None stands for a tensor."""
+
+
+def leaves(records: Any) -> list[Any]:
+    """The tensors, in an order that depends on the form alone."""
+    if isinstance(records, Mapping):
+        return [leaf for name in sorted(records) for leaf in leaves(records[name])]
+    if isinstance(records, list | tuple):
+        return [leaf for part in records for leaf in leaves(part)]
+    return [records]
+
+
+def form(records: Any) -> Form:
+    """How the tensors are nested."""
+    if isinstance(records, Mapping):
+        return {name: form(records[name]) for name in sorted(records)}
+    return tuple(form(part) for part in records) if isinstance(records, list | tuple) else None
+
+
+def like(nested: Form, tensors: Sequence[Any]) -> Any:
+    """The tensors, nested as the form says."""
+    remaining = iter(tensors)
+
+    def build(part: Form) -> Any:
+        if isinstance(part, Mapping):
+            return {name: build(inner) for name, inner in part.items()}
+        return tuple(build(inner) for inner in part) if isinstance(part, tuple) else next(remaining)
+
+    return build(nested)
+
+
+def mapped(function: Callable[[Any], Any], records: Any) -> Any:
+    """The function of every tensor, nested as they were."""
+    return like(form(records), [function(tensor) for tensor in leaves(records)])
+
+
+def count(records: Any) -> int:
+    """How many records there are, or `InputError` if the tensors do not agree."""
+    found = {len(tensor) for tensor in leaves(records)}
+    if len(found) != 1:
+        raise InputError(f"Expected tensors with one row for each record, got {sorted(found)} rows.")
+    return int(found.pop())
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """The records of all parts, one after the other; `InputError` where shapes or names differ."""
+    torch, first = torch_module(), parts[0]
+    if any(form(part) != form(first) for part in parts):
+        raise InputError("Expected records with the same names and tensors; some have others.")
+    columns = list(zip(*(leaves(part) for part in parts), strict=True))
+    for column in columns:
+        shapes = {(tuple(tensor.shape[1:]), tensor.dtype) for tensor in column}
+        if len(shapes) > 1:
+            told = sorted({str(shape) for shape, _ in shapes} | {str(dtype) for _, dtype in shapes})
+            raise InputError(
+                f"Expected records of one shape, got {', '.join(told[:4])}. Pad all records to one length: padding a "
+                "batch to its longest record lets that record change the gradients of all others."
+            )
+    return like(form(first), [torch.cat(column) for column in columns])
+
+
+def gathered(records: Any, rows: Any) -> Any:
+    """The records with these numbers, or in this slice, or where this mask is true."""
+    return mapped(lambda tensor: tensor[rows], records)
+
+
+def called(model: Callable[..., Any], records: Any) -> Any:
+    """What the model gives for the records: by name for a dictionary, by position for several."""
+    if isinstance(records, Mapping):
+        return model(**records)
+    return model(*records) if isinstance(records, list | tuple) else model(records)

@@ -1,0 +1,97 @@
+"""What is done with a noisy gradient: an optimizer and a schedule, of the plan or of one's own.
+
+Whatever an optimizer does with numbers that are private already is post-processing, as long as it sees nothing else. So
+any optimizer of PyTorch will do that takes one gradient per step, and any schedule that counts steps. What is refused
+would look at the records again, or at something that was computed from them without noise: optimizers that evaluate the
+loss several times per step, and schedules that wait for a loss to fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calipers.errors import InputError
+from calipers.training.fingerprint import fingerprint
+from calipers.training.plan import Plan
+from calipers.training.torch_library import torch_module
+
+__all__ = ["Updates"]
+
+MakeOptimizer = Callable[[list[Any]], Any]
+MakeSchedule = Callable[[Any], Any]
+
+
+class Updates:
+    """An optimizer of the trained parameters, and its learning rates.
+
+    `optimizer` is one that exists or a function that makes one of the parameters; None is the plan's. `schedule` makes
+    a learning-rate scheduler of PyTorch from the optimizer; None is the plan's, or constant with one's own optimizer.
+    """
+
+    def __init__(self, plan: Plan, parameters: list[Any], optimizer: Any, schedule: MakeSchedule | None) -> None:
+        self._plan, self._parameters, self._own = plan, parameters, optimizer is not None
+        if self._own and (plan.optimizer, plan.momentum, plan.weight_decay, plan.schedule) != (
+            "sgd",
+            0.0,
+            0.0,
+            "constant",
+        ):
+            raise InputError("The plan names an optimizer or a schedule, and another is given; leave one of them out.")
+        made = optimizer if hasattr(optimizer, "param_groups") or optimizer is None else optimizer(parameters)
+        self.optimizer = _of_plan(plan, parameters) if made is None else made
+        self._check()
+        self._schedule = None if schedule is None else schedule(self.optimizer)
+        lr = torch_module("torch.optim.lr_scheduler")
+        if isinstance(self._schedule, lr.ReduceLROnPlateau):
+            raise InputError(
+                "ReduceLROnPlateau waits for a loss that no noise protects; choose a schedule that counts steps."
+            )
+        if self._schedule is not None and plan.schedule != "constant":
+            raise InputError("The plan names a schedule, and another is given; leave one of them out.")
+        kind = f"{type(self.optimizer).__qualname__} {self.optimizer.defaults!r}"
+        self.told = f"{kind}, schedule {fingerprint(schedule)}" if self._own or schedule is not None else "the plan's"
+
+    def _check(self) -> None:
+        if isinstance(self.optimizer, torch_module("torch.optim").LBFGS):
+            raise InputError(
+                "LBFGS evaluates the loss several times per step; choose an optimizer that takes gradients."
+            )
+        seen = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        if not seen & {id(parameter) for parameter in self._parameters}:
+            raise InputError(
+                "The optimizer holds no trained parameter of this model; make it of the model's parameters."
+            )
+
+    def apply(self, update: Any, step: int) -> None:
+        """Take a step with the noisy gradient `update`, a flat vector; it is in the parameters' `grad` afterwards."""
+        if not self._own and self._schedule is None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._plan.rate_at(step)
+        offset = 0
+        for parameter in self._parameters:
+            parameter.grad = update[offset : offset + parameter.numel()].view_as(parameter)
+            offset += parameter.numel()
+        self.optimizer.step()
+        if self._schedule is not None:
+            self._schedule.step()
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"optimizer": self.optimizer.state_dict()} | (
+            {} if self._schedule is None else {"schedule": self._schedule.state_dict()}
+        )
+
+    def go_to(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self._schedule is not None:
+            self._schedule.load_state_dict(state["schedule"])
+
+
+def _of_plan(plan: Plan, parameters: list[Any]) -> Any:
+    optim = torch_module("torch.optim")
+    settings: dict[str, Any] = {"lr": plan.learning_rate, "weight_decay": plan.weight_decay}
+    if plan.optimizer == "adam":
+        return optim.Adam(parameters, betas=(plan.momentum or 0.9, 0.999), **settings)
+    return optim.SGD(parameters, momentum=plan.momentum, **settings)

@@ -1,0 +1,82 @@
+"""Poisson runs of large datasets: is epsilon within 2e-3 at the default tolerance, in a second of processor time?
+
+2,100 settings: q 1e-6 to 0.1, noise 0.5 to 10, 1 to 1e6 steps, delta 1e-5 to 1e-15. With `--phases` half of the steps
+have 1.3 times the noise::
+
+    python tests/drivers/rare_grid.py --part 1/16 --log rare.1.jsonl
+    python tests/drivers/rare_grid.py --phases --part 1/16 --log phases.1.jsonl
+
+`--seed` shuffles the grid, and with `--count` only so many are measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from calipers.measure import measure
+from calipers.run import Run
+from drivers import many
+
+RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+NOISES = (0.5, 0.7, 1.0, 1.5, 2.0, 5.0, 10.0)
+STEPS = (1, 10, 100, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+DELTAS = (1e-5, 1e-7, 1e-9, 1e-12, 1e-15)
+WIDEST, MOST_SECONDS = 2e-3, 1.0
+
+Setting = dict[str, Any]
+
+
+def settings(phases: bool = False) -> list[Setting]:
+    """All of them: q, sigma, T, delta and, with `phases`, the factor of the noise in a second phase."""
+    names = ("sample_rate", "noise_multiplier", "steps", "delta")
+    found = [dict(zip(names, each, strict=True)) for each in itertools.product(RATES, NOISES, STEPS, DELTAS)]
+    return [each | {"then": 1.3} for each in found if each["steps"] > 1] if phases else found
+
+
+def runs(setting: Setting) -> list[Run]:
+    """One phase, or two."""
+    rate, noise, steps = (setting[name] for name in ("sample_rate", "noise_multiplier", "steps"))
+    if "then" not in setting:
+        return [Run(sample_rate=rate, noise_multiplier=noise, steps=steps)]
+    half = steps // 2
+    first = Run(sample_rate=rate, noise_multiplier=noise, steps=steps - half)
+    return [first, Run(sample_rate=rate, noise_multiplier=setting["then"] * noise, steps=half)]
+
+
+def asked(setting: Setting) -> many.Record:
+    """epsilon at delta as `calipers measure` prints it."""
+    bracket = measure(runs(setting)).epsilon(setting["delta"])
+    return {"outcome": "answered", "epsilon": [bracket.lower, bracket.upper]}
+
+
+def why_bad(found: many.Record) -> str:
+    """What is wrong, or nothing."""
+    if found["outcome"] != "answered":
+        return str(found["outcome"])
+    lower, upper = found["epsilon"]
+    if not 0.0 <= lower <= upper:
+        return "crossed"
+    found["width"] = (upper - lower) / upper if upper > 0.0 else 0.0
+    wide = ["wide"] if not found["width"] <= WIDEST else []
+    return ", ".join(wide + (["slow"] if found["seconds"] > MOST_SECONDS else []))
+
+
+def main() -> int:
+    """The grid, or a part of it."""
+    options = many.parser(__doc__)
+    options.add_argument("--phases", action="store_true", help="two phases each")
+    chosen = options.parse_args()
+    listed = settings(chosen.phases)
+    random.Random(chosen.seed).shuffle(listed)
+    return many.drive(asked, many.part_of(listed[: chosen.count], chosen.part), chosen.log, why_bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Poisson runs of large datasets, over the grid of `drivers.rare_grid`: epsilon to two parts in a thousand."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from typing import Any
+
+import pytest
+from drivers.many import alone
+from drivers.rare_grid import WIDEST, asked, settings, why_bad
+
+needs_fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="measures its own time in a forked process"
+)
+
+
+def test_the_grid() -> None:
+    """2,100 settings, the regime of language models among them; two phases where there are two steps."""
+    listed = settings()
+    assert len(listed) == 2100
+    few = [each for each in listed if each["sample_rate"] <= 1e-4 and each["steps"] * each["sample_rate"] <= 10.0]
+    assert len(few) > 900
+    assert len(settings(phases=True)) == 1890
+
+
+def test_a_wide_answer_is_bad() -> None:
+    """So are crossed jaws, a slow answer, and none."""
+    fine: dict[str, Any] = {"outcome": "answered", "epsilon": [1.0 - WIDEST / 2, 1.0], "seconds": 0.5}
+    assert why_bad(fine) == ""
+    assert why_bad(fine | {"epsilon": [0.99, 1.0]}) == "wide"
+    assert why_bad(fine | {"epsilon": [1.1, 1.0]}) == "crossed"
+    assert why_bad(fine | {"seconds": 2.0}) == "slow"
+    assert why_bad(fine | {"outcome": "killed"}) == "killed"
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("phases", "count"),
+    [
+        (False, 6),
+        pytest.param(False, 2100, marks=pytest.mark.heavy),
+        pytest.param(True, 1890, marks=pytest.mark.heavy),
+    ],
+)
+def test_epsilon_is_narrow_over_the_grid(phases: bool, count: int) -> None:
+    """Within 2e-3 and a second of the processor each."""
+    listed = settings(phases)
+    random.Random(0).shuffle(listed)
+    found = [alone(asked, each) for each in listed[:count]]
+    assert [(each, one) for each, one in zip(listed, found, strict=False) if why_bad(one)] == []

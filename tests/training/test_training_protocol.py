@@ -1,0 +1,123 @@
+"""The protocol's driver: what is trained and in which order, lines that survive, brackets that belong to their run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import protocol, protocol_jobs  # noqa: E402
+
+from calipers.measure import measure  # noqa: E402
+from calipers.run import Run  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(256, size=(80, 28, 28), dtype=np.uint8), rng.integers(10, size=80)
+    np.savez(tmp_path / "mnist.npz", x_train=images[:64], y_train=labels[:64], x_test=images[64:], y_test=labels[64:])
+    for name, value in {"HELD_OUT": 16, "SEARCH_BATCH": 8, "EPOCHS": (1,), "FRONTIER_BATCH": 8}.items():
+        monkeypatch.setattr(protocol_jobs, name, value)
+    monkeypatch.setitem(protocol_jobs.BATCHES, "mnist", (8,))
+    protocol_jobs.loaded.cache_clear()
+    protocol_jobs.sizes.cache_clear()
+    yield str(tmp_path)
+    protocol_jobs.loaded.cache_clear()
+    protocol_jobs.sizes.cache_clear()
+
+
+def test_the_table_has_the_papers_noise_and_the_searched_settings(folder) -> None:
+    sizes = protocol_jobs.available(folder, None)
+    assert sizes == {"mnist": 64}
+    chosen = {("mnist", 1): {"rate": 0.123, "norm": 0.456}}
+    jobs = list(protocol_jobs.table_jobs(sizes, chosen, seed=2))
+    assert {(job.sampler, job.regime) for job in jobs} == {
+        (sampler, regime) for sampler in ("shuffle", "poisson") for regime in ("clean", "dp")
+    }
+    for job in jobs:
+        assert (job.seed, job.learning_rate) == (2, 0.123)
+        noise = 1 / math.sqrt(2 * math.log(8)) if job.regime == "dp" else 0.0
+        assert job.noise_multiplier == pytest.approx(noise, rel=1e-12)
+        assert job.max_grad_norm == (0.456 if job.regime == "dp" else None)
+    frontier = list(protocol_jobs.frontier_jobs(sizes, chosen, seed=0))
+    assert {job.sampler for job in frontier} == {"shuffle", "poisson", "balls-and-bins"}
+    assert len({(job.cost, job.sampler_object().law().steps) for job in frontier}) == 1
+    assert len({job.key for job in (*jobs, *frontier)}) == len(jobs) + len(frontier)
+
+
+def test_a_search_does_not_train_on_what_it_is_judged_by(folder, monkeypatch) -> None:
+    (job, *_) = protocol_jobs.searched("rate", {"mnist": 64}, {})
+    assert job.records == 64 - 16
+    judged = []
+    monkeypatch.setattr("calipers.training.accuracy", lambda model, records, *rest, **_: judged.append(records) or 0.5)
+    row = protocol_jobs.train_job(job, folder, "cpu", time.time() + 100)
+    assert np.array_equal(judged[0], protocol_jobs.loaded("mnist", folder).records[-16:])
+    assert row["judged_on"] == "held-out training records"
+    assert protocol_jobs.train_job(job, folder, "cpu", time.time() - 1) is None
+
+
+def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp_path, capsys, monkeypatch) -> None:
+    out = tmp_path / "rows.jsonl"
+    out.write_text('{"key": "cut o')
+
+    class Here:
+        """A pool of this process."""
+
+        def __init__(self, *_, **__) -> None:
+            self._processes = {}
+
+        def submit(self, function, *arguments):
+            task = protocol.Future()
+            task.set_result(function(*arguments))
+            return task
+
+        def shutdown(self, **_) -> None:
+            pass
+
+    monkeypatch.setattr(protocol, "ProcessPoolExecutor", Here)
+    monkeypatch.setitem(protocol_jobs.SEARCHED, "mnist", (1,))
+    monkeypatch.setitem(protocol_jobs.FRONTIER, "mnist", (1.0,))
+    monkeypatch.setattr(protocol_jobs, "FRONTIER_EPOCHS", 1)
+    words = {"data_dir": folder, "device": "cpu", "workers": 2, "measurers": 1, "seeds": 1, "datasets": None}
+    options = argparse.Namespace(**words, time_limit=300.0)
+    protocol.protocol(options, protocol.Lines(out))
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {row["part"] for row in rows} == {"rate", "norm", "table", "frontier"}
+    best = max((row for row in rows if row["part"] == "rate"), key=lambda row: row["accuracy"])
+    for row in rows:
+        assert "error" not in row
+        assert row["part"] == "rate" or row["learning_rate"] == best["learning_rate"]
+        if row["part"] in ("table", "frontier") and row["regime"] == "dp":
+            length = {"steps": 8} if row["sampler"] == "poisson" else {"epochs": 1}
+            sizes = {"dataset_size": 64, "batch_size": 8, "normalization": "constant", "sampler": row["sampler"]}
+            run = Run(noise_multiplier=row["noise_multiplier"], **sizes, **length)
+            expected = measure(run, tolerance=1e-2).epsilon(delta=1e-5)
+            assert (row["epsilon"]["lower"], row["epsilon"]["upper"]) == (expected.lower, expected.upper)
+        else:
+            assert "epsilon" not in row
+    protocol.protocol(options, protocol.Lines(out))
+    assert len(out.read_text().splitlines()) == len(rows)
+    # What time left without a bracket is measured afterwards.
+    lines = protocol.Lines(out)
+    kept = [row.get("epsilon") for row in lines.rows]
+    for row in lines.rows:
+        if "epsilon" in row:
+            row["epsilon"] = None
+    protocol.fill(lines)
+    assert [row.get("epsilon") for row in protocol.Lines(out).rows] == kept
+    # No time, no line.
+    late = tmp_path / "late.jsonl"
+    protocol.protocol(argparse.Namespace(**words, time_limit=0.0), protocol.Lines(late))
+    assert not late.exists()
