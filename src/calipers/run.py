@@ -362,18 +362,20 @@ def as_phases(runs: Run | Sequence[Run]) -> tuple[Run, ...]:
     return phases
 
 
-def load_runs(path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None) -> tuple[Run, ...]:
+def load_runs(
+    path: str | os.PathLike[str], *, defaults: Mapping[str, object] | None = None, beside: Sequence[str] = ()
+) -> tuple[Run, ...]:
     """The phases of a run file (one, when it has no `[[phase]]`), or `InputError` naming the file.
 
-    `defaults` fills keys that the file leaves out.
+    `defaults` fills keys that the file leaves out; keys named by `beside` are read by whoever names them.
     """
     name = os.fspath(path)
     record = read_toml(name)
     try:
         for key in record:
-            known(key, (*KEYS, "phase", "calipers"))
+            known(key, (*KEYS, "phase", "calipers", *beside))
         # [calipers] is the budget of `calipers check`, which reads it for itself; it says nothing about the run.
-        described = {key: value for key, value in record.items() if key not in ("phase", "calipers")}
+        described = {key: value for key, value in record.items() if key not in ("phase", "calipers", *beside)}
         shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:

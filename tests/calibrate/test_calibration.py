@@ -13,8 +13,10 @@ from oracles import contour, enumeration, pairs
 from calipers.bracket import Bracket
 from calipers.calibrate import calibrate, solve
 from calipers.errors import InputError
-from calipers.measure import Measurement, measure
+from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.mechanisms import NoiseMatrix, Patterns
 from calipers.run import Run
+from calipers.stated import Guarantee
 
 POISSON = Run(sample_rate=0.01, steps=1000, noise_multiplier=1.0)
 FIXED = Run(dataset_size=10, batch_size=5, epochs=4, noise_multiplier=1.0, sampler="deterministic")
@@ -201,3 +203,25 @@ def test_an_answer_within_reach_is_found_from_afar(
     assert 0.1 < near < 100.0
     far = calibrate(dealt("balls-and-bins", batches, epochs), tolerance=1e-2, **target).noise_multiplier
     assert abs(far / near - 1.0) <= 2e-2
+
+
+def test_correlated_noise_and_what_is_beside_a_gradient_are_calibrated() -> None:
+    """The noise that is found meets the target, and one percent less does not; a guarantee has no noise."""
+    tree = CorrelatedNoise(NoiseMatrix.tree(100), 1.0, Patterns(100))
+    joint = Beside(Run(sample_rate=0.05, steps=20, noise_multiplier=1.0), (20.0,))
+    for what in (tree, joint):
+        found = calibrate(what, epsilon=2.0, delta=1e-5)
+        assert type(found) is type(what)
+        assert 1.99 <= measure(found).epsilon(1e-5).upper <= 2.0
+    less = tree.replace(noise_multiplier=0.99 * calibrate(tree, epsilon=2.0, delta=1e-5).noise_multiplier)
+    assert measure(less).epsilon(1e-5).lower > 2.0
+    with pytest.raises(InputError, match="no noise that could be changed"):
+        calibrate(Selection(Guarantee(mu=1.0), 5.0), epsilon=2.0, delta=1e-5)
+
+
+def test_a_unit_is_calibrated() -> None:
+    """Five records of a user need more noise than one, and the noise that is found is enough for all of them."""
+    one = Run(sample_rate=0.05, steps=20, noise_multiplier=1.0, unit="user")
+    several = calibrate(one.replace(records_per_unit=5), epsilon=2.0, delta=1e-5)
+    assert several.noise_multiplier > calibrate(one, epsilon=2.0, delta=1e-5).noise_multiplier
+    assert measure(several).epsilon(1e-5).upper <= 2.0

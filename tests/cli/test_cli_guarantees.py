@@ -114,3 +114,47 @@ def test_refusals(arguments: tuple[str, ...], message: str) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert message in result.stderr
+
+
+def test_run_files_say_the_same_as_options(tmp_path: Path) -> None:
+    """Correlated noise (its matrix beside the file), selection and what is beside; options replace what a file says."""
+    np.savetxt(tmp_path / "c.txt", [1.0, 0.5])
+    run_keys = "sample_rate = 0.05\nsteps = 10\nnoise_multiplier = 2.0\n"
+    files = {
+        "correlated": 'noise_matrix = "c.txt"\nsteps = 20\nnoise_multiplier = 2.0\nmin_separation = 4\n',
+        "selection": run_keys + 'selected_mean = 3\ntrials = "logarithmic"\n',
+        "beside": run_keys + "beside = [4.0, 5.0]\nclip_count_noise = 3.0\n",
+    }
+    shared = ("--sample-rate", "0.05", "--steps", "10", "--noise-multiplier", "2")
+    matrix = ("--noise-matrix", str(tmp_path / "c.txt"), "--steps", "20", "--min-separation", "4")
+    options = {
+        "correlated": (*matrix, "--noise-multiplier", "2"),
+        "selection": (*shared, "--selected-mean", "3", "--trials", "logarithmic"),
+        "beside": (*shared, "--beside", "4", "--beside", "5", "--clip-count-noise", "3"),
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+        written, said = measured("--run", str(tmp_path / f"{name}.toml")), measured(*options[name])
+        assert written["epsilon"] == said["epsilon"]
+    quieter = measured("--run", str(tmp_path / "correlated.toml"), "--noise-multiplier", "4")
+    assert quieter["epsilon"] == measured(*matrix, "--noise-multiplier", "4")["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = "two"\nmin_separation = 4\n', "noise_multiplier"),
+        ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 2.5\n', "min_separation"),
+        ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 4\nepochs = 1\n', "epochs"),
+        ("sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nselected_mean = 0.5\n", "mean"),
+        ('sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nbeside = "x"\n', "noise_multiplier"),
+        ("sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\ntrials_shape = 2\n", "--selected-mean"),
+    ],
+)
+def test_mistakes_in_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    """An error with the key, no traceback."""
+    (tmp_path / "run.toml").write_text(text)
+    result = run("measure", "--run", str(tmp_path / "run.toml"))
+    assert result.exit_code != 0
+    assert message in result.output
+    assert "Traceback" not in result.output

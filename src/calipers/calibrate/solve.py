@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import CertificationError, InputError
-from calipers.measure import Measurement, measure
+from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
 
@@ -26,22 +27,30 @@ _COARSE = 1e-2
 _MOST_MEASUREMENTS = 80
 _TINY_EPSILON = 1e-3
 
+More = CorrelatedNoise | Selection | Beside
+"""What is measured as a run is, and has noise that can be changed."""
+
 Progress = Callable[[float, float], None]
 """Called with (noise_multiplier, upper jaw) after every measurement."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A run whose upper jaw meets the target, and what it achieves; `phases` are all of it, `run` is the first."""
+    """A run whose upper jaw meets the target, and what it achieves; `phases` are all of it, `run` is the first.
 
-    run: Run
+    `subject` is what was measured, where it is more than the run: with correlated noise (there is no run then beside
+    it), the best of several, or with something released beside the gradient.
+    """
+
+    run: Run | CorrelatedNoise
     target: dict[str, float]
     achieved: Bracket
     measurements: int
     phases: tuple[Run, ...] = ()
+    subject: More | None = None
 
     def __post_init__(self) -> None:
-        if not self.phases:
+        if not self.phases and isinstance(self.run, Run):
             object.__setattr__(self, "phases", (self.run,))
 
     @property
@@ -128,15 +137,36 @@ def _shifted(bracket: Bracket, by: float) -> Bracket:
     return Bracket(lower, upper, bracket.lower_evidence, bracket.upper_evidence)
 
 
+@dataclass(frozen=True)
+class _Noisy:
+    """What is calibrated: its noise, where that may lie, and the same with other noise."""
+
+    noise: float
+    range: Domain
+    at: Callable[[float], Any]
+
+    @classmethod
+    def of(cls, run: Run | Sequence[Run] | More) -> _Noisy:
+        """Of several phases the noise of the first, to which the others keep their ratio."""
+        if isinstance(run, CorrelatedNoise):
+            return cls(run.noise_multiplier, NOISE, lambda noise: run.replace(noise_multiplier=noise))
+        if isinstance(run, Selection | Beside):
+            if not isinstance(run.of, Run | tuple):
+                raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
+            whole, inner = run, cls.of(run.of)
+            return cls(inner.noise, inner.range, lambda noise: replace(whole, of=inner.at(noise)))
+        phases = as_phases(run)
+        first = phases[0].noise_multiplier
+        ranges = [(scheme_of(p).noise_range(p), p.noise_multiplier / first) for p in phases]
+        domain = Domain(max(r.low / ratio for r, ratio in ranges), min(r.high / ratio for r, ratio in ranges))
+        return cls(first, domain, lambda noise: with_noise(phases, noise))
+
+
 class _Search:
     """Measurements so far: the largest noise known to fail, the smallest known to meet the target."""
 
-    def __init__(self, phases: tuple[Run, ...], target: _Target, progress: Progress | None) -> None:
-        self.phases, self.target, self.progress = phases, target, progress
-        # In units of the first phase's noise, to which the others keep their ratio.
-        first = phases[0].noise_multiplier
-        ranges = [(scheme_of(p).noise_range(p), p.noise_multiplier / first) for p in phases]
-        self.range = Domain(max(r.low / ratio for r, ratio in ranges), min(r.high / ratio for r, ratio in ranges))
+    def __init__(self, noisy: _Noisy, target: _Target, progress: Progress | None) -> None:
+        self.noisy, self.target, self.progress, self.range = noisy, target, progress, noisy.range
         self.count = 0
         self.fails: tuple[float, float] | None = None  # (log noise, log excess > 0)
         self.meets: tuple[float, float] | None = None
@@ -152,7 +182,7 @@ class _Search:
             raise CertificationError("The calibration did not converge; widen the tolerance or check the target.")
         self.count += 1
         noise = min(max(math.exp(log_noise), self.range.low), self.range.high)
-        found = self.target.read(measure(with_noise(self.phases, noise), tolerance=tolerance))
+        found = self.target.read(measure(self.noisy.at(noise), tolerance=tolerance))
         if self.progress is not None:
             self.progress(noise, found.upper)
         excess = math.log(found.upper / self.target.value) if found.upper > 0 else -math.inf
@@ -222,7 +252,7 @@ def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
 
 
 def solve(
-    run: Run | Sequence[Run],
+    run: Run | Sequence[Run] | More,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -237,14 +267,14 @@ def solve(
     """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets the target.
 
     The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
-    their ratio to it.
+    their ratio to it. Of what is released beside a gradient only the gradient's noise is changed.
     """
-    phases = as_phases(run)
+    noisy = _Noisy.of(run)
     target = _target(epsilon, delta, mu, advantage, tpr, fpr, delta0)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
-    search = _Search(phases, target, progress)
+    search = _Search(noisy, target, progress)
     coarse = max(_COARSE, tolerance)
-    start = min(max(phases[0].noise_multiplier, 2.0 * search.range.low), 0.5 * search.range.high)
+    start = min(max(noisy.noise, 2.0 * search.range.low), 0.5 * search.range.high)
     excess = search.measure(math.log(start), coarse)
     # Leakage falls about like a power of the noise between 1 and 2, so this step usually lands on the other side.
     search.bracket(coarse, min(1.0, max(0.1, abs(excess))))
@@ -261,19 +291,31 @@ def solve(
     noise = math.exp(search.meets[0])
     achieved = search.achieved
     if target.reported is not None:
-        achieved = target.reported(measure(with_noise(phases, noise), tolerance=fine))
-    found = with_noise(phases, noise)
-    return Calibration(found[0], target.described, achieved, search.count, found)
+        achieved = target.reported(measure(noisy.at(noise), tolerance=fine))
+    found = noisy.at(noise)
+    if isinstance(found, CorrelatedNoise):
+        return Calibration(found, target.described, achieved, search.count, subject=found)
+    subject = found if isinstance(found, Selection | Beside) else None
+    phases = as_phases(found if subject is None else subject.of)  # type: ignore[arg-type]  # `_Noisy` has refused guarantees
+    return Calibration(phases[0], target.described, achieved, search.count, phases, subject)
 
 
 @overload
 def calibrate(run: Run, **target: Any) -> Run: ...
 @overload
+def calibrate(run: CorrelatedNoise, **target: Any) -> CorrelatedNoise: ...
+@overload
+def calibrate(run: Selection, **target: Any) -> Selection: ...
+@overload
+def calibrate(run: Beside, **target: Any) -> Beside: ...
+@overload
 def calibrate(run: Sequence[Run], **target: Any) -> tuple[Run, ...]: ...
-def calibrate(run: Run | Sequence[Run], **target: Any) -> Run | tuple[Run, ...]:
-    """A new Run with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords.
+def calibrate(run: Run | Sequence[Run] | More, **target: Any) -> Run | tuple[Run, ...] | More:
+    """The same with the smallest noise whose UPPER jaw meets the target; see `solve` for the keywords.
 
     Of several phases, all of them with their noise changed by one factor.
     """
     found = solve(run, **target)
+    if found.subject is not None:
+        return found.subject
     return found.run if isinstance(run, Run) else found.phases

@@ -73,7 +73,7 @@ def calibrate_command(
     if as_json:
         from calipers.reports.records import calibration_record, to_document
 
-        click.echo(to_document(calibration_record(calibration), calibration.run.to_dict()))
+        click.echo(to_document(calibration_record(calibration), calibration.phases[0].to_dict()))
         return
     from calipers.reports.report import brief_calibration
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,7 @@ def run_options(
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
             subject = (
-                stated_subject(values, given, run_file, lambda: _runs(run_file, given, noise_default))
+                stated_subject(values, given, run_file, lambda *keys: _runs(run_file, given, noise_default, keys))
                 if stated
                 else None
             )
@@ -146,7 +146,9 @@ def run_options(
 _FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "steps", "epochs", "dimension")
 
 
-def _runs(run_file: str | None, given: dict[str, object], noise_default: float | None) -> tuple[Run, ...]:
+def _runs(
+    run_file: str | None, given: dict[str, object], noise_default: float | None, beside: Sequence[str] = ()
+) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
     context = click.get_current_context()
@@ -155,16 +157,19 @@ def _runs(run_file: str | None, given: dict[str, object], noise_default: float |
         context.meta[BY_OPTIONS] = KEYS
         return (Run.from_dict(defaults | given),)
     context.meta[BY_OPTIONS] = tuple(given)
-    return load_changed(run_file, given, defaults)
+    return load_changed(run_file, given, defaults, beside)
 
 
 def load_changed(
-    run_file: str, given: Mapping[str, object], defaults: Mapping[str, object] | None = None
+    run_file: str,
+    given: Mapping[str, object],
+    defaults: Mapping[str, object] | None = None,
+    beside: Sequence[str] = (),
 ) -> tuple[Run, ...]:
-    """The phases of a file with the keys given in place of its own."""
+    """The phases of a file with the keys given in place of its own; keys named by `beside` are read elsewhere."""
     load_special()
     filled = {key: value for key, value in given.items() if key in _FILLED}
-    phases = load_runs(run_file, defaults={**(defaults or {}), **filled})
+    phases = load_runs(run_file, defaults={**(defaults or {}), **filled}, beside=beside)
     lengths = [f"--{key}" for key in ("steps", "epochs") if key in given]
     if len(phases) > 1 and lengths:
         raise InputError(f"{lengths[0]} would give all {len(phases)} phases of {run_file} one length; change the file.")

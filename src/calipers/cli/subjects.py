@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
+from calipers.run_keys import STANDARD_INPUT, read_toml
 from calipers.stated import Guarantee, load_guarantee
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
 
+TREE = "tree"
 _NAMES = ("guarantee", "mu", "zcdp", "event")
 _MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
 _BESIDE = ("beside", "clip_count_noise")
@@ -153,22 +156,39 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stated_subject(
-    values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[[], tuple[Run, ...]]
+    values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[..., tuple[Run, ...]]
 ) -> Subject | None:
-    """What is to be measured, where it is more or something else than the run that `runs` reads; else None."""
-    stated, matrix, chosen, beside = (
+    """What is to be measured, where it is more or something else than the run that `runs` reads; else None.
+
+    Keys of a run file say the same as options, which replace them; `runs` is told which keys are not the run's.
+    """
+    options = [
         {name: value for name in names if (value := values.pop(name)) not in (None, ())}
         for names in (_NAMES, _MATRIX, _SELECT, _BESIDE)
-    )
+    ]
+    return _subject(options, given, run_file, runs)
+
+
+def _subject(
+    options: list[dict[str, Any]],
+    given: dict[str, object],
+    run_file: str | None,
+    runs: Callable[..., tuple[Run, ...]],
+) -> Subject | None:
+    record = {} if run_file is None else read_toml(run_file)
+    written = [{name: record[name] for name in names if name in record} for names in (_MATRIX, _SELECT, _BESIDE)]
+    stated, matrix, chosen, beside = options[0], *({**w, **o} for w, o in zip(written, options[1:], strict=True))
     if beside:
         if stated or matrix or chosen:
             raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
         from calipers.measure import count_noise
 
-        phases = runs()
+        phases = runs(*written[2])
         counted = (count_noise(beside["clip_count_noise"], phases),) if "clip_count_noise" in beside else ()
-        return BesideSubject(phases, (*beside.get("beside", ()), *counted))
+        return BesideSubject(phases, (*_several(beside.get("beside", ())), *counted))
     if matrix:
+        if run_file is not None and "noise_matrix" in written[0]:
+            return _correlated_file(run_file, record, {**matrix, **given}, {**stated, **chosen})
         return _correlated(matrix, {**stated, **chosen}, given, run_file)
     found = _stated(stated, given, run_file)
     if not chosen:
@@ -176,8 +196,26 @@ def stated_subject(
     if "selected_mean" not in chosen or isinstance(found, EventFile):
         raise InputError("--trials is about --selected-mean, the mean number of runs; an event selects by itself.")
     mean, kind = chosen["selected_mean"], chosen.get("trials", "geometric")
-    base = found if isinstance(found, StatedGuarantee) else runs()
+    base = found if isinstance(found, StatedGuarantee) else runs(*written[1])
     return SelectedSubject(base, mean, kind, chosen.get("trials_shape"))
+
+
+def _several(value: object) -> tuple[float, ...]:
+    """One number of a file, or several."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)  # type: ignore[return-value]  # checked later
+
+
+def _correlated_file(
+    run_file: str, record: dict[str, Any], changed: dict[str, Any], others: dict[str, Any]
+) -> CorrelatedSubject:
+    """A run file with a noise matrix, which is looked for beside the file."""
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing beside it; leave them out.")
+    keys = {key: value for key, value in record.items() if key != "calipers"} | changed
+    if isinstance(keys["noise_matrix"], str) and keys["noise_matrix"] != TREE and run_file != STANDARD_INPUT:
+        keys["noise_matrix"] = str(Path(run_file).parent / keys["noise_matrix"])
+    return CorrelatedSubject(tuple(keys.items()))
 
 
 def _correlated(
@@ -213,10 +251,10 @@ def _stated(
 
 
 def load_subject(name: str) -> Subject:
-    """What a file describes: a run, a guarantee, or (FILE.json) an event."""
+    """What a file describes: a run, with correlated noise or what is selected too, a guarantee, or an event (JSON)."""
     if name.lower().endswith(".json"):
         return EventFile(name)
-    return _unless_run(name) or load_runs(name)
+    return _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys)) or load_runs(name)
 
 
 def _unless_run(name: str) -> StatedGuarantee | None:

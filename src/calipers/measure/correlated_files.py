@@ -12,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.correlated import CorrelatedNoise
-from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns
+from calipers.mechanisms.gaussian import NOISE
+from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns
 
 _KEYS = (
     "noise_matrix",
@@ -72,17 +74,17 @@ def correlated_of(keys: Mapping[str, object]) -> CorrelatedNoise:
             "A run with correlated noise needs min_separation: how many steps lie between two participations of a "
             "record (1 if it may take part in every step)."
         )
-    steps = keys.get("steps")
-    assert steps is None or isinstance(steps, int)
-    most = keys.get("max_participations")
-    patterns = Patterns(
-        int(str(keys["min_separation"])), None if most is None else int(str(most)), "fixed_order" in keys
+    steps, most = (
+        None if keys.get(name) is None else STEPS.check_int(name, keys[name])
+        for name in ("steps", "max_participations")
     )
-    rate = keys.get("sample_rate")
+    fixed, rate = keys.get("fixed_order", False), keys.get("sample_rate")
+    if not isinstance(fixed, bool):
+        raise InputError(f"Expected fixed_order to be true or false, got {fixed!r}.")
     return CorrelatedNoise(
         load_matrix(str(keys["noise_matrix"]), steps),
-        float(str(keys["noise_multiplier"])),
-        patterns,
-        None if rate is None else float(str(rate)),
+        NOISE.check("noise_multiplier", keys["noise_multiplier"]),
+        Patterns(STEPS.check_int("min_separation", keys["min_separation"]), most, fixed),
+        None if rate is None else POSITIVE_PROBABILITY.check("sample_rate", rate),
         str(keys.get("adjacency", "add-remove")),
     )

@@ -1,8 +1,8 @@
 """The jaws of releasing the best of a random number of runs.
 
 See `calipers.mechanisms.selection` for the lemma above and the test below. The upper jaw is the better of two proofs,
-the lemma on profiles and the published bound on Renyi divergences; the lower jaw is the better of two scores, the
-likelihood ratio of one run and its reciprocal.
+the lemma on profiles and the published bound on Renyi divergences; the lower jaw is the best of many scores, the
+likelihood ratio of one run, its reciprocal, and orders that are turned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from calipers.stated import Guarantee
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
 _BISECTIONS = 60
+_COARSE = 5e-3
 _FINE = 400
+_TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 40), 1.0 - np.geomspace(0.45, 1e-6, 24)))
+"""False positive rates of the tests at which orders are turned."""
 _DEEPEST = 1e-14
 _PROFILE, _RENYI = "calipers:selection", "papernot2022:thm2"
 
@@ -67,10 +70,14 @@ class SelectionBackend:
     closes: ClassVar[bool] = False
     _kept: dict[object, object] = field(default_factory=dict, repr=False)
 
-    def _shift(self, tolerance: float) -> float:
+    def _above_one(self) -> TradeoffCurve:
+        """The guarantee of one trial, as fine as brackets need that never close."""
+        return self.one.curves(_DEEPEST, _COARSE)[Side.UPPER]
+
+    def _shift(self) -> float:
         """The smallest r found: a grows, D(a) falls, and the maximum is least where they meet."""
         if "shift" not in self._kept:
-            curve = self.one.curves(_DEEPEST, tolerance)[Side.UPPER]
+            curve = self._above_one()
 
             def profile(at: float) -> float:
                 return float(curve.delta(at))
@@ -95,7 +102,7 @@ class SelectionBackend:
         """Above: one trial at delta / m, shifted, or the Renyi bound. Below: read off the attack."""
         low = self._attack(tolerance).hull().epsilon(delta)
         wanted = delta / self.trials.mean * (1.0 - 1e-15)
-        shifted = self._shift(tolerance) + self.one.epsilon(wanted, tolerance).upper
+        shifted = self._shift() + self.one.epsilon(wanted, tolerance).upper
         renyi = self._renyi_curve()
         orders = math.inf if renyi is None else renyi.epsilon(delta)
         return Jaws(low, min(shifted, orders), math.inf, False, _PROFILE if shifted <= orders else _RENYI)
@@ -103,7 +110,7 @@ class SelectionBackend:
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """As `epsilon`."""
         low = float(self._attack(tolerance).hull().delta(epsilon))
-        shift, renyi = self._shift(tolerance), self._renyi_curve()
+        shift, renyi = self._shift(), self._renyi_curve()
         profile = 1.0
         if epsilon >= shift:
             profile = self.trials.mean * self.one.delta(epsilon - shift, tolerance).upper * (1.0 + 1e-12)
@@ -120,9 +127,11 @@ class SelectionBackend:
             except CalipersError:
                 self._kept["renyi"] = None
                 return None
-            found, profile = [], self.one.curves(_DEEPEST, 1e-2)[Side.UPPER]
+            found = []
             for order in _ORDERS:
-                near = float(profile.delta(math.log1p(1.0 / (order - 1.0)))) if self._poisson else 0.0
+                near = 0.0
+                if self._poisson:
+                    near = float(self._above_one().delta(math.log1p(1.0 / (order - 1.0))))
                 found.append(self.trials.renyi(float(order), base, _ORDERS, near))
             self._kept["renyi"] = rdp_tradeoff(_ORDERS, np.array(found), 100)
         curve = self._kept["renyi"]
@@ -137,7 +146,7 @@ class SelectionBackend:
         """The directed curves of both scores, on every pair of one trial."""
         key = ("attack", depth)
         if key not in self._kept:
-            single = self.one.envelopes(depth, tolerance)[Side.LOWER]
+            single = self.one.envelopes(depth, _COARSE)[Side.LOWER]
             curves = [made for curve in single.absent for made in _scored(curve, self.trials)]
             self._kept[key] = Envelope(tuple(curves))
         found = self._kept[key]
@@ -153,7 +162,7 @@ class SelectionBackend:
         depth = min(_DEEPEST, smallest_delta / self.trials.mean)
         key = ("above", depth)
         if key not in self._kept:
-            curve, shift = self.one.curves(depth, tolerance)[Side.UPPER], self._shift(tolerance)
+            curve, shift = self.one.curves(depth, tolerance)[Side.UPPER], self._shift()
             odds = curve.odds
             nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
             deltas = np.minimum(self.trials.mean * curve.delta(nodes) * (1.0 + 1e-12), 1.0)
@@ -193,23 +202,48 @@ class SelectionBackend:
         del jaws
         one = self.one.lower_evidence(None)
         text = (
-            "Every trial is scored by its likelihood ratio (or its reciprocal), so the best of them is the most telling"
-            f" one; claim the record when its score exceeds a threshold. One trial: {one.statement}"
+            "Every trial is scored by its likelihood ratio, by its reciprocal, or in a turned order (unlikely outcomes "
+            "first, then the most telling ones, then the rest), whichever shows most; claim the record when what is "
+            f"released is one of the telling outcomes. One trial: {one.statement}"
         )
         return Evidence.of(Kind.TEST, _PROFILE, text)
 
 
-def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, TradeoffCurve]:
-    """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
+def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+    """The LOWER curves when trials are scored by the likelihood ratio, by its reciprocal, and in turned orders."""
     alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
     up, down = 1.0 + 1e-11, 1.0 - 1e-11
+    turned = _turned(trials, (alpha, alpha_c), (power, miss))
+    mirrored = _turned(trials, (miss, power), (alpha_c, alpha))
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
     fp, tp = np.minimum(trials.missed(alpha) * up, 1.0), trials.missed(power) * down
     ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
     least_miss, least_true = np.minimum(trials.missed(miss) * up, 1.0), trials.missed(alpha_c) * down
     reciprocal = TradeoffCurve.from_tests(least_miss, least_true, side=Side.LOWER).inverse()
-    return ratio, reciprocal
+    return ratio, reciprocal, turned, mirrored.inverse()
+
+
+def _turned(
+    trials: Trials, wrong: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray]
+) -> TradeoffCurve:
+    """The tests of orders that are turned; `wrong` and `right` are both errors' tests with their complements.
+
+    Outcomes that some test A does not claim come first; those that A claims and a smaller test S does not, last; what
+    is claimed is S, between them. The tests of a curve may be taken as those of one statistic, which lie in each other:
+    whatever leaks at least as much as the curve can be mapped at random to atoms that have exactly this curve
+    (Blackwell; Dong, Roth and Su 2022, Theorem 2.10), and a trial may be scored by its atom.
+    """
+    up, down = 1.0 + 1e-11, 1.0 - 1e-11
+    (fp, unclaimed), (tp, missed) = wrong, right
+    order = np.argsort(fp, kind="stable")
+    places = np.unique(order[np.minimum(np.searchsorted(fp[order], _TURNED), len(order) - 1)])
+    rates, powers = [], []
+    for place in places:
+        inner = (fp <= fp[place]) & (tp <= tp[place])
+        rates.append(np.minimum(trials.within(np.full(inner.sum(), unclaimed[place] * down), fp[inner]) * up, 1.0))
+        powers.append(trials.within(np.full(inner.sum(), missed[place] * up), tp[inner]) * down)
+    return TradeoffCurve.from_tests(np.concatenate(rates), np.concatenate(powers), side=Side.LOWER)
 
 
 def _between(column: FloatArray) -> FloatArray:

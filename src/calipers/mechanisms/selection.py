@@ -21,7 +21,10 @@ The bound of Papernot and Steinke on Renyi divergences (their Theorems 2 and 6) 
 
 **Below.** The score may be anything, so let it be the likelihood ratio of one trial: a test that claims the record when
 the score exceeds a threshold, with error rate alpha and power b on one trial, has 1 - f(1 - alpha) and 1 - f(1 - b) on
-the best of K. If the score is the reciprocal, f(alpha) and f(b).
+the best of K. If the score is the reciprocal, f(alpha) and f(b). Between both lie orders that are turned: outcomes that
+a test A (error rate a, power c) does not claim come first, what is claimed is a part S of A (alpha, b), and the rest of
+A comes last. The released outcome is in S with probability f(a) - f(a - alpha) and f(c) - f(c - b): what is left out of
+S has more mass under P, which lifts f'(F) above f'(G). A = everything and A = S are the two scores above.
 """
 
 from __future__ import annotations
@@ -132,6 +135,19 @@ class Trials:
             return grown / -math.log(gamma)
         # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1), taken from its value 1 at x = 1.
         return np.expm1(-shape * grown) / math.expm1(shape * math.log(gamma))
+
+    def within(self, y: FloatArray, mass: FloatArray) -> FloatArray:
+        """f(1 - y) - f(1 - y - mass): the best of K trials is one of a set of this mass, below outcomes of mass y."""
+        if self.shape == math.inf:
+            return np.exp(-self.mean * y) * -np.expm1(-self.mean * mass)
+        if self.single:
+            return np.asarray(mass, dtype=np.float64)
+        gamma, shape = self.gamma, self.shape
+        odds = 1.0 / gamma - 1.0
+        above, added = np.log1p(odds * y), np.log1p(odds * mass / (1.0 + odds * y))
+        if shape == 0.0:
+            return added / -math.log(gamma)
+        return np.exp(-shape * above) * np.expm1(-shape * added) / math.expm1(shape * math.log(gamma))
 
     def log_shift(self, delta_at: float, at: float, total_variation: float) -> float:
         """r of the lemma, for the choice a = `at` with D(a) <= delta_at and D(0) <= total_variation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from calipers.errors import InputError
 from calipers.laws.drawn_shift import Shifts, drawn_shift
 from calipers.laws.gaussian_part import gaussian_mixture_part
 from calipers.laws.pair import Pair
@@ -19,6 +20,13 @@ PROVEN = (
     "A record in a batch of fixed size displaces another one; the worst case of either order of the datasets, joined "
     "where their ratio is 1, dominates every step"
 )
+
+
+def sizes_of(run: RunFields) -> tuple[int, int]:
+    """(dataset size, batch size), or `InputError` where one of them is not said."""
+    if run.sizes is None:
+        raise InputError(f"sampler={run.sampler!r} draws batches of a given size; give dataset_size and batch_size.")
+    return run.sizes
 
 
 def displaced_scene(run: RunFields) -> str:

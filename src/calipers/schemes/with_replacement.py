@@ -12,7 +12,7 @@ from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.fixed_size import FixedSize
-from calipers.schemes.displacing import displaced_notes
+from calipers.schemes.displacing import displaced_notes, sizes_of
 from calipers.schemes.exposure import Exposure
 from calipers.schemes.scheme import Scheme, Sums
 from calipers.schemes.units import binomial_shifts
@@ -32,9 +32,8 @@ class WithReplacementScheme(Scheme):
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that has records."""
-        if run.sizes is None:
-            raise InputError(f"sampler={self.name!r} draws batches of a given size; give dataset_size and batch_size.")
-        if run.adjacency == "add-remove" and run.sizes[0] <= run.records_per_unit:
+        size, _ = sizes_of(run)
+        if run.adjacency == "add-remove" and size <= run.records_per_unit:
             raise InputError(
                 f"Without one {run.unit_name} there are no records left to draw; use adjacency 'zero-out' or "
                 "'substitute'."

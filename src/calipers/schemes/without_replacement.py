@@ -20,7 +20,7 @@ from calipers.numerics.hypergeometric import hypergeometric
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.fixed_size import FixedSize
-from calipers.schemes.displacing import CLOSED, PROVEN, counted_attacks, displaced_notes, displaced_scene
+from calipers.schemes.displacing import CLOSED, PROVEN, counted_attacks, displaced_notes, displaced_scene, sizes_of
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 
@@ -38,12 +38,11 @@ class WithoutReplacementScheme(Scheme):
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that can fill its batch."""
-        if run.sizes is None:
-            raise InputError(f"sampler={self.name!r} draws batches of a given size; give dataset_size and batch_size.")
-        left = run.sizes[0] - run.records_per_unit
-        if run.adjacency == "add-remove" and left < run.sizes[1]:
+        size, batch = sizes_of(run)
+        left = size - run.records_per_unit
+        if run.adjacency == "add-remove" and left < batch:
             raise InputError(
-                f"With {left} records left when a {run.unit_name} is removed no batch of {run.sizes[1]} can be drawn "
+                f"With {left} records left when a {run.unit_name} is removed no batch of {batch} can be drawn "
                 "without replacement; lower batch_size, or use adjacency 'zero-out' or 'substitute'."
             )
 
