@@ -179,7 +179,7 @@ def _calibrated(asked: AskedNoise) -> str:
     target: dict[str, Any] = dict(asked.target)
     found = solve(asked.runs, tolerance=asked.tolerance, **target)
     shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
-    return to_document({**calibration_record(found), "shown": shown}, found.run.to_dict())
+    return to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict())
 
 
 def limit_memory(limit: int) -> None:

@@ -142,13 +142,17 @@ class SelectionBackend:
     def _poisson(self) -> bool:
         return self.trials.shape == math.inf
 
-    def _attack(self, tolerance: float, depth: float = _DEEPEST) -> Envelope:
-        """The directed curves of both scores, on every pair of one trial."""
-        key = ("attack", depth)
+    def _attack(self, tolerance: float, depth: float = _DEEPEST, turned: bool = True) -> Envelope:
+        """The directed curves of both scores, on every pair of one trial; and of turned orders.
+
+        Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
+        the rates between two of them, so curves and rates do without.
+        """
+        key = ("attack", depth, turned)
         if key not in self._kept:
             single = self.one.envelopes(depth, _COARSE)[Side.LOWER]
-            curves = [made for curve in single.absent for made in _scored(curve, self.trials)]
-            self._kept[key] = Envelope(tuple(curves))
+            made = _turned_orders if turned else _scored
+            self._kept[key] = Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
         found = self._kept[key]
         assert isinstance(found, Envelope)
         return found
@@ -171,7 +175,7 @@ class SelectionBackend:
             self._kept[key] = proven if renyi is None else best_guarantee([proven, renyi])
         above = self._kept[key]
         assert isinstance(above, TradeoffCurve)
-        return {Side.UPPER: Envelope((above,)), Side.LOWER: self._attack(tolerance, depth)}
+        return {Side.UPPER: Envelope((above,)), Side.LOWER: self._attack(tolerance, depth, turned=False)}
 
     def renyi(self, order: float) -> Jaws:
         """The published bound; no attack is claimed."""
@@ -209,19 +213,25 @@ class SelectionBackend:
         return Evidence.of(Kind.TEST, _PROFILE, text)
 
 
-def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
-    """The LOWER curves when trials are scored by the likelihood ratio, by its reciprocal, and in turned orders."""
+def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+    """The LOWER curves of both scores, and the points of turned orders in both directions."""
     alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
-    up, down = 1.0 + 1e-11, 1.0 - 1e-11
     turned = _turned(trials, (alpha, alpha_c), (power, miss))
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha))
+    return *_scored(curve, trials), turned, mirrored.inverse()
+
+
+def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
+    """The LOWER curves when trials are scored by the likelihood ratio, and by its reciprocal."""
+    alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
+    up, down = 1.0 + 1e-11, 1.0 - 1e-11
     # 1 - f(1 - a) is the chance that one of the trials exceeds the threshold; f(x) = 1 - missed(1 - x).
     fp, tp = np.minimum(trials.missed(alpha) * up, 1.0), trials.missed(power) * down
     ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
     least_miss, least_true = np.minimum(trials.missed(miss) * up, 1.0), trials.missed(alpha_c) * down
     reciprocal = TradeoffCurve.from_tests(least_miss, least_true, side=Side.LOWER).inverse()
-    return ratio, reciprocal, turned, mirrored.inverse()
+    return ratio, reciprocal
 
 
 def _turned(
