@@ -111,9 +111,9 @@ def test_table_runs_agree_with_simulation(batch, records):
     """E[(1 - L)+] over 200,000 simulated epochs is within five standard errors of the brackets of one epoch."""
     setting = epochs_of(records, batch, 1)
     m, rng = 1 / setting.noise_multiplier, np.random.default_rng(20260)
-    noise = rng.standard_normal((200_000, setting.rounds))
+    noise = rng.standard_normal((200_000, setting.steps_per_epoch))
     ratios = np.exp(m * noise - m * m / 2)
-    share, rate = setting.rounds * batch / records, batch / records
+    share, rate = setting.steps_per_epoch * batch / records, batch / records
     losses = {
         "isolated": share * np.maximum(1 - ratios.mean(axis=1), 0),
         "poisson": np.maximum(1 - np.prod(1 - rate + rate * ratios, axis=1), 0),
