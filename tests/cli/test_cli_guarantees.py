@@ -144,7 +144,7 @@ def test_run_files_say_the_same_as_options(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = "two"\nmin_separation = 4\n', "noise_multiplier"),
-        ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 2.5\n', "min_separation"),
+        ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 2.5\n', "separation"),
         ('noise_matrix = "tree"\nsteps = 8\nnoise_multiplier = 2\nmin_separation = 4\nepochs = 1\n', "epochs"),
         ("sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nselected_mean = 0.5\n", "mean"),
         ('sample_rate = 0.1\nsteps = 8\nnoise_multiplier = 2\nbeside = "x"\n', "noise_multiplier"),
