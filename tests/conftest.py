@@ -16,6 +16,7 @@ core; `make durations` measures anew. Both are the mark `slow` to pytest.
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ MARKS = pytest.StashKey[dict[str, frozenset[str]]]()
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 SECONDS = pytest.StashKey[dict[str, float]]()
 BEGAN = pytest.StashKey[float]()
+STARTED = pytest.StashKey[float]()
 
 
 def share_of(seed: str) -> int:
@@ -50,6 +52,11 @@ def group_of(test: str) -> int:
     return zlib.crc32(test.encode()) % SHARES
 
 
+def turn(item: pytest.Item) -> int:
+    """Where a test stands in its share, another place with every commit: time may be up before all have run."""
+    return zlib.crc32(f"{os.environ.get('CALIPERS_TURN', '')} {item.nodeid}".encode())
+
+
 def read_durations(path: Path = DURATIONS) -> dict[str, float]:
     """Seconds of one core by test, as `make durations` left them."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -58,12 +65,14 @@ def read_durations(path: Path = DURATIONS) -> dict[str, float]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", metavar="COMMIT", type=share_of, help=f"run one of {SHARES} shares of the tests")
+    parser.addoption("--share-seconds", metavar="SECONDS", type=float, help="begin no test of the share later")
     parser.addoption("--write-durations", metavar="FILE", type=Path, help="write what each test takes of one core")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = Counter()
     config.stash[SECONDS] = {}
+    config.stash[STARTED] = time.monotonic()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -76,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[MARKS] = {item.nodeid: frozenset(mark.name for mark in item.iter_markers()) for item in items}
     share = config.getoption("share")
     if share is not None:
-        items[:] = [item for item in items if group_of(item.nodeid) == share]
+        items[:] = sorted((item for item in items if group_of(item.nodeid) == share), key=turn)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -103,6 +112,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[BEGAN] = core_seconds()
+    limit = item.config.getoption("share_seconds")
+    if limit is not None and time.monotonic() - item.config.stash[STARTED] > limit:
+        pytest.skip("the time of this share is up; another commit begins with other tests")
 
 
 def core_seconds() -> float:
