@@ -58,7 +58,7 @@ MUTATIONS = [
     Mutation(
         "N4",
         "P-mass lost in average._upper",
-        "laws/average.py",
+        "laws/allocated/average.py",
         "p_inf=min(1.0, found.lost_p)",
         "p_inf=0.0",
         "tests/laws/test_average.py -k shallow",
@@ -66,7 +66,7 @@ MUTATIONS = [
     Mutation(
         "N5",
         "lost moment in replaced",
-        "laws/hidden_sum.py",
+        "laws/allocated/hidden_sum.py",
         " + (1.0 + k) * ladder.lost_moment",
         "",
         "tests/laws/test_replaced_pair.py -k shallow",
@@ -74,7 +74,7 @@ MUTATIONS = [
     Mutation(
         "L1",
         "Q-mass above the last cell",
-        "laws/pair.py",
+        "laws/core/pair.py",
         "    log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(float(ends[-1])))\n",
         "",
         "tests/laws/test_pair_laws.py",
@@ -82,7 +82,7 @@ MUTATIONS = [
     Mutation(
         "L2",
         "P-mass above the last cell",
-        "laws/pair.py",
+        "laws/core/pair.py",
         "p_inf=math.exp(part.log_p_above(float(ends[-1])))",
         "p_inf=0.0",
         "tests/laws/test_pair_laws.py",
@@ -90,7 +90,7 @@ MUTATIONS = [
     Mutation(
         "L3",
         "Q-mass below the first cell",
-        "laws/pair.py",
+        "laws/core/pair.py",
         "q_zero=math.exp(part.log_q_below(float(ends[0])))",
         "q_zero=0.0",
         "tests/laws/test_pair_laws.py",
@@ -98,7 +98,7 @@ MUTATIONS = [
     Mutation(
         "L4",
         "pair's own mass at infinity",
-        "laws/pair.py",
+        "laws/core/pair.py",
         "p_inf=min(1.0, self.p_inf + ",
         "p_inf=min(1.0, ",
         "tests/laws/test_pair_laws.py tests/mechanisms/test_mechanisms.py",
@@ -106,7 +106,7 @@ MUTATIONS = [
     Mutation(
         "L5",
         "reversed law swaps masses",
-        "laws/law.py",
+        "laws/core/law.py",
         "            p_inf=self.q_zero,\n            q_zero=self.p_inf,",
         "            p_inf=self.p_inf,\n            q_zero=self.q_zero,",
         "tests/laws/test_law_algebra.py",
@@ -114,7 +114,7 @@ MUTATIONS = [
     Mutation(
         "L6",
         "moment bound exponent",
-        "laws/direction.py",
+        "laws/composed/direction.py",
         "moment - (saddle.tilt - 1.0) * epsilon",
         "moment - saddle.tilt * epsilon",
         "tests/laws/test_product_finite.py",
@@ -122,7 +122,7 @@ MUTATIONS = [
     Mutation(
         "L7",
         "end of the ratios without its shift",
-        "laws/direction.py",
+        "laws/composed/direction.py",
         "return far + charges.shift + 1e-12 * abs(far)",
         "return 0.9 * far",
         "tests/laws/test_product_finite.py",
@@ -130,7 +130,7 @@ MUTATIONS = [
     Mutation(
         "L8",
         "certain leak counts half the steps",
-        "laws/product.py",
+        "laws/composed/product.py",
         "kept = math.fsum(count * math.log1p",
         "kept = math.fsum(count / 2 * math.log1p",
         "tests/laws/test_product_finite.py",
@@ -138,7 +138,7 @@ MUTATIONS = [
     Mutation(
         "L9",
         "upper jaw of the smaller direction",
-        "laws/product.py",
+        "laws/composed/product.py",
         "Jaws(lead.lower, max(first.upper, second.upper)",
         "Jaws(lead.lower, min(first.upper, second.upper)",
         "tests/laws/test_product_finite.py tests/laws/test_product.py",
@@ -146,7 +146,7 @@ MUTATIONS = [
     Mutation(
         "L10",
         "tighter takes the larger upper",
-        "laws/product.py",
+        "laws/composed/product.py",
         "Jaws(lead.lower, min(first.upper, second.upper)",
         "Jaws(lead.lower, max(first.upper, second.upper)",
         "tests/laws/test_product_finite.py tests/laws/test_product.py",
@@ -154,7 +154,7 @@ MUTATIONS = [
     Mutation(
         "L11",
         "tilt of the other order not mirrored",
-        "laws/direction.py",
+        "laws/composed/direction.py",
         "not reverse else 1.0 - tilt",
         "not reverse else tilt",
         "tests/laws/test_product_finite.py tests/laws/test_product.py",
@@ -162,7 +162,7 @@ MUTATIONS = [
     Mutation(
         "L12",
         "Renyi: moments beyond the cells",
-        "laws/pair.py",
+        "laws/core/pair.py",
         "beyond.append(order * abs(end) + growth(order * part.slope, low if reverse else high))",
         "beyond.append(-1e4)",
         "tests/laws/test_renyi_of_laws.py",
@@ -170,7 +170,7 @@ MUTATIONS = [
     Mutation(
         "L13",
         "Renyi: Q-mass at zero",
-        "laws/renyi.py",
+        "laws/composed/renyi.py",
         " + (order - 1.0) * law.q_zero",
         "",
         "tests/laws/test_renyi_of_laws.py",
@@ -178,7 +178,7 @@ MUTATIONS = [
     Mutation(
         "L14",
         "Renyi: tangent missing mass at infinity",
-        "laws/renyi.py",
+        "laws/composed/renyi.py",
         "pieces.append(math.log(order) + (order - 1.0) * cut + math.log(law.p_inf))",
         "pass",
         "tests/laws/test_renyi_of_laws.py",
@@ -186,7 +186,7 @@ MUTATIONS = [
     Mutation(
         "L15",
         "shifts beyond the last not charged",
-        "laws/drawn_shift.py",
+        "laws/core/drawn_shift.py",
         "p_inf=min(1.0, law.p_inf + self.beyond)",
         "p_inf=law.p_inf",
         "tests/laws/test_drawn_shift.py",
@@ -194,7 +194,7 @@ MUTATIONS = [
     Mutation(
         "L16",
         "known moment of the wrong order",
-        "laws/divided.py",
+        "laws/divided/pairs.py",
         "return self.told.log_moment(1.0 - order if reverse else order)",
         "return self.told.log_moment(order)",
         "tests/laws/test_division_upper.py -k moment tests/laws/test_renyi_of_laws.py",
@@ -202,7 +202,7 @@ MUTATIONS = [
     Mutation(
         "L17",
         "groups of rounds: longer ones forgotten",
-        "laws/several_rounds.py",
+        "laws/allocated/several_rounds.py",
         "(kind(sigma, size), chosen - longer), (kind(sigma, size + 1), longer)",
         "(kind(sigma, size + 1), chosen)",
         "tests/laws/test_several_rounds.py",
@@ -210,7 +210,7 @@ MUTATIONS = [
     Mutation(
         "L18",
         "curve's P-mass where Q vanishes",
-        "laws/profile_law.py",
+        "laws/core/profile_law.py",
         "p_inf=min(1.0, p_inf + float(p[q <= 0].sum()))",
         "p_inf=0.0",
         "tests/laws/test_shuffled_epoch.py -k law tests/mechanisms",
@@ -218,7 +218,7 @@ MUTATIONS = [
     Mutation(
         "L19",
         "infinite mass of a product",
-        "laws/tails.py",
+        "laws/composed/tails.py",
         "infinite_mass(factors) * (1.0 + 1e-12)",
         "0.0",
         "tests/laws/test_tails.py tests/laws/test_product_finite.py",

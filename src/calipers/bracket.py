@@ -66,7 +66,7 @@ class Evidence:
         entry = statement(key)
         return cls(kind, text if text is not None else entry.says, str(entry))
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """The JSON object of the command-line contract."""
         record: dict[str, object] = {"kind": self.kind.value, "statement": self.statement, "source": self.source}
         if self.confidence is not None:

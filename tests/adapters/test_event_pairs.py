@@ -11,9 +11,9 @@ import pytest
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.product import Product
-from calipers.laws.renyi import renyi
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi
+from calipers.laws.core.source import LawSource
 from calipers.measure.perfect import NoRelease
 from calipers.mechanisms.classic import laplace
 

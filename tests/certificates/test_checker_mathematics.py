@@ -15,8 +15,8 @@ import numpy as np
 from flint import arb, ctx, fmpz
 from scipy.special import ndtr
 
-from calipers.laws import hidden_term as hidden
-from calipers.laws.displaced import DisplacedEpoch, seen_early
+from calipers.laws.allocated import hidden_term as hidden
+from calipers.laws.allocated.displaced import DisplacedEpoch, seen_early
 from calipers.numerics.types import FloatArray
 from calipers_verify import attacks, lattice, steps
 from calipers_verify.blocks import Blocks, Payoff

@@ -17,7 +17,7 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
 from calipers.measure.backends import ProductBackend
 from calipers.measure.measurement import Measurement

@@ -157,8 +157,8 @@ def test_symmetrising_is_idempotent_and_below_both(pair):
     p, q = pair
     for side in SIDES:
         curve = TradeoffCurve.from_atoms(as_floats(p), as_floats(q), side=side)
-        symmetric = curve.symmetrised()
-        assert compare(symmetric, symmetric.symmetrised()) == "equal"
+        symmetric = curve.symmetrized()
+        assert compare(symmetric, symmetric.symmetrized()) == "equal"
         if side is Side.UPPER:
             assert symmetric.is_below(curve)
             assert symmetric.is_below(curve.inverse())

@@ -14,10 +14,10 @@ from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.average_ladder import LadderPlan, Strip, coarsened, multiplied, placed
-from calipers.laws.law import Law
-from calipers.laws.product import Product
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.allocated.average_ladder import LadderPlan, Strip, coarsened, multiplied, placed
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 from mpmath import mp
 
-from calipers.laws.average_tests import SMALLEST_PROBABILITY, MaximumTests, maximum_probabilities
+from calipers.laws.allocated.average_tests import SMALLEST_PROBABILITY, MaximumTests, maximum_probabilities
 
 
 def exact_below(sigma: float, rounds: int, threshold: float, shift: float) -> mp.mpf:

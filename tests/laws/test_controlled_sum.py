@@ -10,11 +10,11 @@ import pytest
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from oracles.shuffled_adversary import Shuffled, disc, line
 
-from calipers.laws.controlled_sum import Payoff, block_law, controlled_divergence
-from calipers.laws.controls import Placed, cell, controls
-from calipers.laws.hidden_sum import divergence
-from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
-from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.allocated.controlled_sum import Payoff, block_law, controlled_divergence
+from calipers.laws.allocated.controls import Placed, cell, controls
+from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
+from calipers.laws.allocated.shuffle import ShuffleAttack
 
 TERMS = {
     "zeroed": lambda sigma, epsilon: zeroed_out(sigma, epsilon, False),

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from calipers.bracket import Side
-from calipers.laws import convolve
-from calipers.laws.convolve import Factor, LatticePlan, block_size, compose_lower, compose_upper
-from calipers.laws.lattice import LatticeMeasure, Window, split_law
-from calipers.laws.law import Law
-from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, upper_tail
+from calipers.laws.composed import convolve
+from calipers.laws.composed.convolve import Factor, LatticePlan, block_size, compose_lower, compose_upper
+from calipers.laws.composed.lattice import LatticeMeasure, Window, split_law
+from calipers.laws.composed.tails import Charges, LowerTail, UpperTail, lower_tail, upper_tail
+from calipers.laws.core.law import Law
 
 
 def measure(masses: dict[int, float]) -> LatticeMeasure:

@@ -14,13 +14,13 @@ import pytest
 from oracles import contour, division, enumeration
 
 from calipers.errors import InputError
-from calipers.laws import collinear
-from calipers.laws.collinear import CollinearPair, Components, cell_masses
-from calipers.laws.divided import DividedPair, RealizedPair
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.realized import RealizedAttack, log_interval_probabilities
-from calipers.laws.scale import scale_pair
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
+from calipers.laws.divided import collinear
+from calipers.laws.divided.collinear import CollinearPair, Components, cell_masses
+from calipers.laws.divided.pairs import DividedPair, RealizedPair
+from calipers.laws.divided.realized import RealizedAttack, log_interval_probabilities
+from calipers.laws.divided.scale import scale_pair
 
 LINE_ERROR = 1e-12
 DIRECTIONS = (-1.0, 0.0, 1.0, 0.3)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracles import division
 
-from calipers.laws.hidden_bit import HiddenBitPair
-from calipers.laws.law import Law
-from calipers.laws.size_and_sum import SizeAndSumPair
+from calipers.laws.core.law import Law
+from calipers.laws.divided.hidden_bit import HiddenBitPair
+from calipers.laws.divided.size_and_sum import SizeAndSumPair
 
 EPSILONS = (-1.0, 0.0, 0.1, 0.7, 2.0, 4.0)
 

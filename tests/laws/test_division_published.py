@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 
 from calipers.bracket import Side
-from calipers.laws.batch_revealed import BatchRevealedPair
-from calipers.laws.hidden_bit import HiddenBitPair
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.scale import scale_pair
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
+from calipers.laws.divided.batch_revealed import BatchRevealedPair
+from calipers.laws.divided.hidden_bit import HiddenBitPair
+from calipers.laws.divided.scale import scale_pair
 
 
 class Proof(LawSource):

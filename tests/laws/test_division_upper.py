@@ -16,15 +16,15 @@ from oracles import contour, division
 from scipy.special import ndtr
 
 from calipers.errors import InputError
-from calipers.laws import hidden_bit, size_and_sum
-from calipers.laws.batch_revealed import BatchRevealedPair
-from calipers.laws.divided import DividedPair
-from calipers.laws.folded import WIDEST, half_widths, interval_mass
-from calipers.laws.hidden_bit import HiddenBitPair
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.scale import scale_pair
-from calipers.laws.size_and_sum import SizeAndSumPair
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
+from calipers.laws.divided import hidden_bit, size_and_sum
+from calipers.laws.divided.batch_revealed import BatchRevealedPair
+from calipers.laws.divided.folded import WIDEST, half_widths, interval_mass
+from calipers.laws.divided.hidden_bit import HiddenBitPair
+from calipers.laws.divided.pairs import DividedPair
+from calipers.laws.divided.scale import scale_pair
+from calipers.laws.divided.size_and_sum import SizeAndSumPair
 from calipers.numerics.binomial import log_binomial
 
 EPSILONS = (-1.5, -0.3, 0.0, 0.05, 0.4, 1.0, 2.5)

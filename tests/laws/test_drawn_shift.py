@@ -10,8 +10,8 @@ from oracles import contour, plane
 from oracles.pairs import poisson_gaussian
 from scipy import stats
 
-from calipers.laws.drawn_shift import Shifts, drawn_shift
-from calipers.laws.product import Product
+from calipers.laws.composed.product import Product
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.numerics.hypergeometric import hypergeometric
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calipers.laws.displaced import DisplacedEpoch
-from calipers.laws.first_batch import Cover, cover, first_payoff, loss_share, weights_of_records
-from calipers.laws.hidden_term import HiddenTerm, replaced, zeroed_out
-from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.allocated.displaced import DisplacedEpoch
+from calipers.laws.allocated.first_batch import Cover, cover, first_payoff, loss_share, weights_of_records
+from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
+from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.normal import gaussian_delta
 
 Floats = NDArray[np.float64]

@@ -10,13 +10,13 @@ import pytest
 from oracles import plane
 from scipy.special import ndtr
 
-from calipers.laws.counted import CountedPair
-from calipers.laws.drawn_shift import Shifts
-from calipers.laws.fixed_size import fixed_size_attacks, fixed_size_proof
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.law import Law
+from calipers.laws.drawn.counted import CountedPair
+from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
 
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 EPSILONS = (0.0, 0.1, 0.7)

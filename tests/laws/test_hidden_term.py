@@ -9,8 +9,8 @@ import pytest
 from oracles.hidden_calls import STRIKES, call_of_shifts
 from scipy.special import ndtr
 
-from calipers.laws.hidden_sum import divergence
-from calipers.laws.hidden_term import HiddenTerm, opposite, replaced, zeroed_out
+from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_term import HiddenTerm, opposite, replaced, zeroed_out
 
 
 def call_of_term(term: HiddenTerm, strike: float) -> float:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.bracket import Side
-from calipers.laws.lattice import LatticeMeasure, rescore, resplit, score_law, split_law
-from calipers.laws.law import Law
+from calipers.laws.composed.lattice import LatticeMeasure, rescore, resplit, score_law, split_law
+from calipers.laws.core.law import Law
 
 STEPS = st.sampled_from([0.003, 0.05, 0.31, 2.0])
 TILTS = st.sampled_from([1.0, 1.7, 12.0])

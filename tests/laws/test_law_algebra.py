@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.law import Law
+from calipers.laws.core.law import Law
 
 Masses = list[Fraction]
 DENOMINATOR = 2**24

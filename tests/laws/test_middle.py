@@ -14,9 +14,9 @@ import pytest
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve, gdp_mu
-from calipers.laws.middle import delta_near_one, kept_nodes, middle_saddles, middle_tests
-from calipers.laws.product import Product
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.middle import delta_near_one, kept_nodes, middle_saddles, middle_tests
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
 from calipers.measure import measure
 from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian

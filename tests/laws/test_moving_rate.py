@@ -14,8 +14,8 @@ from oracles import division
 from oracles.pairs import Floats
 
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.law import Law
-from calipers.laws.moving_rate import MovingRatePair, batch_law
+from calipers.laws.core.law import Law
+from calipers.laws.divided.moving_rate import MovingRatePair, batch_law
 from calipers.measure import measure
 from calipers.run import Run
 

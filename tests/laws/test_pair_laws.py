@@ -12,9 +12,9 @@ from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError
-from calipers.laws.gaussian_part import gaussian_mixture_part
-from calipers.laws.law import Law
-from calipers.laws.pair import Pair
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
 
 RATES = [1e-6, 1e-4, 0.01, 0.5, 0.999999]
 NOISES = [0.1, 0.2, 1.0, 10.0, 100.0]

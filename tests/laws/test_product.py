@@ -23,11 +23,11 @@ from oracles import contour, enumeration
 from oracles import pairs as oracle_pairs
 
 from calipers.errors import InputError
-from calipers.laws import convolve
-from calipers.laws import direction as direction_module
-from calipers.laws.gaussian_part import gaussian_mixture_part
-from calipers.laws.pair import Pair
-from calipers.laws.product import Jaws, Product
+from calipers.laws.composed import convolve
+from calipers.laws.composed import direction as direction_module
+from calipers.laws.composed.product import Jaws, Product
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 
 ORACLE = 1e-9
@@ -316,9 +316,9 @@ def test_memory_of_a_run_with_little_noise() -> None:
     """sigma = 0.1, 1000 steps: log ratios of hundreds, and still below 300 MB for the whole process."""
     code = """
         from pathlib import Path
-        from calipers.laws.gaussian_part import gaussian_mixture_part
-        from calipers.laws.pair import Pair
-        from calipers.laws.product import Product
+        from calipers.laws.core.gaussian_part import gaussian_mixture_part
+        from calipers.laws.core.pair import Pair
+        from calipers.laws.composed.product import Product
         pair = Pair("poisson", (gaussian_mixture_part([0.9, 0.1], [0.0, 10.0], [1.0], [0.0]),))
         jaws = Product([(pair, 1000)]).epsilon(1e-5)
         assert 0 < jaws.lower <= jaws.upper <= 1.002 * jaws.lower, jaws
@@ -335,9 +335,9 @@ def test_memory_of_runs_that_rarely_see_a_record(q: float, steps: int, delta: fl
     code = f"""
         import resource
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-        from calipers.laws.gaussian_part import gaussian_mixture_part
-        from calipers.laws.pair import Pair
-        from calipers.laws.product import Product
+        from calipers.laws.core.gaussian_part import gaussian_mixture_part
+        from calipers.laws.core.pair import Pair
+        from calipers.laws.composed.product import Product
         pair = Pair("poisson", (gaussian_mixture_part([1.0 - {q}, {q}], [0.0, 1.0], [1.0], [0.0]),))
         jaws = Product([(pair, {steps})]).epsilon({delta})
         assert 0 <= jaws.lower <= jaws.upper < 1.0, jaws

@@ -15,9 +15,9 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
 
 AS_DRAWN = (Phase.explicit, Phase.generate)
 """Failures are shown as drawn: shrinking would repeat compositions for minutes."""

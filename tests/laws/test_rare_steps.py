@@ -14,13 +14,13 @@ from oracles import line_arb
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gdp_mu
-from calipers.laws.direction import Direction
-from calipers.laws.jumps import Kind, SplitSums
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.rare import RareSteps
-from calipers.laws.source import LawSource
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.direction import Direction
+from calipers.laws.composed.jumps import Kind, SplitSums
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.rare import RareSteps
+from calipers.laws.composed.sweep import sweep
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
 from calipers.mechanisms.gaussian import poisson_gaussian
 
 # (rate, noise, steps, eps, D of present against absent), by `oracles.line_arb` with a line of 1200/0.05 nodes and more:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from calipers.errors import UnsupportedError
-from calipers.laws.average import AllocationPair
-from calipers.laws.divided import ScaleFactor
-from calipers.laws.product import Product
-from calipers.laws.renyi import renyi, renyi_above, renyi_below
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below
+from calipers.laws.divided.pairs import ScaleFactor
 from calipers.measure import measure
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run

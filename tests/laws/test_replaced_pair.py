@@ -10,11 +10,11 @@ import pytest
 from scipy.special import ndtr
 
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.hidden_sum import divergence
-from calipers.laws.hidden_term import opposite
-from calipers.laws.product import Product
-from calipers.laws.replaced import ReplacedPair
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_term import opposite
+from calipers.laws.allocated.replaced import ReplacedPair
+from calipers.laws.composed.product import Product
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 

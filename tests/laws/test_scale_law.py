@@ -11,10 +11,10 @@ from oracles import contour, division
 
 from calipers.bracket import Side
 from calipers.errors import CertificationError, InputError
-from calipers.laws.law import Law
-from calipers.laws.product import Product
-from calipers.laws.scale import scale_pair
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
+from calipers.laws.core.law import Law
+from calipers.laws.divided.scale import scale_pair
 
 # (degrees, divisor): together from hardly distinguishable to nearly certain.
 SETTINGS = [(1, 1), (1, 1000), (2, 1), (2, 4), (3, 2), (10, 1), (10, 50), (1000, 20), (1000, 999)]

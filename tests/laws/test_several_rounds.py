@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from calipers.errors import InputError
-from calipers.laws.product import Product
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.several_rounds import TILTS, several_rounds_attack, several_rounds_proof
-from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.allocated.several_rounds import TILTS, several_rounds_attack, several_rounds_proof
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
 
 
 def log_mean(ratios, chosen):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from calipers.errors import InputError
-from calipers.laws.average_tests import EventFamily, MaximumTests
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffle_tests import law_of_tests
+from calipers.laws.allocated.average_tests import EventFamily, MaximumTests
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffle_tests import law_of_tests
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.theorems.samplers_gap import (
     shuffle_delta_lower,

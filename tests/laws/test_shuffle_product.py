@@ -7,10 +7,10 @@ import math
 import pytest
 
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.product import Product
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 

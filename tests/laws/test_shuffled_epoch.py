@@ -9,10 +9,10 @@ import pytest
 from oracles.shuffled_adversary import Shuffled, disc, line
 
 from calipers.errors import InputError
-from calipers.laws.displaced import DisplacedEpoch, blocks_of_two_or_more, largest_moment, sample_moment
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.allocated.displaced import DisplacedEpoch, blocks_of_two_or_more, largest_moment, sample_moment
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.composed.proof_product import ProofProduct
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 
 
@@ -107,8 +107,8 @@ def test_products_multiply_epochs() -> None:
     value = twice.epsilon(1e-5)
     assert twice.delta(value) <= 1.001e-5
     curve = twice.curve(1e-9)
-    assert curve.symmetrised().epsilon(1e-5) == pytest.approx(value, rel=2e-3)
-    assert curve.symmetrised().epsilon(1e-5) >= ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2)
+    assert curve.symmetrized().epsilon(1e-5) == pytest.approx(value, rel=2e-3)
+    assert curve.symmetrized().epsilon(1e-5) >= ShuffleAttack(1.0, 100, 0.99).epsilon(1e-5, epochs=2)
 
 
 # --------------------------------------------------------------------- nothing left over

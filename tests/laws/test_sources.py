@@ -12,15 +12,15 @@ import pytest
 import calipers.laws
 import calipers.mechanisms
 from calipers.bracket import Side
-from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
-from calipers.laws.hidden_bit import HiddenBitPair
-from calipers.laws.moving_rate import MovingRatePair
-from calipers.laws.product import Product
-from calipers.laws.renyi import renyi_above
-from calipers.laws.replaced import ReplacedPair
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffled import ShuffledEpoch
-from calipers.laws.source import LawSource, LowerSource, Source, UpperSource
+from calipers.laws.allocated.replaced import ReplacedPair
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi_above
+from calipers.laws.core.source import LawSource, LowerSource, Source, UpperSource
+from calipers.laws.divided.hidden_bit import HiddenBitPair
+from calipers.laws.divided.moving_rate import MovingRatePair
+from calipers.laws.divided.pairs import DividedPair, RealizedPair, ScaleFactor
 from calipers.mechanisms import exponential_mechanism, gaussian, laplace, randomized_response
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.schemes.exposure import Attack, Exposure, Proof
@@ -32,7 +32,7 @@ def sources() -> list[type[Source]]:
     for package in (calipers.laws, calipers.mechanisms):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-                if issubclass(kind, Source) and kind.__module__ != "calipers.laws.source":
+                if issubclass(kind, Source) and kind.__module__ != "calipers.laws.core.source":
                     found.add(kind)
     return sorted(found, key=lambda kind: kind.__name__)
 

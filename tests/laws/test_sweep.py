@@ -12,8 +12,8 @@ from mpmath import mp
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
-from calipers.laws.product import Product
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms.gaussian import gaussian, poisson_gaussian
 
 ALPHAS = [*(10.0**-k for k in range(9, 0, -1)), *np.linspace(0.02, 0.98, 49).tolist(), 0.999, 1.0 - 1e-6]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from oracles.shuffled_adversary import Shuffled, line
 
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.shuffled import ShuffledEpoch
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.composed.shuffle_product import AttackProduct
 
 
 def shuffled_epoch(

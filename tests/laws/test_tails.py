@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from oracles import enumeration
 
 from calipers.bracket import Side
-from calipers.laws.convolve import LatticePlan, compose_lower, compose_upper
-from calipers.laws.gaussian_part import gaussian_mixture_part
-from calipers.laws.lattice import LatticeMeasure
-from calipers.laws.law import Law
-from calipers.laws.pair import Pair
-from calipers.laws.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.composed.convolve import LatticePlan, compose_lower, compose_upper
+from calipers.laws.composed.lattice import LatticeMeasure
+from calipers.laws.composed.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
 
 STEP = 2.0**-4
 SHAPES = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from oracles import contour, division
 
-from calipers.laws.told_apart import (
+from calipers.laws.divided.told_apart import (
     Rounds,
     delta_shown,
     deviations,

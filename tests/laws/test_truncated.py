@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from oracles import plane
 
-from calipers.laws.product import Product
-from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -91,7 +91,7 @@ def test_a_limit_that_is_never_reached_is_poisson_sampling():
 
 def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
     """Everybody joins and 3 of 11 are kept: 3 of 11 without replacement."""
-    from calipers.laws.fixed_size import fixed_size_proof
+    from calipers.laws.drawn.fixed_size import fixed_size_proof
 
     fixed = Product([(fixed_size_proof(3 / 11, 0.5, "add-remove"), 50)]).epsilon(1e-5)
     truncated = Product([(truncated_proof(Truncation(10, 1.0, 3), 0.5, "add-remove"), 50)]).epsilon(1e-5)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calipers.laws.direction import Jaws
-from calipers.laws.shuffle import ShuffleTest
+from calipers.laws.allocated.shuffle import ShuffleTest
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.allocation import AttackBackend
 
 

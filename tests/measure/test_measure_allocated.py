@@ -18,8 +18,8 @@ from oracles import contour, enumeration, pairs
 
 from calipers.bracket import Bracket, Kind, Side
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.shuffle_product import AttackProduct
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import Measurement, measure
 from calipers.reports.answers import Questions, answer
 from calipers.run import Run

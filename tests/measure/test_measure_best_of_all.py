@@ -7,7 +7,7 @@ from dataclasses import replace
 import mpmath
 import pytest
 
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
 from calipers.measure.backends import ProductBackend
 from calipers.measure.measurement import Measurement

@@ -14,7 +14,7 @@ from drivers.divided_runs import asked, drawn, why_bad
 from drivers.many import alone
 
 from calipers.errors import InputError
-from calipers.laws.collinear import CollinearPair
+from calipers.laws.divided.collinear import CollinearPair
 from calipers.measure import measure, worst_dataset_size
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run

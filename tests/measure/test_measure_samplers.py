@@ -12,10 +12,10 @@ from oracles import enumeration
 
 from calipers.bracket import Bracket, Kind, Side
 from calipers.errors import InputError
-from calipers.laws.average import AllocationPair
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.measure import measure
 from calipers.run import Run
 

@@ -14,8 +14,8 @@ from oracles import enumeration
 
 from calipers.bracket import Side
 from calipers.errors import InputError
-from calipers.laws.product import Product
-from calipers.laws.renyi import renyi
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi
 from calipers.mechanisms import (
     DiscreteGaussian,
     approximate_dp,

@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from calipers.laws.direction import Jaws
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.proof_product import ProofProduct
 from calipers.measure import measure
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.run import Run

@@ -19,7 +19,7 @@ from oracles import pairs as oracle_pairs
 from oracles.written_files import check_files
 from scipy.special import ndtr
 
-from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.papers import registry
 from calipers.papers.items import Verdict
 from calipers.papers.vandijk2026 import published

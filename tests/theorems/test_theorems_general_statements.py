@@ -24,7 +24,7 @@ from calipers.curves import (
     regret,
     symmetric_divergence,
 )
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms import compose, laplace, randomized_response
 from calipers.theorems.separation_to_epsilon import symmetric_separation
 
@@ -228,7 +228,7 @@ def test_chua_lemmas_b_1_and_b_2_for_any_order_that_ignores_the_data(buffer, see
 def test_ertan_lemma_5_3_on_symmetric_curves(seed):
     """(1 - 2a)/sqrt 2 at the fixed point is the largest distance from the line, and 1/sqrt 2 is attained."""
     null, alternative = a_pair(random.Random(seed))
-    symmetric = curve_of((null, alternative)).symmetrised()
+    symmetric = curve_of((null, alternative)).symmetrized()
     low, high = 0.0, 0.5
     for _ in range(60):
         middle = 0.5 * (low + high)

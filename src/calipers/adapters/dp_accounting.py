@@ -41,9 +41,9 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.pair import Pair
-from calipers.laws.product import Product
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.source import LawSource
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
 from calipers.measure.evaluation import gaussian_releases
 from calipers.measure.measurement import Measurement

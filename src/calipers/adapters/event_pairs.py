@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE, Domain
 from calipers.errors import InputError
-from calipers.laws.law import Law
-from calipers.laws.pair import Pair
-from calipers.laws.source import LawSource
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.source import LawSource
 
 LARGEST_LOG_RATIO = 500.0
 BUCKETS = Domain(2, 1_000_000, integer=True)

@@ -12,7 +12,8 @@ Some of them exist in newer versions of the library only; a name is all that is 
 | ExponentialMechanismDpEvent          | bounded range above, two candidates below                                 |
 | PermuteAndFlipDpEvent                | Laplace above, two candidates below                                       |
 | SingleEpochTreeAggregationDpEvent    | above a Gaussian for every level of the tree, below the complete nodes    |
-| TruncatedSubsampledGaussianDpEvent   | above `calipers.laws.truncated`, below the record among zeros              |
+| TruncatedSubsampledGaussianDpEvent   | above `calipers.laws.drawn.truncated`, below the record among zeros
+   |
 
 An epsilon, a rho or a sensitivity is taken as the event states it, whatever the neighbors are; a mixture of Gaussians
 is about adding or removing a record. Of the datasets of a truncated batch the larger one has `dataset_size` records, as
@@ -29,10 +30,10 @@ import numpy as np
 
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.gaussian_part import gaussian_mixture_part
-from calipers.laws.pair import Pair
-from calipers.laws.source import LawSource
-from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.source import LawSource
+from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.discrete_gaussian import DiscreteGaussian

@@ -9,7 +9,7 @@ from typing import ClassVar
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 
 _ANYTHING = Jaws(0.0, math.inf, math.inf, False)
 _SOURCE = "true of every mechanism"

@@ -100,7 +100,7 @@ class AuditResult:
             "curve": {
                 "alpha": curve.alpha.tolist(),
                 "beta": curve.beta.tolist(),
-                "evidence": self.band.evidence.as_dict(),
+                "evidence": self.band.evidence.to_dict(),
             },
             "verdict": None if self.verdict is None else self.verdict.to_dict(),
             "upper_verdict": None if self.upper_verdict is None else self.upper_verdict.to_dict(),

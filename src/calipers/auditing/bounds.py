@@ -113,7 +113,7 @@ class LowerBound:
             "fpr_upper": self.fpr,
             "fnr_upper": self.fnr,
             "trials": list(self.trials),
-            "lower_evidence": self.evidence.as_dict(),
+            "lower_evidence": self.evidence.to_dict(),
         }
 
 

@@ -177,7 +177,7 @@ class OneRunBound:
             "correct": self.correct,
             "guesses": self.guesses,
             "canaries": self.canaries,
-            "lower_evidence": self.evidence.as_dict(),
+            "lower_evidence": self.evidence.to_dict(),
         }
 
 

@@ -173,7 +173,7 @@ class Verdict:
             "violation": self.violation,
             "trials_estimate": self.trials_estimate,
             "message": self.message,
-            "evidence": self.evidence.as_dict(),
+            "evidence": self.evidence.to_dict(),
         }
 
 

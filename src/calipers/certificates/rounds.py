@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers.certificates.placing import places_between
-from calipers.laws.average_plan import ladder_plans
-from calipers.laws.displaced import DisplacedEpoch
-from calipers.laws.shuffled import ShuffledEpoch
+from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.displaced import DisplacedEpoch
+from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
 from calipers_verify.steps import Phase
 

@@ -1,7 +1,7 @@
 """What an attack can do that picks, before it starts, which pair of neighbors to tell apart and in which order.
 
 A guarantee holds for every ordered pair at once, so it is one convex symmetric curve: the hull of all directed curves
-(`TradeoffCurve.symmetrised`). An attack has no such freedom. Its null hypothesis is either "the record is absent" or
+(`TradeoffCurve.symmetrized`). An attack has no such freedom. Its null hypothesis is either "the record is absent" or
 "the record is present", on one pair of datasets, and no test randomizes between two of these: a false positive rate
 is a probability under *one* null. So the best true positive rate at a false positive rate is the **maximum over
 directed curves**, which may lie well below the hull, and the smallest false negative rate is their minimum, which need
@@ -58,10 +58,10 @@ class Envelope:
     def hull(self) -> TradeoffCurve:
         """The symmetric convex curve below all of them: what a guarantee, and mu, are about."""
         if len(self.absent) == 1:
-            return self.absent[0].symmetrised()
+            return self.absent[0].symmetrized()
         tests = [np.concatenate(column) for column in zip(*(curve.points for curve in self.absent), strict=True)]
         alpha, miss, alpha_c, power = tests
-        return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=self.side).symmetrised()
+        return TradeoffCurve.from_tests(alpha, power, alpha_c, miss, side=self.side).symmetrized()
 
     def rates(self, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> tuple[FloatArray, FloatArray]:
         """(smallest false negative rate, largest true positive rate) at false positive rates, rounded to the side."""

@@ -314,7 +314,7 @@ class TradeoffCurve:
         """The curve of the swapped pair, T(P, Q) instead of T(Q, P). Exact."""
         return self._of(self.points.swapped(), self.side)
 
-    def symmetrised(self) -> TradeoffCurve:
+    def symmetrized(self) -> TradeoffCurve:
         """The largest convex symmetric curve below f and its inverse: both directions in one guarantee.
 
         Applying it twice changes nothing.

@@ -72,8 +72,8 @@ class Checked:
                 "delta": self.budget.delta,
                 "lower": self.bracket.lower,
                 "upper": self.bracket.upper,
-                "lower_evidence": self.bracket.lower_evidence.as_dict(),
-                "upper_evidence": self.bracket.upper_evidence.as_dict(),
+                "lower_evidence": self.bracket.lower_evidence.to_dict(),
+                "upper_evidence": self.bracket.upper_evidence.to_dict(),
             }
         return record
 

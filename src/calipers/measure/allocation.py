@@ -2,7 +2,8 @@
 
 **Balls-and-bins.** Every record is thrown into one of M batches independently, so what the others do says
 nothing about it. Zeroed out, one epoch is dominated, and attained, by the mean of M independent ratios
-(`calipers.laws.average`); replaced, by opposite gradients (`calipers.laws.replaced`). The bracket closes.
+(`calipers.laws.allocated.average`); replaced, by opposite gradients (`calipers.laws.allocated.replaced`). The bracket
+closes.
 
 **Shuffling, isolated view.** An adversary who sees nothing but the differing record's noisy contribution
 faces the same pairs (van Dijk and Ertan; Ertan and van Dijk).
@@ -10,9 +11,9 @@ faces the same pairs (van Dijk and Ertan; Ertan and van Dijk).
 **Shuffling, worst case.** With batches of fixed size the other records reveal where the differing one
 is, and no dominating pair is proven. The upper jaw is that of fixed batches (shuffling never hurts, Chua
 et al., Theorem 4.1: given the permutation batches are fixed, and divergences are jointly convex, whatever the
-neighbors are); the lower jaw is the better of two explicit attacks: one dataset throughout (`calipers.laws.shuffle`),
-which Conjecture 3.2 of Chua et al. held to be the worst case, and the record that changes sides
-(`calipers.laws.switching`), which shows that it is not.
+neighbors are); the lower jaw is the better of two explicit attacks: one dataset throughout
+(`calipers.laws.allocated.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst case, and the record
+that changes sides (`calipers.laws.allocated.switching`), which shows that it is not.
 
 **The attack on a replaced record.** All other gradients are -u, the record's is u before and -u after. Without it every
 batch sums to -B along u; with it one batch, at a uniformly random place, sums to -B + 2. So the pair is exactly one
@@ -31,12 +32,12 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import Jaws
-from calipers.laws.renyi import renyi_below
-from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.source import LoneAttack, LonePair
-from calipers.laws.sweep import directed_attack
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.renyi import renyi_below
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.composed.sweep import directed_attack
+from calipers.laws.core.source import LoneAttack, LonePair
 from calipers.measure.backends import ProductBackend, depth_for
 
 _MOST_EPSILON = 100.0

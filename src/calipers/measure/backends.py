@@ -17,10 +17,10 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.renyi import rdp_of_gdp
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import Jaws
-from calipers.laws.product import SMALLEST_DELTA, Product
-from calipers.laws.renyi import renyi
-from calipers.laws.sweep import directed_sweep
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.product import SMALLEST_DELTA, Product
+from calipers.laws.composed.renyi import renyi
+from calipers.laws.composed.sweep import directed_sweep
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
     gaussian_delta,
@@ -184,7 +184,7 @@ class ProductBackend:
         return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
 
     def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """See `calipers.laws.sweep`; computed once for each depth."""
+        """See `calipers.laws.composed.sweep`; computed once for each depth."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
             directed = directed_sweep(self.product, smallest_delta, tolerance)
@@ -192,7 +192,7 @@ class ProductBackend:
         return self._swept[key]
 
     def renyi(self, order: float) -> Jaws:
-        """See `calipers.laws.renyi`."""
+        """See `calipers.laws.composed.renyi`."""
         return renyi(self.product, order)
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:

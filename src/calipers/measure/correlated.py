@@ -22,8 +22,8 @@ from calipers.bracket import Evidence, Kind
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE_PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.direction import Jaws
-from calipers.laws.product import Product
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.product import Product
 from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
 from calipers.measure.measurement import Measurement
 from calipers.measure.released import stated_measurement

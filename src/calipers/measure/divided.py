@@ -19,12 +19,12 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.direction import Jaws
-from calipers.laws.one_sided import Shown, delta_above, delta_below, epsilon_above, epsilon_below
-from calipers.laws.product import Product
-from calipers.laws.renyi import renyi_above, renyi_below
-from calipers.laws.sweep import directed_sweep
-from calipers.laws.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.one_sided import Shown, delta_above, delta_below, epsilon_above, epsilon_below
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi_above, renyi_below
+from calipers.laws.composed.sweep import directed_sweep
+from calipers.laws.divided.told_apart import delta_shown, epsilon_by_moments, epsilon_shown
 from calipers.measure.backends import depth_for
 from calipers.measure.neighbors import Attack, NeighborPair
 from calipers.measure.proven import best_guarantee

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from calipers.laws.product import Product
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.shuffle_product import AttackProduct
-from calipers.laws.source import LawSource, Source
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.source import LawSource, Source
 from calipers.measure.allocation import AttackBackend, LoneBackend
 from calipers.measure.backends import Backend, LowerJaw, ProductBackend, SplitBackend, UpperJaw, gaussians
 from calipers.measure.greatest import GreatestAttack, GreatestBackend

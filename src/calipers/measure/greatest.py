@@ -12,7 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 from calipers.bracket import Evidence, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import Backend, LowerJaw
 
 Part = TypeVar("Part", bound=LowerJaw)

@@ -26,7 +26,7 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import LowerJaw, UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
@@ -47,7 +47,7 @@ def grouped_curve(curve: TradeoffCurve, records: int) -> TradeoffCurve:
     Post-condition: at most the true trade-off curve of the group. 1 - f is concave and piecewise linear, so the
     composition is too, and its profile at any odds is attained at a breakpoint; values are rounded up.
     """
-    single = curve.symmetrised()
+    single = curve.symmetrized()
     whole = single
     for _ in range(records - 1):
         whole = _composed(whole, single)

@@ -26,7 +26,7 @@ from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.curves.renyi import epsilon_from_rdp, rdp_of_curve
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import Backend, GaussianBackend
 from calipers.mechanisms.concentrated import attained_curve, guarantee_curve
 from calipers.stated import Guarantee

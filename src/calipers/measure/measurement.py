@@ -19,7 +19,7 @@ from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import Backend, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run

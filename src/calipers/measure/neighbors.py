@@ -11,12 +11,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from calipers.laws.collinear import best_direction
-from calipers.laws.divided import DividedPair, RealizedPair, ScaleFactor
-from calipers.laws.moving_rate import MovingRatePair
-from calipers.laws.product import Product
-from calipers.laws.source import LawSource
-from calipers.laws.told_apart import (
+from calipers.laws.composed.product import Product
+from calipers.laws.core.source import LawSource
+from calipers.laws.divided.collinear import best_direction
+from calipers.laws.divided.moving_rate import MovingRatePair
+from calipers.laws.divided.pairs import DividedPair, RealizedPair, ScaleFactor
+from calipers.laws.divided.told_apart import (
     BEYOND_DOUBT,
     LengthTest,
     Rounds,

@@ -17,10 +17,10 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.direction import Jaws
-from calipers.laws.proof_product import ProofProduct
-from calipers.laws.renyi import renyi_above
-from calipers.laws.source import LoneProof
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.renyi import renyi_above
+from calipers.laws.core.source import LoneProof
 from calipers.measure.backends import UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
@@ -64,7 +64,7 @@ class ProofBackend:
         return 0.0, gdp_mu(curve, delta0)
 
     def renyi(self, order: float) -> Jaws:
-        """See `calipers.laws.renyi`."""
+        """See `calipers.laws.composed.renyi`."""
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False, self.statement)
 

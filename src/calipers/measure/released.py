@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 from calipers.errors import InputError
-from calipers.laws.product import Product
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.core.source import LawSource
 from calipers.measure.backends import Backend, ProductBackend, gaussians
 from calipers.measure.guarantees import SOME, ApproximateBackend, ConcentratedBackend, guarantee_backend
 from calipers.measure.measurement import Claim, Measurement

@@ -20,7 +20,7 @@ from calipers.curves.gdp import gdp_mu
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError, UnsupportedError
-from calipers.laws.direction import Jaws
+from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import Backend, depth_for
 from calipers.measure.proven import best_guarantee
 from calipers.mechanisms.selection import Trials

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.domains import PROBABILITY, Domain
-from calipers.laws.pair import Pair, SmoothPart
+from calipers.laws.core.pair import Pair, SmoothPart
 from calipers.numerics.types import FloatArray
 
 EPSILON = Domain(0.0, 500.0, low_open=True)

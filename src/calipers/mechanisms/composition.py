@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from calipers.citations import implements
 from calipers.domains import COUNT
-from calipers.laws.product import Product
-from calipers.laws.source import LawSource
+from calipers.laws.composed.product import Product
+from calipers.laws.core.source import LawSource
 
 
 @implements("zhu2022:thm10")

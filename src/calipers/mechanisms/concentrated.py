@@ -33,10 +33,10 @@ from calipers.curves.gdp import gaussian_curve
 from calipers.curves.rdp_curve import rdp_tradeoff, zcdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, Domain
-from calipers.laws.law import Law
-from calipers.laws.pair import Pair
-from calipers.laws.profile_law import law_of_curve
-from calipers.laws.source import LawSource
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.profile_law import law_of_curve
+from calipers.laws.core.source import LawSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.types import BoolArray, FloatArray
 
@@ -129,7 +129,7 @@ def attained_curve(rho: float, xi: float = 0.0) -> TradeoffCurve:
         tests.append((alpha[passes], kept_miss[passes], 1.0 - alpha[passes], kept_power[passes]))
         alpha, beta, power = alpha[~passes], beta[~passes], power[~passes]
     alphas, misses, complements, powers = (np.concatenate(column) for column in zip(*tests, strict=True))
-    return TradeoffCurve.from_tests(alphas, powers, complements, misses, side=Side.LOWER).symmetrised()
+    return TradeoffCurve.from_tests(alphas, powers, complements, misses, side=Side.LOWER).symmetrized()
 
 
 def coins_hold(rho: float, alpha: FloatArray, power: FloatArray, miss: FloatArray, xi: float = 0.0) -> BoolArray:

@@ -17,8 +17,8 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, Domain
-from calipers.laws.law import Law
-from calipers.laws.source import LawSource
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
 from calipers.numerics.types import FloatArray
 
 SIGMA = Domain(0.05, 1e5)

@@ -35,8 +35,8 @@ from __future__ import annotations
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError
-from calipers.laws.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
-from calipers.laws.pair import Pair
+from calipers.laws.core.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
+from calipers.laws.core.pair import Pair
 
 add_statement(
     "calipers:substitute-pair",

@@ -28,10 +28,10 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_source, add_statement, implements
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.law import Law
-from calipers.laws.pair import Pair, SmoothPart
-from calipers.laws.profile_law import law_of_curve
-from calipers.laws.source import LawSource, LowerSource, UpperSource
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair, SmoothPart
+from calipers.laws.core.profile_law import law_of_curve
+from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
 from calipers.numerics.types import FloatArray
 

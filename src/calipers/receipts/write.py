@@ -110,8 +110,8 @@ def _row(measurement: Measurement, delta: float, attained: bool) -> dict[str, An
         "lower": bracket.lower if attained else 0.0,
         "upper": bracket.upper,
         "claim": measurement.claim.epsilon(delta),
-        "lower_evidence": bracket.lower_evidence.as_dict() if attained else None,
-        "upper_evidence": bracket.upper_evidence.as_dict(),
+        "lower_evidence": bracket.lower_evidence.to_dict() if attained else None,
+        "upper_evidence": bracket.upper_evidence.to_dict(),
     }
 
 

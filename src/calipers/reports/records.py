@@ -126,8 +126,8 @@ def _claimed(row: Claimed) -> Record:
 
 def _evidence(bracket: Bracket) -> Record:
     return {
-        "lower_evidence": bracket.lower_evidence.as_dict(),
-        "upper_evidence": bracket.upper_evidence.as_dict(),
+        "lower_evidence": bracket.lower_evidence.to_dict(),
+        "upper_evidence": bracket.upper_evidence.to_dict(),
     }
 
 

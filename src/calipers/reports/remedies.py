@@ -47,7 +47,7 @@ class Remedy:
             f"{floor_digits(self.epsilon.lower)} (attack), {proven}, at delta = {setting(self.delta)}."
         )
 
-    def as_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """The remedy as a JSON object."""
         record: dict[str, object] = {"text": self.text, "change": dict(self.change)}
         if self.epsilon is not None:
@@ -55,8 +55,8 @@ class Remedy:
                 "delta": self.delta,
                 "lower": self.epsilon.lower,
                 "upper": self.epsilon.upper,
-                "lower_evidence": self.epsilon.lower_evidence.as_dict(),
-                "upper_evidence": self.epsilon.upper_evidence.as_dict(),
+                "lower_evidence": self.epsilon.lower_evidence.to_dict(),
+                "upper_evidence": self.epsilon.upper_evidence.to_dict(),
             }
         return record
 

@@ -153,14 +153,14 @@ def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]
         "measurement": measurement_record(answers),
         "claims": [{"delta": row.at, "standing": row.standing.value} for row in answers.epsilon],
         "evidence": evidence_record(answers),
-        "remedies": [remedy.as_dict() for remedy in found],
+        "remedies": [remedy.to_dict() for remedy in found],
         "curves": _curves(measurement, answers),
     }
 
 
 def evidence_record(answers: Answers) -> list[Record]:
     """Every piece of evidence with the ends it licenses."""
-    return [{**evidence.as_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
+    return [{**evidence.to_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
 
 
 def _curves(measurement: Measurement, answers: Answers) -> Record:

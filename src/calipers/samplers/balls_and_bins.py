@@ -77,7 +77,7 @@ class BallsAndBins(Sampler):
             object.__setattr__(self, "batch_size", batch)
 
     @property
-    def rounds_per_epoch(self) -> int:
+    def steps_per_epoch(self) -> int:
         """The number M of batches in an epoch."""
         if self.rounds is not None:
             return self.rounds
@@ -90,11 +90,11 @@ class BallsAndBins(Sampler):
             sampler="balls-and-bins",
             kind="random-allocation",
             dataset_size=self.dataset_size,
-            rate=1.0 / self.rounds_per_epoch,
-            rounds=self.rounds_per_epoch,
+            rate=1.0 / self.steps_per_epoch,
+            rounds=self.steps_per_epoch,
             epochs=self.epochs,
             fixed_batch_size=False,
-            mean_batch_size=self.dataset_size / self.rounds_per_epoch,
+            mean_batch_size=self.dataset_size / self.steps_per_epoch,
             kept=self.dataset_size,
             dropped=0,
         )
@@ -108,7 +108,7 @@ class BallsAndBins(Sampler):
         often: dict[str, object] = {"epochs": self.epochs, "reshuffle": self.reshuffle}
         if self.batch_size is not None:
             return {"batch_size": self.batch_size, **often}
-        return {"sample_rate": 1.0 / self.rounds_per_epoch, **often}
+        return {"sample_rate": 1.0 / self.steps_per_epoch, **often}
 
     @property
     def repeats(self) -> bool:
@@ -123,5 +123,5 @@ class BallsAndBins(Sampler):
         return repeated(self._epoch, self.epochs, rng)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        sizes = throw(self.dataset_size, self.rounds_per_epoch, rng)
+        sizes = throw(self.dataset_size, self.steps_per_epoch, rng)
         return sliced(permuted(self.dataset_size, rng), (int(size) for size in sizes))

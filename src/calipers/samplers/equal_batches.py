@@ -44,7 +44,7 @@ class EqualBatches(Sampler):
             object.__setattr__(self, "rounds", rounds)
 
     @property
-    def rounds_per_epoch(self) -> int:
+    def steps_per_epoch(self) -> int:
         """The number M of batches in an epoch."""
         if self.rounds is not None:
             return self.rounds
@@ -54,7 +54,7 @@ class EqualBatches(Sampler):
     @property
     def kept(self) -> int:
         """Records used in an epoch: M B, or all of them."""
-        return min(self.dataset_size, self.rounds_per_epoch * self.batch_size)
+        return min(self.dataset_size, self.steps_per_epoch * self.batch_size)
 
     @property
     def sizes(self) -> list[int]:
@@ -76,10 +76,10 @@ class EqualBatches(Sampler):
             kind=kind,
             dataset_size=self.dataset_size,
             rate=rate,
-            rounds=self.rounds_per_epoch,
+            rounds=self.steps_per_epoch,
             epochs=self.epochs,
             fixed_batch_size=True,
-            mean_batch_size=self.kept / self.rounds_per_epoch,
+            mean_batch_size=self.kept / self.steps_per_epoch,
             kept=self.kept,
             dropped=self.dataset_size - self.kept,
         )

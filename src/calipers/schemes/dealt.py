@@ -1,7 +1,7 @@
 """What samplers share that deal every record out at most once per epoch, to a random one of M batches.
 
 A record that nobody else gives away is hidden in the mean of M independent ratios: zeroed out, that pair is proven and
-attained (`calipers.laws.average`); replaced, opposite gradients are (`calipers.laws.replaced`).
+attained (`calipers.laws.allocated.average`); replaced, opposite gradients are (`calipers.laws.allocated.replaced`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
-from calipers.laws.average import SIGMA, AllocationPair
-from calipers.laws.replaced import ReplacedPair
+from calipers.laws.allocated.average import SIGMA, AllocationPair
+from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed, known_release

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 
 from calipers.errors import InputError
-from calipers.laws.drawn_shift import Shifts, drawn_shift
-from calipers.laws.gaussian_part import gaussian_mixture_part
-from calipers.laws.pair import Pair
-from calipers.laws.part_algebra import RoundedPair
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import RoundedPair
 from calipers.run_fields import RunFields
 from calipers.schemes.units import all_of
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from calipers.laws.source import LawSource, LowerSource, UpperSource
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.switching import SwitchingAttack
+from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
 

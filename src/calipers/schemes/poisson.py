@@ -11,7 +11,7 @@ import functools
 import numpy as np
 from scipy import special
 
-from calipers.laws.pair import Pair
+from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields

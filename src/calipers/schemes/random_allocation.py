@@ -1,7 +1,8 @@
 """Random allocation: every record takes part in exactly k of all t steps, drawn uniformly and independently.
 
-The likelihood ratio of a record is an elementary symmetric mean of the steps' ratios (`calipers.laws.several_rounds`).
-With k = 1 it is a record hidden in one of t batches, and the bracket closes.
+The likelihood ratio of a record is an elementary symmetric mean of the steps' ratios
+(`calipers.laws.allocated.several_rounds`). With k = 1 it is a record hidden in one of t batches, and the bracket
+closes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.laws.several_rounds import TILTS, several_rounds_attack, several_rounds_proof
+from calipers.laws.allocated.several_rounds import TILTS, several_rounds_attack, several_rounds_proof
 from calipers.run_fields import RunFields
 from calipers.samplers.random_allocation import RandomAllocation
 from calipers.schemes.dealt import hidden, hidden_noise

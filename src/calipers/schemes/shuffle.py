@@ -5,10 +5,10 @@
 
 **Worst case.** With batches of fixed size the other records reveal where the differing one is. Above, two proofs
 compete: fixed batches (shuffling never leaks more, Chua et al. 2024, Theorem 4.1: given the order batches are fixed,
-and divergences are jointly convex), and the law of an epoch, `calipers.laws.shuffled` where records are left over,
-`calipers.laws.displaced` where none is. Below, all other gradients are -u and the record's is u: one dataset
-throughout (`calipers.laws.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst case, or the record that
-changes sides (`calipers.laws.switching`), which shows that it is not.
+and divergences are jointly convex), and the law of an epoch, `calipers.laws.allocated.shuffled` where records are
+left over, `calipers.laws.allocated.displaced` where none is. Below, all other gradients are -u and the record's is u:
+one dataset throughout (`calipers.laws.allocated.shuffle`), which Conjecture 3.2 of Chua et al. held to be the worst
+case, or the record that changes sides (`calipers.laws.allocated.switching`), which shows that it is not.
 
 **One order for all epochs.** A record then sits in the same batch in every epoch. An attack that repeats itself sees
 one epoch at noise sigma / sqrt(E); above, fixed batches are all that is proven.
@@ -25,11 +25,11 @@ import math
 import numpy as np
 
 from calipers.domains import Domain
-from calipers.laws.average import SIGMA, AllocationPair
-from calipers.laws.displaced import DisplacedEpoch
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.shuffled import ShuffledEpoch
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.average import SIGMA, AllocationPair
+from calipers.laws.allocated.displaced import DisplacedEpoch
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.shuffle import Shuffle

@@ -1,7 +1,7 @@
 """Poisson sampling with a largest batch: every record enters by its own coin, and what exceeds the limit is dropped.
 
 As training on accelerators does it, which wants one shape. A record of a batch that is full displaces another one
-(`calipers.laws.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
+(`calipers.laws.drawn.truncated`). Under add-remove both neighbors count, N - 1 and N + 1 records.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import functools
 import math
 
 from calipers.errors import InputError
-from calipers.laws.pair import Pair
-from calipers.laws.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.core.pair import Pair
+from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
 from calipers.run_fields import RunFields
 from calipers.samplers.truncated_poisson import TruncatedPoisson
 from calipers.schemes.exposure import Attack, Exposure, Proof

@@ -4,8 +4,8 @@ A unit has up to g records, each with a gradient of its own that is clipped by i
 whose other gradients are zero, and less private is only the one with all of them.
 
 - **Coins.** j of the g records join a step, j binomial(g, q), and the sum moves by at most j: a drawn shift
-  (`calipers.laws.drawn_shift`), proven and attained by g equal gradients. dp_accounting's mixture of Gaussians is the
-  same pair.
+  (`calipers.laws.core.drawn_shift`), proven and attained by g equal gradients. dp_accounting's mixture of Gaussians
+  is the same pair.
 - **A batch known beforehand.** Up to B of the g records share a batch; the more do, the more shows: one release moved
   by g, where g <= B.
 - **Anything else** is said by group privacy on the curve of one record (`calipers.measure.grouped`).
@@ -18,8 +18,8 @@ import math
 
 import numpy as np
 
-from calipers.laws.drawn_shift import Shifts, drawn_shift
-from calipers.laws.pair import Pair
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.pair import Pair
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed, known_times, release

@@ -1,7 +1,7 @@
 """Fixed-size batches drawn anew every step, with replacement: B places, each filled by a uniformly random record.
 
 A record may be in a batch several times, and displaces another one each time: j places, j binomial(B, 1/N)
-(`calipers.laws.drawn_shift` where it is added or removed, `calipers.laws.counted` else).
+(`calipers.laws.core.drawn_shift` where it is added or removed, `calipers.laws.drawn.counted` else).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fixed-size batches drawn anew every step, without replacement: B of the N records, uniformly, in every step.
 
 A record in the batch displaces another one, so under add-remove one record moves the sum by *two* clipped gradients
-(`calipers.laws.fixed_size`). Several records of a unit: j of them are in the batch, j hypergeometric
-(`calipers.laws.drawn_shift`, `calipers.laws.counted`).
+(`calipers.laws.drawn.fixed_size`). Several records of a unit: j of them are in the batch, j hypergeometric
+(`calipers.laws.core.drawn_shift`, `calipers.laws.drawn.counted`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import functools
 import numpy as np
 
 from calipers.errors import InputError
-from calipers.laws.counted import CountedPair
-from calipers.laws.drawn_shift import Shifts, drawn_shift
-from calipers.laws.fixed_size import fixed_size_attacks, fixed_size_proof
-from calipers.laws.pair import Pair
+from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.pair import Pair
+from calipers.laws.drawn.counted import CountedPair
+from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
 from calipers.numerics.hypergeometric import hypergeometric
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 
-from calipers.laws.average_tests import MaximumTests
+from calipers.laws.allocated.average_tests import MaximumTests
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch, poisson, shuffle_epsilon_bracket

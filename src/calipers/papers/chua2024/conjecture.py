@@ -3,14 +3,14 @@
 The paper proves a lower bound with one dataset, in which the record is at odds with all others in every step, and
 conjectures that no adaptive queries leak more. Two batches decide it (`calipers.theorems.shuffle_conjecture`): a record
 that agrees with the others in the second batch once the first one has told something leaks more, and both numbers
-are certified. With more batches the same idea, carried out on the running sum (`calipers.laws.switching`), is shown
-beside the best test of the conjectured pair.
+are certified. With more batches the same idea, carried out on the running sum (`calipers.laws.allocated.switching`),
+is shown beside the best test of the conjectured pair.
 """
 
 from __future__ import annotations
 
-from calipers.laws.shuffle import ShuffleAttack
-from calipers.laws.switching import SwitchingAttack
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch
 from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.theorems.shuffle_conjecture import two_batches

@@ -13,7 +13,8 @@ epsilon (or delta) that Proposition 12 of Canonne et al. gives over a list of or
 exp(-2 pi^2 sigma/h) = exp(-158): what is left is rounding.
 
 **Shuffled.** The paper's lower bound is Equation (3), the best event {max_t w_t >= C}. Ours is the best of all tests of
-the same pair P_S against Q_S, up to the rounding of its scores (`calipers.laws.shuffle`). The upper end is Theorem 4.1.
+the same pair P_S against Q_S, up to the rounding of its scores (`calipers.laws.allocated.shuffle`). The upper end is
+Theorem 4.1.
 
 **Balls-and-bins.** Not in the paper: every record picks its batch independently, so that the other records give nothing
 away. It costs the same training and its bracket closes.
@@ -29,7 +30,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from calipers.curves import delta_from_rdp, epsilon_from_rdp
-from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.measure import Measurement, measure
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR
 from calipers.numerics.types import FloatArray

@@ -30,7 +30,7 @@ from calipers.curves import (
     zcdp_rho,
     zcdp_tradeoff,
 )
-from calipers.laws.renyi import renyi
+from calipers.laws.composed.renyi import renyi
 from calipers.mechanisms import compose, laplace
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published

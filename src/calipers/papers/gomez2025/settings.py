@@ -26,7 +26,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.sweep import sweep
 from calipers.measure import Measurement, measure
 from calipers.mechanisms import DiscreteGaussian, compose, laplace, randomized_response
 from calipers.numerics.types import FloatArray

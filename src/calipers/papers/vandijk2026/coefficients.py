@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from calipers.laws.product import Product
+from calipers.laws.composed.product import Product
 from calipers.mechanisms import poisson_gaussian
 from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row
 from calipers.papers.vandijk2026 import drawing, published

@@ -1,9 +1,9 @@
 """What the paper bounds, itself: the advantage of the isolated view, from both sides.
 
-One epoch of M rounds shows the mean of M independent likelihood ratios (`calipers.laws.average`), E epochs the product
-of E such pairs. The paper's delta, the largest distance of the trade-off curve below 1 - a, is the advantage (total
-variation, delta at epsilon = 0) of that pair: f(a) >= 1 - a - delta for all a exactly when the advantage is at most
-delta. The jaws below are a bracket of it.
+One epoch of M rounds shows the mean of M independent likelihood ratios (`calipers.laws.allocated.average`), E epochs
+the product of E such pairs. The paper's delta, the largest distance of the trade-off curve below 1 - a, is the
+advantage (total variation, delta at epsilon = 0) of that pair: f(a) >= 1 - a - delta for all a exactly when the
+advantage is at most delta. The jaws below are a bracket of it.
 
 **Rounds.** The mean of M + 1 independent copies is the average, over which copy is left out, of means of M. By Jensen
 it is below them in convex order, and products keep that order: the advantage never grows with M. So there is a fewest
@@ -21,8 +21,8 @@ from scipy.special import erf, erfinv
 
 from calipers.citations import add_statement, implements
 from calipers.errors import CertificationError
-from calipers.laws.average import FINEST_RESOLUTION, AllocationPair
-from calipers.laws.product import Product
+from calipers.laws.allocated.average import FINEST_RESOLUTION, AllocationPair
+from calipers.laws.composed.product import Product
 
 TOLERANCE = 4e-5
 

@@ -15,9 +15,9 @@ from scipy.special import ndtr
 
 from calipers.bracket import Side
 from calipers.curves import TradeoffCurve
-from calipers.laws.average import AllocationPair
-from calipers.laws.product import Product
-from calipers.laws.sweep import sweep
+from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Interval, Outcome, Picture, Progress, Row, Table, watched

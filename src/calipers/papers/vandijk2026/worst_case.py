@@ -5,7 +5,7 @@ left with the noise and the differing record's own contribution. That is not all
 the other records are permuted together with the differing one, so their sums say where it is missing. For the dataset
 of Chua et al. (all other gradients -1) a batch sums to -B, except for the one with the differing record, -B + 2 if it
 is present and -B + 1 if it is zeroed out, and no knowledge beyond that dataset is needed: two Gaussian mixtures, with
-an explicit test between them (`calipers.laws.shuffle`).
+an explicit test between them (`calipers.laws.allocated.shuffle`).
 
 That test is an attack on exactly the mechanism of Theorem 4.1, and for small sigma its advantage falls so much more
 slowly with M than the isolated pair's that it overtakes the bound, at the theorem's own Table 1 entry for sigma = 0.5.
@@ -13,7 +13,7 @@ slowly with M than the isolated pair's that it overtakes the bound, at the theor
 
 from __future__ import annotations
 
-from calipers.laws.shuffle import ShuffleAttack
+from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.papers.items import Outcome, Progress, Row, Table, watched
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage

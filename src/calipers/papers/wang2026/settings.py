@@ -27,9 +27,9 @@ from scipy.special import logsumexp
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
 from calipers.curves import TradeoffCurve
-from calipers.laws.direction import Jaws
-from calipers.laws.product import Product
-from calipers.laws.sweep import sweep
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.sweep import sweep
 from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at

@@ -1,0 +1,1 @@
+"""A record dealt into one of many rounds: thrown, replaced, shuffled, displaced, or changing sides."""

@@ -1,0 +1,338 @@
+"""One record thrown into one of M rounds: the law of a mean of M independent likelihood ratios.
+
+A record takes part in exactly one round of an epoch, drawn uniformly and independently of everything
+else (balls-and-bins sampling; for shuffled batches it is what an observer sees who knows nothing
+about the other records' positions). With the record zeroed out the M rounds show standard noise Q; with
+it, round t is shifted by 1/sigma. So P is a mixture of M shifts, and
+
+    L = dP/dQ = (1/M) sum_t Y_t,      Y_t = exp(x_t/sigma - 1/(2 sigma^2)),      E_Q[Y_t] = 1.
+
+UPPER. Rounding each Y to lattice points with its mean preserved makes the sum larger in convex order,
+so the law of the rounded mean dominates. What falls beyond the lattice, base mass q and first moment
+p, is moved to L = 0 and L = infinity, which spreads it further.
+
+LOWER. The rounded sum is a statistic (rounding uses coins that depend on nothing), so its law under Q
+and under P, where one term at a uniformly random place follows N(1/sigma, 1), is a pair that the truth
+dominates. What falls beyond the lattice counts as "do not reject", in every test.
+
+Both come from one computation (`calipers.laws.allocated.average_ladder`), accurate relative to every mass.
+
+Rounding. Let a doubling compute every mass of the exact product of its inputs with a relative error of
+at most e, and let `drift` be the sum of e over one chain of doublings.
+
+- LOWER. The observer may erase: at every block of terms, after looking at its value, report "nothing"
+  with a small probability that depends on the value only. Erasing at most a share 2e makes the base law of the
+  block *equal* to a constant times the computed vector. The constant, the same for P and Q, multiplies over
+  blocks to at least e^(-error); the law of a block that holds the marked term is then known up to the factor
+  (1 +- 2e) once, and not once per block. So both rows are scaled by e^(-error), and what is left is a relative error
+  of 2 drift in p against q.
+- UPPER. Write nu for a computed vector divided by its sum, and kappa for the exact law it stands for (its mass is
+  at most 1). Then kappa <= (1 + 2e) nu, so every call of kappa is at most 1 + 2e times that of nu, which is at
+  most the call of (1 + 2e) X, X ~ nu: kappa is below a nu *scaled* by 1 + 2e in the increasing convex order, which
+  sums preserve with the same factor. For puts, that of X - a with a = 9 e E[X] suffices: up to twice the mean
+  because k F(k) >= put(k), beyond it because the means differ by at most a share 2e and half of the mass lies
+  below. So a shift of log L by 2 drift, or by 9 drift / min L, covers everything, whatever M is.
+  For small M it is simpler to charge `error` itself.
+
+A record that takes part in an epoch only with probability r (leftover records of a data loader are random)
+has P' = (1 - r) Q + r P under zero-out adjacency, since a record that is left out shows the same noise as a
+zeroed one. Hence L' = 1 - r + r L, exactly, on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, Domain
+from calipers.errors import CertificationError, InputError
+from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
+from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.average_tests import MaximumTests
+from calipers.laws.core.gaussian_part import gaussian_pair
+from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.source import LawSource
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.normal import normal_tail_quantile
+from calipers.numerics.types import FloatArray
+
+add_statement(
+    "calipers:allocation",
+    "Random allocation",
+    "The likelihood ratio of one record in a uniformly random one of M Gaussian rounds is a mean of M lognormals.",
+)
+
+add_statement(
+    "ertan2026:eq17-event",
+    "Equation (17)",
+    "The test behind f_sub: reject when the largest of the M observations passes a threshold.",
+)
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_CELL_WIDTH = 0.05
+SIGMA = Domain(0.1, 100.0)
+ROUNDS = Domain(1, 10**11, integer=True)
+_LOWEST_LOG_TAIL = -560.0
+FINEST_RESOLUTION = 0.02
+"""Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
+"""Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
+_DEPTHS = 26.0
+_CHARGED_TO_MASS = 1e-8
+_CHARGED_TO_SHIFT = 1e-6
+
+
+def normal_cells(ends: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Quadrature points (cells x 8) and weights between consecutive `ends`."""
+    half = 0.5 * np.diff(ends)[:, None]
+    return ends[:-1, None] + half * (1.0 + _NODES), half * _WEIGHTS
+
+
+def cell_error(slope: float, half_width: float) -> float:
+    """Relative error of the integral over a cell of a normal density times a smooth share.
+
+    `slope` bounds the derivative of the log of the integrand. Quadrature: Trefethen, Approximation Theory and
+    Approximation Practice, Theorem 19.3, on the best of a few Bernstein ellipses, whose long half axis is
+    `reach`; a factor 64 covers the smallest ratio of such an integral to the maximum of its integrand. Rounding:
+    exp(-z^2/2) inherits z^2/2 units in the last place from its argument.
+    """
+    best = math.inf
+    for rho in (4.0, 8.0, 16.0, 24.0, 32.0, 64.0, 128.0):
+        reach = 0.5 * half_width * (rho + 1.0 / rho)
+        best = min(best, slope * (reach + half_width) + 0.5 * reach**2 - (2 * len(_NODES) - 1) * math.log(rho))
+    error = 64.0 * math.exp(min(best, 0.0)) + (slope * slope + 40.0) * UNIT_ROUNDOFF
+    if error > 1e-9:
+        raise CertificationError(
+            f"Cells of half width {half_width:.2g} are too wide for their error bound ({error:.2g})."
+        )
+    return error
+
+
+def refined(ends: FloatArray, width: float = _CELL_WIDTH) -> FloatArray:
+    """The same partition with cells cut into equal parts no wider than `width`."""
+    parts = np.maximum(np.ceil(np.diff(ends) / width), 1.0).astype(np.int64)
+    starts = np.repeat(ends[:-1], parts)
+    index = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    inner = starts + np.repeat(np.diff(ends) / parts, parts) * index
+    return np.append(inner, ends[-1])
+
+
+@dataclass(frozen=True)
+class _Allocation:
+    """Values of M L and their masses under Q (row 0) and under P (row 1)."""
+
+    values: FloatArray
+    rows: FloatArray
+    error: float
+    drift: float
+    value_error: float
+    lost_q: float
+    lost_p: float
+
+
+def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
+    """All places of the ladder between `low` and `high`, where the split of one term has its kinks."""
+    pieces = []
+    e, left, right = plan.lowest, plan.center, plan.center
+    while left > low or right < high:
+        unit, radius = math.ldexp(plan.step, e), plan.radius(e)
+        outer_left, outer_right = max(low, plan.center - radius), min(high, plan.center + radius)
+        pieces.append(np.arange(math.floor(right / unit), math.ceil(outer_right / unit) + 1) * unit)
+        if left > outer_left:
+            pieces.append(np.arange(math.floor(outer_left / unit), math.ceil(left / unit) + 1) * unit)
+        left, right, e = min(left, outer_left), max(right, outer_right), e + 1
+    points = np.unique(np.concatenate(pieces))
+    return points[(points > low) & (points < high)]
+
+
+@lru_cache(maxsize=12)
+def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -> _Allocation:
+    width = 1.0 / sigma
+    log_loss = log_tail - math.log(rounds) - 4.0
+    reach = math.sqrt(-2.0 * log_loss)  # Phi(-reach) <= e^log_loss
+    low, high = -reach, reach + width
+    mesh, mesh_weights = normal_cells(refined(np.array([low, high])))
+    values = np.exp(width * mesh - 0.5 * width * width).ravel()
+    density = (np.exp(-0.5 * mesh * mesh) * mesh_weights).ravel() / math.sqrt(2.0 * math.pi)
+    plans = ladder_plans(values, density, rounds, resolution, width, log_tail)
+    kinks = lattice_points(plans[0], float(values[0]), float(values[-1]))
+    ends = np.concatenate(([low], (np.log(kinks) + 0.5 * width * width) / width, [high]))
+    points, weights = normal_cells(refined(ends))
+    scaled = weights / math.sqrt(2.0 * math.pi)
+    under_q, under_p = np.exp(-0.5 * points * points) * scaled, np.exp(-0.5 * (points - width) ** 2) * scaled
+    terms = np.exp(width * points - 0.5 * width * width).ravel()
+    error = cell_error(high + width, 0.5 * _CELL_WIDTH)
+    one = placed(terms, np.stack((under_q.ravel(), under_p.ravel())), plans[0], error, float(rounds))
+    beyond = math.exp(log_loss)
+    one = replace(one, lost=one.lost + 2.0 * beyond, lost_moment=one.lost_moment + 2.0 * beyond)
+    total = multiplied(one, rounds, plans)
+    flat_values, rows = total.flat()
+    value_error = (width * high + width * width + 8.0) * 4.0 * UNIT_ROUNDOFF
+    return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
+
+
+def shared_depth(log_tail: float) -> float:
+    """The next of a few depths, so that questions about one epoch find its law already there."""
+    return max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
+
+
+@dataclass(frozen=True)
+class AllocatedEpoch:
+    """One epoch in which a record shows up in one of `rounds` rounds, uniformly, with probability `participation`."""
+
+    sigma: float
+    rounds: int
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
+        object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
+        checked = POSITIVE_PROBABILITY.check("participation", self.participation)
+        object.__setattr__(self, "participation", checked)
+
+    @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return 1.0 / self.sigma
+
+    @property
+    def slope(self) -> float:
+        """Of a release whose time is known."""
+        return self.shift
+
+    def known_moment(self, order: float, reverse: bool) -> float:
+        """At least log E_Q[L^order], order > 1, in either direction: whether and when the record shows up is told."""
+        del reverse
+        return float(mixed_log_moment(self.participation, 0.5 * order * (order - 1.0) * self.shift**2))
+
+
+def mixed_log_moment(probability: float, log_moment: float) -> float:
+    """log(1 - p + p e^log_moment), rounded up: a pair that is met with probability p, which is told."""
+    value = (
+        log_moment
+        if probability == 1.0
+        else float(np.logaddexp(math.log1p(-probability), math.log(probability) + log_moment))
+    )
+    return value * (1.0 + 1e-13) + 1e-15
+
+
+@implements("calipers:allocation")
+@dataclass(frozen=True)
+class AllocationPair(AllocatedEpoch, LawSource):
+    """The pair of an allocated epoch whose record, if it shows up, adds its gradient to the noise of its round.
+
+    `upper` dominates the pair at every epsilon in both directions, `lower` is dominated by it. A smaller
+    `resolution` is tighter, down to `FINEST_RESOLUTION`: brackets close like its square,
+    to a relative width of 1e-4 there.
+    """
+
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+    moment_depth: ClassVar[float] = -400.0
+
+    @property
+    def symmetric(self) -> bool:
+        """Only one round with certain participation gives the same law in both directions."""
+        return self.rounds == 1 and self.participation == 1.0
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
+        if self.rounds == 1:
+            law = gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
+        else:
+            law = _upper(self._summed(resolution, log_tail), self.rounds)
+        return law.subsample(self.participation)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from below."""
+        if self.rounds == 1:
+            law = gaussian_pair(1.0 / self.sigma).lower(resolution, log_tail)
+        else:
+            law = _lower(self._summed(resolution, log_tail))
+        return law.subsample(self.participation)
+
+    def _summed(self, resolution: float, log_tail: float) -> _Allocation:
+        if not 0 < resolution <= 1:
+            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
+        return _allocation(self.sigma, self.rounds, max(resolution, finest), max(log_tail, _LOWEST_LOG_TAIL))
+
+    @property
+    def maximum(self) -> MaximumTests:
+        """The tests on the largest observation, in units of the record's contribution."""
+        return MaximumTests(self.sigma, self.rounds, 1.0, 0.0, self.participation)
+
+    @implements("ertan2026:eq17-event")
+    def maximum_test(self, false_positive_rate: float) -> MaximumTest:
+        """Reject when max_t w_t >= threshold: the event behind f_sub, as a test one can run.
+
+        Post-condition: its false positive rate is at most the given one, its power at least the stated one, so
+        the trade-off curve of the pair satisfies f(false_positive_rate) <= f_sub = 1 - power (Equation (17) if the
+        record always takes part).
+        """
+        alpha = OPEN_UNIT.check("false_positive_rate", false_positive_rate)
+        # 1 - (1 - alpha)^(1/M), the share of one observation, without cancellation; the margin covers rounding.
+        share = -math.expm1(math.log1p(-alpha) / self.rounds) * (1.0 - 1e-11)
+        threshold = self.sigma * float(normal_tail_quantile(share))
+        forward, _ = self.maximum.families(np.array([threshold]))
+        if len(forward.alpha) == 0 or forward.alpha[0] > alpha:
+            raise CertificationError(f"No threshold could be certified for a false positive rate of {alpha}.")
+        return MaximumTest(threshold, float(forward.alpha[0]), float(forward.power[0]))
+
+
+@dataclass(frozen=True)
+class MaximumTest:
+    """Reject when the largest observation reaches `threshold`: a bound on each error probability."""
+
+    threshold: float
+    false_positive_rate: float
+    power: float
+
+
+def _upper(found: _Allocation, rounds: int) -> Law:
+    """Atoms p = l q at l = value / M, and the lost part at 0 and infinity."""
+    positive = (found.values > 0) & (found.rows[0] > 0)
+    ratio = np.log(found.values[positive] / rounds)
+    masses = found.rows[0, positive]
+    at_zero = float(found.rows[0, found.values == 0].sum())
+    mass_error, shift = found.error, 0.0
+    down = 9.0 * found.drift * math.exp(-float(ratio[0]))
+    if found.error > _CHARGED_TO_MASS and at_zero == 0.0 and down < _CHARGED_TO_SHIFT:
+        masses = masses / math.fsum(masses)
+        mass_error, shift = 0.0, 1.01 * max(down, 2.0 * found.drift)
+    log_q = np.log(masses)
+    return Law.dominating(
+        ratio,
+        log_q,
+        p_inf=min(1.0, found.lost_p),
+        q_zero=min(1.0, at_zero * (1.0 + found.error) + found.lost_q),
+        mass_error=mass_error + ATOM_ROUNDING,
+        shift_error=shift + found.value_error + _log_rounding(ratio),
+    )
+
+
+def _lower(found: _Allocation) -> Law:
+    """Atoms of the statistic, erasure included: masses under P and under Q, sorted by their ratio."""
+    both = (found.rows > 0).all(axis=0)
+    log_q, log_p = np.log(found.rows[0, both]) - found.error, np.log(found.rows[1, both]) - found.error
+    order = np.argsort(log_p - log_q, kind="stable")
+    logs = _log_rounding(log_p)
+    return Law(
+        (log_p - log_q)[order],
+        log_p[order],
+        log_q[order],
+        Side.LOWER,
+        mass_error=2.02 * found.drift + ATOM_ROUNDING + logs,
+        shift_error=logs,
+    )
+
+
+def _log_rounding(logs: FloatArray) -> float:
+    """Absolute error of stored logarithms, and of the masses they stand for."""
+    return 1e-15 * (4.0 + float(np.max(np.abs(logs), initial=0.0)))

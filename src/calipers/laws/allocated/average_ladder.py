@@ -1,0 +1,398 @@
+"""Sums of many independent terms on a ladder of lattices, in positive arithmetic only.
+
+The law of X_1 + ... + X_M by repeated doubling needs three things: a lattice fine enough for
+one term, a range wide enough for a heavy tail, and relative accuracy far out. A Fourier transform
+has only absolute accuracy; here every number is a sum of products of non-negative numbers, so each
+mass is accurate relative to itself, at any depth, with no tilting.
+
+Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the center live on the
+lowest rung; a point at distance d from the center lives where the spacing is about `grain` times d.
+So a tail of any length costs a fixed number of points an octave. Because lattices are nested,
+moving up a rung is one operation: points at odd places go to their two neighbors, half each.
+
+That move is random rounding with mean zero, and it can be read in two ways:
+
+- as a mean preserving spread: the sum on the ladder is larger in convex order than the true sum;
+- as part of a test: an observer who rounds the statistic with coins of their own.
+
+Rows. Row 0 is the law of the sum when all terms follow the base law. Row i > 0 is its law when one
+term, at a uniformly random place, follows the i-th marked law instead. A sum of m + n terms gets
+
+    row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
+
+Cost. Doubling m adds one convolution per row; every second doubling the lowest rung moves up,
+as the standard deviation has doubled. A product of two ladders convolves rung e of one with the rest
+of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
+
+Rounding. Products of non-negative vectors by plain sums of n terms have relative error at
+most (n + 2) u for every entry (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1,
+whatever the order of summation). A ladder carries two bounds that follow from it:
+
+- `error`: every mass is within this share of the truth. Each doubling doubles the error of its
+  inputs, so it grows like the number of terms; sums run over short blocks in early doublings.
+- `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all
+  that counts for statements about the *ratio* of two rows, or about the law after normalization;
+  `calipers.laws.allocated.average` proves both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray, IntArray
+
+_SHORT_SUM = 48
+"""Longest plain sum where rounding errors are going to be doubled many times."""
+_ACCURATE_ABOVE = 3e-6
+"""Relative error beyond which sums run over short blocks."""
+UNDERFLOW = 1e-280
+"""More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
+
+
+class Strip(NamedTuple):
+    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many."""
+
+    low: int
+    rows: FloatArray
+
+
+def _places(strip: Strip) -> FloatArray:
+    return np.arange(strip.low, strip.low + strip.rows.shape[1], dtype=np.float64)
+
+
+def joined(first: Strip | None, second: Strip | None) -> Strip | None:
+    """The sum of two strips of one lattice."""
+    if first is None or second is None:
+        return second if first is None else first
+    (first_low, first_rows), (second_low, second_rows) = first, second
+    first_end, second_end = first_low + first_rows.shape[1], second_low + second_rows.shape[1]
+    if second_low <= first_low and first_end <= second_end:
+        first_low, first_end, first_rows, second_low, second_end, second_rows = (
+            *(second_low, second_end, second_rows),
+            *(first_low, first_end, first_rows),
+        )
+    if first_low <= second_low and second_end <= first_end:  # one inside the other, as rungs mostly are
+        rows = first_rows.copy()
+        rows[:, second_low - first_low : second_end - first_low] += second_rows
+        return Strip(first_low, rows)
+    low = min(first_low, second_low)
+    rows = np.zeros((first_rows.shape[0], max(first_end, second_end) - low))
+    rows[:, first_low - low : first_end - low] = first_rows
+    rows[:, second_low - low : second_end - low] += second_rows
+    return Strip(low, rows)
+
+
+def coarsened(strip: Strip) -> Strip:
+    """The strip on the next lattice up: odd places go to both neighbors, half each."""
+    start, rows = strip
+    size = rows.shape[1]
+    low = start // 2
+    count = (start + size) // 2 - low + 1
+    result = np.zeros((rows.shape[0], count))
+    odd = start % 2  # the first entry stands at an odd place
+    result[:, odd : odd + (size - odd + 1) // 2] = rows[:, odd::2]
+    halves = 0.5 * rows[:, 1 - odd :: 2]
+    number = halves.shape[1]
+    result[:, :number] += halves
+    result[:, 1 : number + 1] += halves
+    return Strip(low, result)
+
+
+def _shrunk(strip: Strip) -> Strip | None:
+    """The strip without empty places at its ends."""
+    low, rows = strip
+    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
+    first = int(filled.argmax())
+    if not filled[first]:
+        return None
+    last = len(filled) - int(filled[::-1].argmax())
+    return Strip(low + first, rows[:, first:last])
+
+
+def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatArray:
+    """The convolution, entries with relative error at most (longest plain sum + 2) u."""
+    if len(first) > len(second):
+        first, second = second, first
+    if not accurate or len(first) <= _SHORT_SUM:
+        return np.convolve(first, second)
+    total = np.zeros(len(first) + len(second) - 1)
+    for start in range(0, len(first), _SHORT_SUM):  # an entry of the total is a sum of that many block sums
+        values = np.convolve(first[start : start + _SHORT_SUM], second)
+        total[start : start + len(values)] += values
+    return total
+
+
+def _longest_sum(length: int, accurate: bool) -> int:
+    return min(length, _SHORT_SUM + length // _SHORT_SUM + 1) if accurate else length
+
+
+@dataclass(frozen=True)
+class LadderPlan:
+    """How fine a sum of `terms` terms is kept: center, lowest rung, points per octave, mass that may go."""
+
+    step: float
+    grain: float
+    center: float
+    lowest: int
+    log_loss: float
+
+    def radius(self, exponent: int) -> float:
+        """Points nearer to the center than this may stay on the rung."""
+        return math.ldexp(2.0 * self.step / self.grain, exponent)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The law of a sum of `terms` terms, rung by rung.
+
+    `error` and `drift` bound rounding as the module says. The base masses that were left out at this
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`.
+    """
+
+    rungs: dict[int, Strip]
+    step: float
+    terms: int
+    error: float
+    drift: float
+    lost: float = 0.0
+    lost_moment: float = 0.0
+
+    def flat(self) -> tuple[FloatArray, FloatArray]:
+        """Values in increasing order, and the rows of their masses."""
+        values = [_places(s) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
+        masses = np.concatenate([strip.rows for strip in self.rungs.values()], axis=1)
+        merged = np.concatenate(values)
+        present = np.flatnonzero(masses.any(axis=0))
+        order = present[np.argsort(merged[present], kind="stable")]
+        return merged[order], masses[:, order]
+
+
+def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
+    """All rows of a product of two strips; `share` of the terms belong to the first."""
+    rows = [_convolved(first.rows[0], second.rows[0], accurate)]
+    for i in range(1, first.rows.shape[0]):
+        marked_first = _convolved(first.rows[i], second.rows[0], accurate)
+        marked_second = _convolved(first.rows[0], second.rows[i], accurate)
+        rows.append(share * marked_first + (1.0 - share) * marked_second)
+    return Strip(first.low + second.low, _stacked(rows))
+
+
+def _stacked(rows: list[FloatArray]) -> FloatArray:
+    return rows[0][None] if len(rows) == 1 else np.stack(rows)
+
+
+def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
+    """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice."""
+    if finer is None:
+        rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
+        return Strip(2 * rung.low, _stacked(rows))
+    twice = joined(rung, Strip(finer.low, 2.0 * finer.rows))
+    assert twice is not None
+    rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
+    low = rung.low + twice.low
+    if rung.rows.shape[0] == 1:
+        return Strip(low, _stacked(rows))
+    once = joined(rung, finer)
+    assert once is not None
+    for i in range(1, rung.rows.shape[0]):
+        row = _convolved(rung.rows[i], once.rows[0], accurate)
+        other = _convolved(finer.rows[i], rung.rows[0], accurate)
+        start = finer.low + rung.low - low
+        row[start : start + len(other)] += other
+        rows.append(row)
+    return Strip(low, _stacked(rows))
+
+
+def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
+    """The law of the sum of two independent sums, regrouped by `plan`.
+
+    `blocks`: how often this sum occurs in the final one. Post-condition: `error`, `lost` and
+    `lost_moment` account for everything the result lacks.
+    """
+    square = first is second
+    lowest = min(min(first.rungs), min(second.rungs))
+    highest = max(max(first.rungs), max(second.rungs))
+    share = first.terms / (first.terms + second.terms)
+    accurate = blocks * UNIT_ROUNDOFF * 2000 > _ACCURATE_ABOVE
+    finer_first: Strip | None = None
+    finer_second: Strip | None = None
+    products: dict[int, Strip] = {}
+    longest = 0
+    for e in range(lowest, highest + 1):
+        finer_first = None if finer_first is None else coarsened(finer_first)
+        finer_second = None if finer_second is None else finer_first if square else coarsened(finer_second)
+        rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
+        found: Strip | None = None
+        all_first = joined(finer_first, rung_first)
+        if square and rung_first is not None:
+            found = _square(rung_first, finer_first, accurate)
+        elif not square:
+            if rung_second is not None and all_first is not None:
+                found = _cross(all_first, rung_second, share, accurate)
+            if rung_first is not None and finer_second is not None:
+                found = joined(found, _cross(rung_first, finer_second, share, accurate))
+        if found is not None:
+            products[e] = found
+            longest = max(longest, (found.rows.shape[1] + 1) // 2)
+        finer_first, finer_second = all_first, joined(finer_second, rung_second)
+    # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
+    operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
+    share_lost = operations * UNIT_ROUNDOFF
+    error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
+    rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks)
+    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment)
+
+
+def regrouped(
+    products: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+) -> tuple[dict[int, Strip], float, float]:
+    """Strips on any rungs, each moved up until its spacing suits its distance from the center, and trimmed.
+
+    Returns the rungs and what trimming lost: mass, and mass times the absolute mean of its terms.
+    """
+    rungs: dict[int, Strip] = {}
+    above: Strip | None = None
+    e = min(products)
+    top = max(products)
+    while e <= top or above is not None:
+        current = joined(above, products.get(e))
+        above = None
+        if current is not None:
+            above, kept = _parted(current, plan, e)
+            if kept is not None:
+                rungs[e] = kept
+            if above is not None:
+                above = coarsened(above)
+        e += 1
+    # A doubling makes a tail one rung longer at most, so the ends may wait for every other one.
+    return _trimmed(rungs, plan, terms, blocks) if terms.bit_length() % 2 else (rungs, 0.0, 0.0)
+
+
+def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None, Strip | None]:
+    """What has to move up from this rung, and what may stay."""
+    if exponent < plan.lowest:
+        return strip, None
+    unit = math.ldexp(plan.step, exponent)
+    radius = plan.radius(exponent)
+    size = strip.rows.shape[1]
+    first = min(max(math.ceil((plan.center - radius) / unit) - strip.low, 0), size)
+    last = min(max(math.floor((plan.center + radius) / unit) - strip.low + 1, first), size)
+    if first == 0 and last == size:
+        return None, strip
+    outside = strip.rows.copy()
+    outside[:, first:last] = 0.0
+    kept = Strip(strip.low + first, strip.rows[:, first:last]) if last > first else None
+    return _shrunk(Strip(strip.low, outside)), kept
+
+
+def _trimmed(
+    rungs: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+) -> tuple[dict[int, Strip], float, float]:
+    """Without the far ends, as long as they matter less than e^log_loss for the final sum.
+
+    Leaving out a base mass q of one block leaves out at most blocks * q of the final base law; of
+    a marked law it leaves out the block's marked mass if the mark is inside, and blocks * q else. Where there is no
+    marked law the first moment stands for it.
+    """
+    order, values, masses = _sorted(rungs, plan.step)
+    marked = masses[1:].sum(axis=0) if masses.shape[0] > 1 else masses[0] * np.abs(values) / terms
+    weight = (blocks + 1.0) * masses[0] + marked
+    allowed = math.exp(plan.log_loss)
+    left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
+    right = int(np.searchsorted(np.cumsum(weight[order][::-1]), allowed))
+    dropped = np.concatenate((order[:left], order[len(order) - right :]))
+    if len(dropped) == 0:
+        return rungs, 0.0, 0.0
+    lost = float(masses[0, dropped].sum())
+    lost_moment = float(np.sum(masses[0, dropped] * np.abs(values[dropped]))) / terms
+    gone = np.zeros(len(values), dtype=bool)
+    gone[dropped] = True
+    kept: dict[int, Strip] = {}
+    start = 0
+    for e, strip in rungs.items():
+        size = strip.rows.shape[1]
+        rows = np.where(gone[start : start + size], 0.0, strip.rows)
+        start += size
+        rest = _shrunk(Strip(strip.low, rows))
+        if rest is not None:
+            kept[e] = rest
+    slack = 1.0 + 1e-9
+    return kept, slack * lost, slack * lost_moment
+
+
+def _sorted(rungs: dict[int, Strip], step: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Order by value, values and masses of all places, rung after rung."""
+    values = np.concatenate([_places(s) * math.ldexp(step, e) for e, s in rungs.items()])
+    masses = np.concatenate([strip.rows for strip in rungs.values()], axis=1)
+    return np.argsort(values, kind="stable"), values, masses
+
+
+def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float, blocks: float) -> Ladder:
+    """One term with these atoms, each split onto the two places around it (mean preserved).
+
+    The split is exact for a value within a relative 4 u of the given one.
+    """
+    distance = np.abs(values - plan.center)
+    nearest = plan.radius(plan.lowest)
+    with np.errstate(divide="ignore"):
+        up = np.ceil(np.log2(distance / nearest))
+    exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
+    products: dict[int, Strip] = {}
+    for e in np.unique(exponents):
+        chosen = exponents == e
+        scaled = values[chosen] / math.ldexp(plan.step, int(e))
+        below = np.floor(scaled)
+        part = scaled - below
+        places = below.astype(np.int64)
+        low, size = int(places.min()), int(places.max()) - int(places.min()) + 2
+        out = np.empty((rows.shape[0], size))
+        for i, row in enumerate(rows[:, chosen]):
+            out[i] = np.bincount(places - low, weights=row * (1.0 - part), minlength=size)
+            out[i] += np.bincount(places - low + 1, weights=row * part, minlength=size)
+        products[int(e)] = Strip(low, out)
+    rungs, lost, lost_moment = regrouped(products, plan, 1, blocks)
+    return Ladder(rungs, plan.step, 1, error, error, lost, lost_moment)
+
+
+def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
+    """The law of the sum of `count` independent copies of `one`, by doubling.
+
+    `plans[j]` serves sums of 2^j copies. Post-condition as for `added`, with `lost` the base mass and
+    `lost_moment` the first moment (per term, of the final mean) missing from the final law.
+    """
+    power, total = one, None
+    lost, lost_moment = count * one.lost, one.lost_moment + count * one.lost
+    j = 0
+    while True:
+        if count >> j & 1:
+            if total is None:
+                total = power
+            else:
+                plan = plan_between(plans, total.terms + power.terms)
+                total = added(total, power, plan, count / (total.terms + power.terms))
+                lost += total.lost
+                lost_moment += total.lost_moment + total.lost
+        j += 1
+        if count >> j == 0:
+            break
+        blocks = count / (2.0 * power.terms)
+        power = added(power, power, plans[j], blocks)
+        lost += blocks * power.lost
+        lost_moment += power.lost_moment + blocks * power.lost
+    assert total is not None
+    slack = 1.0 + 1e-6 + 4.0 * total.error
+    lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
+    return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment)
+
+
+def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
+    """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its center."""
+    plan = plans[terms.bit_length() - 1]
+    center = plan.center * (terms / (1 << (terms.bit_length() - 1)))
+    return LadderPlan(plan.step, plan.grain, center, plan.lowest, plan.log_loss)

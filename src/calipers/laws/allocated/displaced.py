@@ -1,0 +1,225 @@
+"""Shuffled batches of which nothing is left over: the displaced record is seen once, early.
+
+When every record is used in every epoch (B divides N, or the last short batch is kept), the record that makes room
+for x must go somewhere, and it is seen there: in the *first* batch, through a gradient c_j chosen before anything was
+seen. Who it is may be chosen so that the first batch hardly says it (`calipers.laws.allocated.first_batch`), or at
+random, which is simpler and better for small batches with much noise: x stands in the first batch, or in batch t in
+place of a random member j. Given the first batch the places of x are then no longer equally likely: batch t has
+probability proportional to the mean of the likelihood ratios W_j = exp(<c_j, z> - |c_j|^2/2) of its members. With w_t
+that mean over the mean of all, a theorem (docs/mathematics, "nothing left over") says for every number of rounds n <=
+N/B and Omega = N/(B n) > 1
+
+    D_k <= U_n(k) + kappa D_k(fixed batches) + zeta(k),
+
+U_n(k) = (1/n) E[(X*_1 + ... + X*_n)+]. Weights w_t up to Omega are as good as n equal rounds (convexity and
+majorization); kappa bounds the share of weight that is larger, by Markov's inequality from a moment of w_t - 1,
+
+    kappa = min over p of  Omega / (Omega - 1)^p  E[(w_t - 1)^p],
+
+and zeta is what x itself may show in the first batch while that happens:
+zeta = E[(p_1 X'+ + (1 - p_1) X)+] - (1 - p_1) E[X+], p_1 = B/N, X and X' two worst terms.
+
+Moments. A batch is a random sample of the records, so (Hoeffding: less than with replacement)
+
+    B^p E[(w_t - 1)^p] <= sum_b S(p, b) B^b (M_p^((p - b)/(p - 1)) - 1),
+
+S(p, b) the number of partitions of p things into b blocks of two or more, M_p the p-th moment of W_j over its mean. The
+mean is at least the geometric mean, and with theta = |mean c| / r that gives, whatever the c_j are,
+
+    M_p <= max over theta in [0, 1] of
+           e^((p-1)(1-theta^2) r^2/2) (1 + (1-theta)/(1+theta) (e^(p(p-1)(1+theta)^2 r^2/2) - 1)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT
+from calipers.errors import InputError
+from calipers.laws.allocated.first_batch import cover, hidden_with_first
+from calipers.laws.allocated.hidden_sum import divergence
+from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.shuffled import ShuffledEpoch
+
+add_statement(
+    "calipers:displaced",
+    "docs/mathematics: shuffled batches, nothing left over",
+    "If every record is used in every epoch, the displaced record is seen once, before anything else was seen.",
+)
+
+_ORDERS = (2, 4, 6, 8)
+_ANGLES = 4096
+_SLACK = 1.0 + 1e-9
+"""Covers the rounding of closed forms that are a few operations deep."""
+_SHARES = (0.8, 0.64, 0.52, 0.42, 0.34, 0.24, 0.15, 0.08)
+"""Numbers of rounds to try, as shares of N/B."""
+_EXPONENTS, _LITTLE = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0), 0.005
+"""Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
+_SMALL_BATCH = 64
+"""Below it a random member says no more than a chosen one where its gradient is small against the noise."""
+_SCAN_RESOLUTION, _SCAN_LOG_TAIL = 0.5, -30.0
+_LARGEST_EXPONENT = 600.0
+
+
+def largest_moment(order: int, width: float) -> float:
+    """At least M_p for gradients of norm at most `width`, in units of the noise; infinite where it is astronomical."""
+    if 2.0 * order * (order - 1) * width**2 > _LARGEST_EXPONENT:
+        return math.inf
+    angles = np.linspace(0.0, 1.0, _ANGLES)
+    low, high = angles[:-1], angles[1:]  # each factor at the end of the interval where it is largest
+    spread = np.exp(0.5 * (order - 1) * (1.0 - low**2) * width**2)
+    far = np.expm1(0.5 * order * (order - 1) * ((1.0 + high) * width) ** 2)
+    return float(np.max(spread * (1.0 + (1.0 - low) / (1.0 + low) * far))) * _SLACK
+
+
+@lru_cache(maxsize=64)
+def blocks_of_two_or_more(things: int, blocks: int) -> int:
+    """Partitions of a set into blocks with at least two elements each."""
+    if things == 0:
+        return int(blocks == 0)
+    if blocks <= 0 or things < 2 * blocks:
+        return 0
+    joined = blocks * blocks_of_two_or_more(things - 1, blocks)
+    return joined + (things - 1) * blocks_of_two_or_more(things - 2, blocks - 1)
+
+
+def sample_moment(order: int, width: float, batch_size: int) -> float:
+    """At least E[(w_t - 1)^order] for an even order."""
+    moment = largest_moment(order, width)
+    if math.isinf(moment):
+        return math.inf
+    parts = (
+        blocks_of_two_or_more(order, blocks)
+        * float(batch_size) ** (blocks - order)
+        * (moment ** ((order - blocks) / (order - 1)) - 1.0 / _SLACK)
+        for blocks in range(1, order // 2 + 1)
+    )
+    return math.fsum(parts) * _SLACK
+
+
+def seen_early(term: HiddenTerm, first: float, known: float) -> float:
+    """At least zeta: what x adds by standing in the first batch, of share `first`; `known` >= E[X+].
+
+    zeta <= p_1 E[X'+ pi(X')] with pi(s) = P(X > -p_1 s/(1 - p_1)), which grows with s: a staircase above pi turns it
+    into a sum of the tail moments E[X'; X' > s].
+    """
+    right, left = term.branches
+    s = np.exp(np.linspace(-6.0, 12.0 + term.epsilon, 240))
+    pi = ndtr(left.preimage(first * s / (1.0 - first)))  # as -z is standard normal too
+    z = right.preimage(s)
+    whole = ndtr(term.right[0] - z)
+    beyond = whole - math.exp(term.epsilon) * ndtr(term.right[1] - z) + 1e-13 * whole
+    stairs = float(pi[0]) * known + float(np.sum(np.diff(pi, append=1.0) * np.minimum(beyond, known)))
+    return first * min(known, stairs * _SLACK)
+
+
+@implements("calipers:displaced")
+@dataclass(frozen=True)
+class DisplacedEpoch(ShuffledEpoch):
+    """One epoch that uses every record: `rounds` batches of `batch_size`, the last one perhaps shorter.
+
+    `dataset_size` records; participation is certain.
+    """
+
+    batch_size: int = 0
+    dataset_size: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        COUNT.check_int("batch_size", self.batch_size)
+        if self.participation != 1.0 or -(-self.dataset_size // self.batch_size) != self.rounds:
+            raise InputError("An epoch that leaves nothing over has ceil(N/B) rounds in which every record takes part.")
+
+    @property
+    def first(self) -> float:
+        """The share of the first batch, B/N."""
+        return self.batch_size / self.dataset_size
+
+    def exposed(self, rounds: int) -> float:
+        """kappa: at least the expected share of weight beyond what `rounds` equal rounds cover."""
+        excess = self.dataset_size / (self.batch_size * rounds) * (1.0 - 1e-15)
+        if excess <= 1.0:
+            return 1.0
+        width = 1.0 / self.sigma
+        # A short last batch is a part of a full one, and counts as one.
+        batches = (self.rounds - 1) * self.batch_size / (self.dataset_size - self.batch_size)
+        bounds = (excess / (excess - 1.0) ** p * sample_moment(p, width, self.batch_size) for p in _ORDERS)
+        return min(1.0, batches * min(bounds) * _SLACK)
+
+    def controlled(self, epsilon: float, reverse: bool) -> float:
+        """Not tried: weights of rounds are compared by majorization, for terms that are worst at every strike."""
+        del epsilon, reverse
+        return 1.0
+
+    def hidden(self, epsilon: float, reverse: bool, resolution: float, log_tail: float) -> tuple[float, float]:
+        """(node, delta): the better one of both theorems, each with the weights that seem best for it."""
+        exponent = _exponent(self, reverse, _scanned(self, epsilon))
+        node, value = self.with_cover(exponent, epsilon, reverse, resolution, log_tail)
+        if self.batch_size < _SMALL_BATCH:
+            rounds = self.best_rounds(epsilon, reverse)
+            if rounds > 0:
+                other, found = self.with_rounds(rounds, epsilon, reverse, resolution, log_tail)
+                node, value = max(node, other), min(value, found)
+        return node, value
+
+    def with_cover(
+        self, exponent: float, epsilon: float, reverse: bool, resolution: float, log_tail: float
+    ) -> tuple[float, float]:
+        """(node, delta): the theorem for a first batch that says little, where all but about e^-exponent is covered."""
+        covered = cover(1.0 / self.sigma, self.batch_size, self.dataset_size, exponent)
+        if covered is None:
+            return epsilon, 1.0
+        known = self.known(epsilon)
+        node, value = hidden_with_first(self.term(epsilon, reverse), known, covered, self.first, resolution, log_tail)
+        return node, min(1.0, (value + covered.exposed * known) * _SLACK)
+
+    def best_rounds(self, epsilon: float, reverse: bool) -> int:
+        """The number of rounds that seems best at epsilon >= 0, or 0 where fixed batches are better."""
+        return _rounds(self, reverse, _scanned(self, epsilon))
+
+    def with_rounds(
+        self, rounds: int, epsilon: float, reverse: bool, resolution: float, log_tail: float
+    ) -> tuple[float, float]:
+        """(node, delta): the theorem with this number of equal rounds."""
+        term, known = self.term(epsilon, reverse), self.known(epsilon)
+        node, value = divergence(term, rounds, 1.0, resolution, log_tail)
+        return node, min(1.0, (value + self.exposed(rounds) * known + seen_early(term, self.first, known)) * _SLACK)
+
+
+def _scanned(epoch: DisplacedEpoch, epsilon: float) -> float:
+    """The nearest of a few epsilons at which numbers of rounds are compared."""
+    unit = 0.4 * min(1.0, epoch.shift)
+    return 0.0 if epsilon < 0.4 * unit else unit * 3.0 ** min(3, round(math.log(epsilon / unit, 3.0)))
+
+
+@lru_cache(maxsize=512)
+def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
+    """The number of rounds with the least bound at epsilon, or 0 if none beats fixed batches there."""
+    most = epoch.dataset_size / epoch.batch_size
+    best, chosen = epoch.known(epsilon), 0
+    for share in _SHARES:
+        rounds = int(share * most)
+        if rounds < 1 or epoch.exposed(rounds) >= 1.0:
+            continue
+        if epoch.exposed(rounds) * epoch.known(epsilon) < best:
+            value = epoch.with_rounds(rounds, epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+            if value < best:
+                best, chosen = value, rounds
+    return chosen
+
+
+@lru_cache(maxsize=512)
+def _exponent(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> float:
+    """The least exponent with which what is not covered adds little at epsilon."""
+    known, exponent = epoch.known(epsilon), _EXPONENTS[0]
+    value = epoch.with_cover(_EXPONENTS[-1], epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+    for exponent in _EXPONENTS:
+        if 3.0 * math.exp(-exponent) * known < _LITTLE * value:
+            break
+    return exponent

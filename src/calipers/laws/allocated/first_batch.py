@@ -1,0 +1,209 @@
+"""Which record of the first batch made room: a rule that says little, when nothing is left over.
+
+Where every record is used, the record j that makes room for x goes to the first batch, and is seen there. Which of the
+first batch's records is taken for it is for the proof to say, and may depend on what the first batch showed. Taken with
+probabilities proportional to the inverse of its likelihood ratio, it hardly says who it was: with S the first batch, e
+its noise and c_i its gradients, g_i = exp(-<c_i, e> - |c_i|^2/2),
+
+    P(j is taken | S, e) = g_j / sum of g_i over S.
+
+Then, given the rest of the first batch, the weights Y_j of all later records differ by factors of at most rho = e^(2
+r^2), whatever was seen, except for a share of them, the loss, that has a tail e^(1 - mu loss) whatever the gradients
+are. A later batch weighs the mean w_t of B of them, drawn at random, so its weight is close to 1: it exceeds `high`
+hardly ever, and the excesses beyond `low` add up to little. By majorization the weights of all batches are then as good
+as `many` equal ones just above `low` and a `few` equal to `high` (`Cover`), and the theorem of docs/mathematics
+("nothing left over") reads
+
+    D_k <= (B/N) E[J(low' T + high T')] + exposed D_k(fixed batches),      J(s) >= E[(X_1 + h s)+],
+
+T and T' sums of `many` and `few` worst terms, X_1 the term of the first batch, h the mean weight of a batch, E[h] = 1.
+For s < 0, (x - |s|/y)+ <= x min(1, x y / (4 |s|)) with y = 1/h is concave in y, so y may be replaced by its mean given
+what X_1 is made of; for s > 0 put-call parity leads to the same. E[(X_1 + h s)+] is convex in s, so it lies below the
+lower hull of values of J.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from calipers.laws.allocated.hidden_sum import HiddenSum, expected_payoff
+from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.numerics.types import FloatArray
+
+_SLACK = 1.0 + 1e-11
+"""Covers the rounding of closed forms that are a few operations deep."""
+_CELLS, _REACH = 1400, 14.0
+_PLACES, _NEAREST, _FARTHEST = 110, 1e-3, 1e7
+"""Places of the payoff on either side of 0, in units of the width of a term."""
+_LOSSES = (1.0, 2.0, 4.0, 8.0)
+"""Exponents of losses that count as covered, beyond what the share exposed asks for."""
+
+
+class Cover(NamedTuple):
+    """Weights above those of the later batches: `many` of `low`, `few` of `high`; `exposed`: what they do not cover."""
+
+    many: int
+    low: float
+    few: int
+    high: float
+    exposed: float
+
+
+class _Weights(NamedTuple):
+    """Weights of records: mean 1, at most `largest`, of variance at most `variance`; `batch_size` make a batch."""
+
+    largest: float
+    variance: float
+    batch_size: int
+
+    def log_moment(self, tilt: FloatArray) -> FloatArray:
+        """Log E[e^(tilt B (w - 1))] of a batch at most (Bennett; Hoeffding for draws without replacement)."""
+        reach = self.largest - 1.0
+        scaled = tilt * reach
+        return np.asarray(self.batch_size * self.variance / reach**2 * (np.expm1(scaled) - scaled))
+
+
+def weights_of_records(loss: float, width: float, batch_size: int) -> _Weights:
+    """What the weights of records are like up to a loss."""
+    ratio = math.exp(2.0 * width * width)
+    variance = (ratio + 1.0) ** 2 / (4.0 * ratio * (1.0 - loss)) - 1.0
+    return _Weights(ratio / (1.0 - loss) * _SLACK, variance * _SLACK + 1e-12, batch_size)
+
+
+def loss_share(loss: float, width: float, batch_size: int, size: int) -> float:
+    """At least the share of weight that goes with larger losses."""
+    rate = (batch_size - 2) * (size - batch_size) / (size - 2)
+    return batch_size / (batch_size - 1) * math.exp(2.0 * width * width + 1.0 - rate * loss) * _SLACK
+
+
+@lru_cache(maxsize=256)
+def cover(width: float, batch_size: int, size: int, exponent: float) -> Cover | None:
+    """Weights that cover all but about e^-exponent, as even as possible; None where batches are too small."""
+    later, batches = size / batch_size - 1.0, -(-size // batch_size) - 1
+    if batch_size < 3 or later < 1.0 or width > 3.0:
+        return None
+    found = [_covered(width, batch_size, size, exponent, more, later, batches) for more in _LOSSES]
+    proper = [each for each in found if each is not None]
+    return min(proper, key=lambda each: each.many * each.low**2 + each.few * each.high**2, default=None)
+
+
+def _covered(
+    width: float, batch_size: int, size: int, exponent: float, more: float, later: float, batches: int
+) -> Cover | None:
+    rate = (batch_size - 2) * (size - batch_size) / (size - 2)
+    loss = (exponent + more + 1.0 + 2.0 * width * width) / rate
+    if loss >= 0.9:
+        return None
+    weights = weights_of_records(loss, width, batch_size)
+    tilts = np.geomspace(1e-3, 40.0, 300) / (weights.largest - 1.0)
+    log_moments = weights.log_moment(tilts)
+    # P(w_t > high) for one of all batches.
+    high = 1.0 + float(np.min((log_moments + exponent + math.log(batches)) / (tilts * batch_size)))
+    # P(sum of (w_t - low)+ > total): weights of batches are negatively associated, so moments multiply;
+    # e^(y t) - 1 <= y (1 - y)^((1 - y)/y) e^t for t > 0.
+    best: Cover | None = None
+    for low in 1.0 + (high - 1.0) * np.linspace(0.02, 0.8, 40):
+        exponents = log_moments - tilts * batch_size * (low - 1.0)
+        spread = np.where(exponents < 50.0, np.exp(np.minimum(exponents, 50.0)), np.inf)
+        totals = [
+            (exponent + batches * np.log1p(y * (1.0 - y) ** ((1.0 - y) / y) * spread)) / (y * tilts * batch_size)
+            for y in (0.1, 0.3, 0.5, 0.7, 0.9)
+        ]
+        total = float(np.min(totals)) * _SLACK
+        few = math.ceil(total / (high - low))
+        many = int((later - few * high) / low)
+        if many < 1:
+            continue
+        level = (later - few * high) / many
+        if best is None or many * level**2 + few * high**2 < best.many * best.low**2 + best.few * best.high**2:
+            share = 2.0 * math.exp(-exponent) + loss_share(loss, width, batch_size, size)
+            best = Cover(many, level, few, high, min(1.0, share * _SLACK))
+    return best
+
+
+def seen(epsilon: float, width: float, far: float, taus: FloatArray) -> FloatArray:
+    """At least E[(rho - tau/y)+] for rho = (1 - e^(epsilon - d u - d^2/2))+, whatever d <= width and y > 0 are.
+
+    The mean of y given u is at most e^(far^2 + f u - f^2/2) for some |f| <= far. rho grows with d where it is positive,
+    if epsilon >= 0; if not, it is at most the larger one of its values at both ends.
+    """
+    floor = max(0.0, -math.expm1(epsilon))
+    start = (epsilon / width - 0.5 * width) if epsilon >= 0.0 else -9.0
+    ends = np.linspace(start, max(start, 0.0) + _REACH, _CELLS + 1)
+    low, high = ends[:-1], ends[1:]
+    masses = np.where(low > 0.0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    rho = np.maximum(-np.expm1(epsilon - width * high - 0.5 * width * width), floor)
+    farthest = np.maximum(np.abs(low), np.abs(high))
+    slope = np.minimum(farthest, far)
+    log_y = far * far + slope * farthest - 0.5 * slope * slope
+    shares = np.minimum(1.0, np.exp(np.minimum(log_y, 600.0))[:, None] * rho[:, None] / (4.0 * taus))
+    beyond = float(ndtr(-ends[-1])) + (float(ndtr(start)) if epsilon < 0.0 else 0.0)
+    return np.asarray(((masses * rho) @ shares + beyond) * _SLACK)
+
+
+def first_payoff(term: HiddenTerm, known: float) -> tuple[FloatArray, FloatArray]:
+    """Places and values of J, the vertices of a convex function; `known` >= E[X_1+]."""
+    epsilon, k = term.epsilon, math.exp(term.epsilon)
+    sizes = term.width * np.geomspace(_NEAREST, _FARTHEST, _PLACES)
+    losing = np.minimum(seen(epsilon, term.width, term.right[0], sizes), known)
+    missed = k * seen(-epsilon, term.width, term.left[1], sizes / k)
+    winning = np.minimum(known, 1.0 - k + missed) + sizes
+    places = np.concatenate((-sizes[::-1], [0.0], sizes))
+    return lower_hull(places, np.concatenate((losing[::-1], [known], winning)) * _SLACK)
+
+
+def lower_hull(places: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The points below which no convex function through lower values at all places can rise."""
+    kept: list[int] = []
+    for i in range(len(places)):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (values[b] - values[a]) * (places[i] - places[a]) < (values[i] - values[a]) * (places[b] - places[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return places[kept], values[kept]
+
+
+def hidden_with_first(
+    term: HiddenTerm, known: float, covered: Cover, share: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """(node, delta): `share` times E[J(low T + high T')] at the node, the term's epsilon up to rounding."""
+    places, values = first_payoff(term, known)
+    # What the few have to make up for is the usual sum of the many.
+    usual = covered.many * covered.low * math.expm1(term.epsilon) / covered.high
+    few = HiddenSum.deep(term, covered.few, log_tail).ended(usual)
+    values = _before(few, covered.high, places, values, resolution)
+    places, values = lower_hull(places, values)
+    many = HiddenSum.deep(term, covered.many, log_tail).ended(0.0)
+    value = _before(many, covered.low, places, values, resolution, np.zeros(1))[0]
+    # Sums are known up to a factor 1 +- rounding, and E|X| <= 1 + k for each of their terms.
+    weight = covered.many * covered.low + covered.few * covered.high
+    value += 4.0 * many.rounding * weight * (1.0 + math.exp(term.epsilon))
+    return many.node, min(1.0, float(value) * share * _SLACK)
+
+
+def _before(
+    total: HiddenSum,
+    scale: float,
+    places: FloatArray,
+    values: FloatArray,
+    resolution: float,
+    asked: FloatArray | None = None,
+) -> FloatArray:
+    """The payoff before a scaled sum is added to what was there, at the places or at those asked for."""
+    before = places if asked is None else asked
+    steepest = max(1.0, float(values[-1] - values[-2]) / float(places[-1] - places[-2])) * _SLACK
+
+    def payoff(sums: FloatArray) -> FloatArray:
+        after = before[:, None] + scale * sums
+        beyond = steepest * np.maximum(after - places[-1], 0.0)
+        return np.asarray(np.interp(after, places, values) + beyond) / (steepest * scale)
+
+    at_zero = payoff(np.zeros(1))[:, 0]
+    return np.asarray(steepest * scale * expected_payoff(total, payoff, at_zero, resolution) * _SLACK)

@@ -1,0 +1,187 @@
+"""The law of a sum of hidden terms, on ladders, and the divergence it bounds.
+
+The divergence of a record hidden in one of M rounds is at most r/M E[(X_1 + ... + X_M - strike)+] for independent
+copies of its worst term (`calipers.laws.allocated.hidden_term`), where r is the probability that it takes part at all
+and
+
+    strike = M (1 - r)(k - 1)/r :
+
+a record that sits out shows the same noise under both datasets. Splitting terms onto the places of a ladder
+(`calipers.laws.allocated.average_ladder`) preserves their mean and makes the sum larger in convex order, so the call
+can only grow.
+
+Ends. A sum is asked only whether it passes the strike, and by how much. So terms are clipped, at no risk: raising the
+terms below `low` to it raises the sum, and
+
+    (X_1 + ... + X_M - strike)+  <=  (sum of min(X_t, high) - strike)+  +  sum of (X_t - high)+,
+
+whose last part has a closed form. It costs next to nothing where a term of `high` makes up for whatever else the sum
+usually holds, and one of `low` for more than any other term can; with little noise it saves most of the ladder.
+
+What is charged. Observations beyond `end` are left out: their mass is at most 2 Phi(-end), and with them goes at most
+E[A + k B] <= (1 + k) Phi(shift - end) of the first moment; (1 + k) >= E|X| stands where
+`calipers.laws.allocated.average` has E[Y] = 1. Masses are known up to the ladder's `error`. Values are those of a
+slightly different k: with A and B known up to a factor 1 +- e, A - k e^(2e) B <= (1 + e)(A' - k B'), so a node moves
+right by 2e.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr
+
+from calipers.laws.allocated.average import cell_error, lattice_points, normal_cells, refined
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, placed
+from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.normal import normal_tail_quantile
+from calipers.numerics.types import FloatArray
+
+_CELL = 0.05
+_FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
+_DEEPEST = -620.0
+_LARGEST_ERROR = 0.1
+_SELDOM = 1e-5
+"""How often a term of the size of the upper end may fail to make up for the others."""
+_CLOSED_FORM = 1e-12
+"""Relative slack of a difference of normal distribution functions."""
+
+
+@dataclass(frozen=True)
+class HiddenSum:
+    """`rounds` copies of a term, resolved down to probabilities of about e^log_tail."""
+
+    term: HiddenTerm
+    rounds: int
+    log_tail: float
+    clipped: tuple[float, float] = (-math.inf, math.inf)
+
+    @classmethod
+    def deep(cls, term: HiddenTerm, rounds: int, log_tail: float) -> HiddenSum:
+        """As deep as needed so that what is cut, which counts 1 + k times, costs about e^log_tail."""
+        return cls(term, rounds, max(log_tail - term.epsilon, _DEEPEST))
+
+    @property
+    def log_loss(self) -> float:
+        """Log of the mass, and of the moments of A and B, that one term may lose."""
+        return self.log_tail - math.log(self.rounds) - 4.0
+
+    @property
+    def end(self) -> float:
+        """Where observations are cut: E[A; z > end] = Phi(shift - end) <= e^log_loss."""
+        return math.sqrt(-2.0 * self.log_loss) + self.term.farthest_shift
+
+    @cached_property
+    def _noise(self) -> tuple[FloatArray, FloatArray]:
+        """Terms and their density on a plain mesh, for choices that decide cost, not truth."""
+        mesh, weights = normal_cells(refined(np.array([-self.end, self.end])))
+        density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
+        return self.term.value(mesh).ravel(), density
+
+    def ended(self, strike: float) -> HiddenSum:
+        """With terms clipped where that hardly changes the call at the strike."""
+        values, density = self._noise
+        seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
+        rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
+        losses = np.clip(-values, 0.0, rare)
+        mean = float(losses @ density)
+        spread = math.sqrt(max(float(losses * losses @ density) - mean * mean, 0.0) * self.rounds)
+        high = strike + self.rounds * mean + 6.0 * spread + 2.0 * rare
+        low = -4.0 * min(high, max(float(values[-1]), rare))
+        return replace(self, clipped=(low, high))
+
+    @property
+    def beyond(self) -> float:
+        """At least E[(X - high)+], which is added to the call for every term."""
+        if self.clipped[1] >= self.term.value(np.array([self.end]))[0]:
+            return 0.0  # observations beyond the end are charged anyhow
+        z = float(self.term.branches[0].preimage(np.array([self.clipped[1]]))[0])
+        whole = float(ndtr(self.term.right[0] - z))
+        others = math.exp(self.term.epsilon) * float(ndtr(self.term.right[1] - z))
+        return max(whole - others - self.clipped[1] * float(ndtr(-z)), 0.0) + _CLOSED_FORM * whole
+
+    @property
+    def rounding(self) -> float:
+        """A and B are known up to a factor 1 +- this."""
+        shift = self.term.farthest_shift
+        return (shift * self.end + shift * shift + 8.0 + self.term.epsilon) * 4.0 * UNIT_ROUNDOFF
+
+    @property
+    def node(self) -> float:
+        """The epsilon for which the sum stands: that of the term up to rounding."""
+        return self.term.epsilon + 2.02 * self.rounding
+
+    def plans(self, resolution: float) -> list[list[LadderPlan]]:
+        """How to keep the sum: one way, or two for few rounds."""
+        values, density = self._noise
+        # A plan is about typical sums; both ends are as heavy as lognormals, and would drown them in rounding.
+        usual_end = float(normal_tail_quantile(1e-3 / self.rounds))
+        farthest = float(np.max(np.abs(self.term.value(np.array([-usual_end, usual_end])))))
+        scores = np.clip(values, -farthest, farthest)
+        usual = ladder_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
+        if self.rounds > (_FEW_ROUNDS if self.term.width <= 2.0 else _FEW_ROUNDS_LITTLE_NOISE):
+            return [usual]
+        # A few rounds can all lie where A = k B, far from where the sum usually is.
+        step = resolution * min(self.term.width, 1.0) * self.term.crossing
+        if math.ldexp(usual[-1].step, usual[-1].lowest) <= step:
+            return [usual]
+        near_zero = [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]
+        return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
+
+    def ladder(self, plans: Sequence[LadderPlan], shifts: tuple[float, ...] = ()) -> Ladder:
+        """The law of the sum under noise, and with one round shifted by each of `shifts`."""
+        low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
+        bends = np.array([low, *lattice_points(plans[0], low, high), high])
+        kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
+        inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
+        points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
+        rows = [
+            (np.exp(-0.5 * (points - shift) ** 2) * weights).ravel() / math.sqrt(2.0 * math.pi)
+            for shift in (0.0, *shifts)
+        ]
+        error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
+        values = np.clip(self.term.value(points).ravel(), low, high)
+        one = placed(values, np.stack(rows), plans[0], error, float(self.rounds))
+        beyond = 2.0 * math.exp(self.log_loss)
+        one = replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
+        return multiplied(one, self.rounds, plans)
+
+
+def expected_payoff(
+    total: HiddenSum, payoff: Callable[[FloatArray], FloatArray], at_zero: FloatArray, resolution: float
+) -> FloatArray:
+    """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
+
+    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0.
+    """
+    k, best = math.exp(total.term.epsilon), np.full(at_zero.shape, math.inf)
+    for plans in total.plans(resolution):
+        ladder = total.ladder(plans)
+        if ladder.error > _LARGEST_ERROR:
+            continue  # masses without digits bound nothing
+        values, (noise,) = ladder.flat()
+        charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
+        left_out = total.rounds * (total.beyond + (1.0 + k) * ladder.lost_moment)
+        best = np.minimum(best, charged + left_out + 2.0 * at_zero * ladder.lost)
+    return best
+
+
+def divergence(
+    term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """(node, delta): r/M E[(X_1 + ... + X_M - strike)+] at the node is at most delta <= 1.
+
+    The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
+    """
+    strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
+    # The strike is rounded too, and so is the participation it is made of.
+    rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
+    gain = expected_payoff(total, lambda sums: np.maximum(sums - strike + rounded, 0.0), np.array(rounded), resolution)
+    return total.node, min(1.0, participation * float(gain) / rounds * (1.0 + 2.0 * total.rounding))

@@ -1,0 +1,237 @@
+"""One record replaced by another, both hidden in the same random one of M rounds.
+
+Balls-and-bins sampling throws the record into a uniformly random round; a record that is replaced there by another
+one contributes u before and v after. With opposite gradients of full norm and all other contributions known,
+
+    P = (1/M) sum_t N(+e_t/sigma, I),      Q = (1/M) sum_t N(-e_t/sigma, I),
+
+and relative to pure noise the densities are the means of
+
+    A_t = exp(x_t/sigma - 1/(2 sigma^2)),      B_t = exp(-x_t/sigma - 1/(2 sigma^2)).
+
+*This pair dominates the epoch, and is attained.* Write the divergence at any k > 0 as E[(mean A - k mean B)+] over pure
+noise, where round t contributes A = exp(<u, x> - |u|^2/2), B = exp(<v, x> - |v|^2/2) with gradients u, v that
+may depend on what was seen before (in units of sigma, norms at most 1/sigma). Go backwards in time: let W be the
+expected positive part as a function of the sum so far; it is convex and increasing, at first W(s) = s+. The last
+round turns W into s -> E[W(s + A - k B)]. The logs of A and B are jointly Gaussian with margins fixed by |u| and |v|;
+W(s + a(X) - k b(Y)) with a, b increasing has mixed derivative -k a' b' W'' <= 0, so its expectation grows as the
+correlation falls (Slepian), and v opposite to u is worst. W is a mixture of calls (s - c)+, and for each of them, on
+that line, the best event is {x > z}, with value (s - c) Phi(-z) + Phi(|u| - z) - k Phi(-|v| - z): by the envelope
+theorem its derivatives in |u| and |v| are phi(|u| - z) and k phi(|v| + z), both positive, so full norms are worst. The
+new W is convex and increasing again and does not depend on the past, so the same argument serves every earlier
+round. The sign and size of s never mattered: a constant added to the sum, such as that of a record that may be left
+out of the epoch, changes nothing.
+
+For fixed k the divergence is a call on a sum of M independent terms A_t - k B_t, computed on a ladder
+(`calipers.laws.allocated.average_ladder`): splitting terms with their mean preserved gives at least the truth, and
+the rounded sum is a statistic whose law under P and Q gives tests. The pair is symmetric, so k >= 1 is enough. An
+UPPER law connects the upper values at some k (the profile is convex in k), a LOWER law is that of the best tests.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from calipers.citations import add_statement, implements
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import InputError
+from calipers.laws.allocated.average import AllocatedEpoch
+from calipers.laws.allocated.average_tests import EventFamily, tail_families
+from calipers.laws.allocated.hidden_sum import HiddenSum, divergence
+from calipers.laws.allocated.hidden_term import opposite
+from calipers.laws.allocated.shuffle_tests import law_of_tests
+from calipers.laws.core.law import Law
+from calipers.laws.core.profile_law import law_of_profile
+from calipers.laws.core.source import LawSource
+from calipers.numerics.normal import (
+    GAUSSIAN_RELATIVE_ERROR,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_epsilon_bounds,
+    normal_tail_quantile,
+)
+
+add_statement(
+    "calipers:replaced-pair",
+    "docs/mathematics: substitution under balls-and-bins sampling",
+    "Opposite gradients of full norm in every round are the worst case of substitution under balls-and-bins sampling.",
+)
+
+_LOWEST_LOG_TAIL = -560.0
+FINEST_RESOLUTION = 0.05
+"""Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
+_LADDER = 2.0
+"""Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
+_UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
+"""Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
+epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
+_SHALLOWER = 6.0
+_ROUGH, _FINE = 0.2, 0.02
+"""Resolutions of the ladders that find a single answer and of those that give it."""
+
+
+@lru_cache(maxsize=512)
+def _upper_node(
+    sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
+) -> tuple[float, float]:
+    """(node, delta): the divergence at the node, which is epsilon up to rounding, is at most delta. epsilon >= 0."""
+    return divergence(opposite(sigma, epsilon), rounds, participation, resolution, log_tail)
+
+
+@lru_cache(maxsize=256)
+def _tests(
+    sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
+) -> EventFamily:
+    """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
+    found = []
+    hidden = HiddenSum(opposite(sigma, epsilon), rounds, log_tail)
+    for plans in hidden.plans(resolution):
+        total = hidden.ladder(plans, (1.0 / sigma, -1.0 / sigma))
+        values, (noise, present, absent) = total.flat()
+        kept = math.exp(-total.error)  # erasure, see `calipers.laws.allocated.average`
+        p = kept * (participation * present + (1.0 - participation) * noise)
+        q = kept * (participation * absent + (1.0 - participation) * noise)
+        found.append(tail_families(values, p, q, 2.02 * total.drift + 1e-15)[0])
+    columns = zip(*((tests.alpha, tests.power, tests.threshold) for tests in found), strict=True)
+    return EventFamily(*(np.concatenate(column) for column in columns))
+
+
+@implements("calipers:replaced-pair")
+@dataclass(frozen=True)
+class ReplacedPair(AllocatedEpoch, LawSource):
+    """One epoch in which a record, or the one that replaces it, shows up in a uniformly random one of `rounds` rounds.
+
+    `participation`: probability that it shows up at all. `law(Side.UPPER, ...)` dominates the pair at every
+    epsilon, `law(Side.LOWER, ...)` is dominated by it; a smaller `resolution` is tighter, down to `FINEST_RESOLUTION`.
+    """
+
+    symmetric: ClassVar[bool] = True
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+
+    @property
+    def shift(self) -> float:
+        """mu of one release whose time is known."""
+        return 2.0 / self.sigma
+
+    @property
+    def _key(self) -> tuple[float, int, float]:
+        return self.sigma, self.rounds, self.participation
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        log_tail = -60.0
+        rough = _upper_node(*self._key, epsilon, _ROUGH, log_tail)[1]
+        if rough < 1e-10:
+            log_tail = max(2.0 * math.log(rough), _LOWEST_LOG_TAIL)
+        lower, _ = _tests(*self._key, epsilon, _FINE, log_tail).best(epsilon)
+        # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
+        known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+        before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
+        upper = min(_upper_node(*self._key, before, _FINE, log_tail)[1], known)
+        return lower, upper
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """(lower, upper) of the smallest epsilon >= 0 with divergence at most delta."""
+        delta = OPEN_UNIT.check("delta", delta)
+        log_delta, log_tail = math.log(delta), max(math.log(delta) - 25.0, _LOWEST_LOG_TAIL)
+        # Replacing a record whose round is known is the Gaussian mechanism, which leaks more.
+        known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
+        guess, slope = self._located(log_delta, known, log_tail)
+        upper = known
+        for _ in range(6):
+            node, value = _upper_node(*self._key, guess, _FINE, log_tail)
+            excess = math.log(max(value, 1e-300)) - log_delta
+            if excess <= 0.0:
+                upper = min(upper, node)
+            margin = 2e-4 * slope * guess  # of log delta: a share 2e-4 of epsilon
+            if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
+                break
+            guess = min(known, max(0.0, guess + (excess + margin) / slope))
+        lower = 0.0
+        for _ in range(2):
+            lower = max(lower, _tests(*self._key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
+        return lower, upper
+
+    def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
+        """About where the divergence is delta, and how steeply its logarithm falls there, from rough ladders."""
+        low = 0.0
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(_upper_node(*self._key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
+
+        below, above = excess(low), excess(high)
+        if below <= 0.0:
+            return 0.0, 1.0
+        for _ in range(12):
+            # The logarithm is concave over most of its range: half way by value, half way by position.
+            secant = low + (high - low) * below / (below - above) if above < 0.0 else high
+            middle = 0.5 * (secant + 0.5 * (low + high))
+            value = excess(middle)
+            if value > 0.0:
+                low, below = middle, value
+            else:
+                high, above = middle, value
+            if high - low < 0.05 * high:
+                break
+        slope = max((below - above) / (high - low), 1e-6)
+        return min(high, low + below / slope), slope
+
+    @property
+    def lone_pair(self) -> ReplacedPair:
+        """Its own epsilon and delta."""
+        return self
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from above; mass up to about e^log_tail may lie beyond its last node, and is charged."""
+        return _upper_law(self, *_within(resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law of L from below: tests on ever larger epsilons."""
+        return _lower_law(self, *_within(resolution, log_tail))
+
+    def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
+        """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
+        advantage = _upper_node(*self._key, 0.0, _LADDER * resolution, log_tail)[1]
+        # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
+        deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
+        scale = gaps[0] * resolution
+        nodes, last = [0.0], gaussian_epsilon(2.0 / self.sigma, math.exp(max(log_tail, -690.0)))
+        while nodes[-1] < last:
+            gap = max(scale * deviation, min(gaps[1] * nodes[-1], 2.0 * scale / self.sigma))
+            nodes.append(nodes[-1] + gap)
+        return nodes
+
+
+def _within(resolution: float, log_tail: float) -> tuple[float, float]:
+    if not 0 < resolution <= 1:
+        raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+    return max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+
+
+@lru_cache(maxsize=12)
+def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
+    families = []
+    for epsilon in pair.nodes(resolution, log_tail, _TEST_GAPS):
+        families.append(_tests(pair.sigma, pair.rounds, pair.participation, epsilon, _LADDER * resolution, log_tail))
+        if families[-1].best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
+            break
+    # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
+    return law_of_tests(families, families, log_tail + _SHALLOWER)
+
+
+@lru_cache(maxsize=12)
+def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
+    key = (pair.sigma, pair.rounds, pair.participation)
+    profile = []
+    for epsilon in pair.nodes(resolution, log_tail, _UPPER_GAPS):
+        profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))
+        if profile[-1][1] <= 2.0 * math.exp(log_tail):
+            break
+    return law_of_profile(profile)

@@ -1,0 +1,231 @@
+"""Attacks on shuffled batches of fixed size: a lower jaw for the worst-case view.
+
+The dataset (Chua et al. 2024): every other record pulls by -1, so each of the T batches of an epoch sums to -B,
+except that of the differing record: -B + 2 when it is present (+1), -B + 1 when it is zeroed out. With
+x_t = (sum of batch t + B) / sigma, where all sums carry noise of deviation sigma,
+
+    P_S = (1/T) sum_t N((2/sigma) e_t, I),      Q_S = (1/T) sum_t N((1/sigma) e_t, I),
+
+and relative to pure noise P_S has density mean(U_t), Q_S mean(V_t), with
+
+    U = exp(2 x/sigma - 2/sigma^2),      V = exp(x/sigma - 1/(2 sigma^2)).
+
+The best event at k = e^eps is {sum_t (U_t - k V_t) > 0}: a threshold on a sum of T independent terms, whose
+law under pure noise, and with one term shifted, is computed by `calipers.laws.allocated.average_ladder`. Rounding the
+terms there makes it another test, one that knows slightly less; so its value is a lower bound for the plain
+test above, which is what a reader would run. The paper's event {max_t w_t >= C} is always tried as well.
+
+A record that is left over in an epoch (N is not a multiple of B, and the leftovers are random) changes no batch:
+with probability 1 - r both hypotheses show pure noise. The best event is then
+{sum_t (U_t - k V_t) > T (1 - r)(k - 1)/r}, and all probabilities are mixtures with those of pure noise.
+
+No dominating pair is proven for this sampler: the other records' positions give the differing one's away, in ways
+that depend on the dataset. `law(Side.UPPER)` therefore raises; see Theorem 4.1 of Chua et al. for an upper jaw.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from calipers.citations import add_statement, implements
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import InputError
+from calipers.laws.allocated.average import AllocatedEpoch, cell_error, normal_cells, refined, shared_depth
+from calipers.laws.allocated.average_ladder import multiplied, placed
+from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.average_tests import EventFamily, MaximumTests, tail_families
+from calipers.laws.allocated.shuffle_tests import law_of_tests
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LowerSource
+
+add_statement(
+    "calipers:shuffle-sum-test",
+    "The best test against shuffled batches",
+    "For fixed epsilon the likelihood ratio test of P_S against Q_S is a threshold on a sum of T independent terms.",
+)
+
+_PRESENT, _ABSENT = 2.0, 1.0
+_TEST_RESOLUTION = 0.025
+_SEARCH_RESOLUTION = 0.04
+_LAW_RESOLUTION = 0.06
+_FINEST_RESOLUTION = 0.02
+_LOWEST_LOG_TAIL = -560.0
+_SCORE_CELL = 0.008
+"""Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
+_FAR = 40.0
+"""Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
+_ABOVE_LEAST = 1e-3
+_LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
+"""Where the tests of a law are tuned, in units of 1/sigma if that is below 1."""
+
+
+@dataclass(frozen=True)
+class ShuffleTest:
+    """A test that shows `delta` at `epsilon`: delta_S(epsilon) >= delta.
+
+    `statistic` is "sum" or "max"; reject when it is above the threshold, below if `reversed`.
+    """
+
+    epsilon: float
+    delta: float
+    statistic: str
+    threshold: float
+    reversed: bool
+
+    def __str__(self) -> str:
+        side, claim = ("<", "zeroed out") if self.reversed else (">", "present")
+        if self.statistic == "max":
+            return f"say '{claim}' when max_t (sum of batch t + B) {side} {self.threshold:.6g}"
+        factor = math.exp(-self.epsilon if self.reversed else self.epsilon)
+        return (
+            f"say '{claim}' when the sum over t of exp(2 x_t/sigma - 2/sigma^2) - {factor:.6g} "
+            f"exp(x_t/sigma - 1/(2 sigma^2)) is {side} {self.threshold:.6g}, x_t = (sum of batch t + B)/sigma"
+        )
+
+
+@lru_cache(maxsize=64)
+def _sum_families(
+    sigma: float, rounds: int, participation: float, log_factor: float, resolution: float, log_tail: float
+) -> tuple[EventFamily, EventFamily]:
+    """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
+    width = 1.0 / sigma
+    reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
+    ends = refined(np.array([-reach, reach + 2.0 * width]), _SCORE_CELL)
+    points, weights = normal_cells(ends)
+    masses = [
+        (np.exp(-0.5 * (points - shift) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi)
+        for shift in (0.0, _PRESENT * width, _ABSENT * width)
+    ]
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    # V (U/V - k); the score of a whole cell is that of its middle. What lies beyond the cells never rejects.
+    exponent = width * middle - 0.5 * width * width
+    largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
+    against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
+    scores = np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest)
+    if log_factor < 0.0:
+        # Reversed events lie near the least possible sum, so the ladder is to be fine there: it starts at that point.
+        scores = scores - float(scores.min()) + _ABOVE_LEAST * float(np.ptp(np.minimum(scores, 0.0)))
+    order = np.argsort(scores, kind="stable")
+    plans = ladder_plans(scores[order], masses[0][order], rounds, resolution, 2.0 * width, log_tail)
+    error = cell_error(float(np.max(np.abs(ends))) + 2.0 * width, 0.5 * _SCORE_CELL)
+    total = multiplied(placed(scores, np.stack(masses), plans[0], error, float(rounds)), rounds, plans)
+    values, (nothing, present, absent) = total.flat()
+    p = participation * present + (1.0 - participation) * nothing
+    q = participation * absent + (1.0 - participation) * nothing
+    # Erasure (see `calipers.laws.allocated.average`): one constant for both hypotheses, then a relative error of 2
+    # drift.
+    kept = math.exp(-total.error)
+    return tail_families(values, kept * p, kept * q, 2.02 * total.drift + 1e-15)
+
+
+@implements("calipers:shuffle-sum-test")
+@dataclass(frozen=True)
+class ShuffleAttack(AllocatedEpoch, LowerSource):
+    """The attack on one epoch of T = `rounds` shuffled batches; a source of LOWER laws only.
+
+    `participation`: probability that a record takes part in an epoch, kept/N (1 if B divides N).
+    """
+
+    @property
+    def symmetric(self) -> bool:
+        """The two directions differ, except for a single round that always takes place."""
+        return self.rounds == 1 and self.participation == 1.0
+
+    @property
+    def maximum(self) -> MaximumTests:
+        """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
+        return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
+
+    def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
+        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
+        return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail)
+
+    def best_test(self, epsilon: float) -> ShuffleTest:
+        """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        best = ShuffleTest(epsilon, 0.0, "max", math.inf, False)
+        for reverse in (False, True):
+            value, threshold = self.maximum.delta(epsilon, reverse)
+            if value > best.delta:
+                best = ShuffleTest(epsilon, value, "max", threshold, reverse)
+        log_tail = max(_LOWEST_LOG_TAIL, min(-40.0, math.log(max(best.delta, 1e-280)) - 20.0))
+        for reverse in (False, True):
+            factor = -epsilon if reverse else epsilon
+            value, _ = self.families(factor, log_tail, _TEST_RESOLUTION)[reverse].best(epsilon)
+            if value > best.delta:
+                # The plain test at this threshold is the best of all at epsilon, hence at least as good.
+                plain = self.rounds * (1.0 - self.participation) * math.expm1(factor) / self.participation
+                best = ShuffleTest(epsilon, value, "sum", plain, reverse)
+        return best
+
+    def delta(self, epsilon: float, epochs: int = 1) -> float:
+        """At most delta_S(epsilon) after `epochs` independent epochs."""
+        epochs = COUNT.check_int("epochs", epochs)
+        if epochs == 1:
+            return self.best_test(epsilon).delta
+        return AttackProduct([(self, epochs)]).delta(epsilon)[0]
+
+    def epsilon(self, delta: float, epochs: int = 1) -> float:
+        """At most epsilon_S(delta) after `epochs` independent epochs; 0 if no test shows more."""
+        epochs = COUNT.check_int("epochs", epochs)
+        if epochs == 1:
+            return self.best_epsilon(delta)[0]
+        return AttackProduct([(self, epochs)]).epsilon(delta)[0]
+
+    def best_epsilon(self, delta: float) -> tuple[float, bool]:
+        """(epsilon, reversed): at most epsilon_S(delta) of one epoch, and the direction that shows it.
+
+        Tests are tuned to the epsilon they have just shown, until that gains nothing more.
+        """
+        log_tail = math.log(OPEN_UNIT.check("delta", delta)) - 18.0
+        best = (0.0, False)
+        for reverse in (False, True):
+            current, _ = self.maximum.epsilon(delta, reverse)
+            best = max(best, (current, reverse))
+            for _ in range(4):
+                tests = self.families(-current if reverse else current, log_tail, _SEARCH_RESOLUTION)[reverse]
+                shown, _ = tests.epsilon(delta)
+                best = max(best, (shown, reverse))
+                if shown <= current * (1.0 + 1e-3):
+                    break
+                current = shown
+        return best
+
+    def best_delta(self, epsilon: float) -> tuple[float, bool]:
+        """(delta, reversed) of the best test at epsilon."""
+        test = self.best_test(epsilon)
+        return test.delta, test.reversed
+
+    @property
+    def lone_attack(self) -> ShuffleAttack:
+        """Its own epsilon and delta."""
+        return self
+
+    def lower(self, resolution: float = _LAW_RESOLUTION, log_tail: float = -40.0) -> Law:
+        """The LOWER law of a few hundred tests, good at all epsilon in both directions.
+
+        `Side.UPPER` raises `UnsupportedError`.
+        """
+        if not 0 < resolution <= 1:
+            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
+
+
+@lru_cache(maxsize=24)
+def _law(attack: ShuffleAttack, resolution: float, log_tail: float) -> Law:
+    width = 1.0 / attack.sigma
+    farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
+    grid = np.linspace(*attack.maximum.range(farthest), 4001)
+    forward, backward = ([tests] for tests in attack.maximum.families(grid))
+    for families, sign in ((forward, 1.0), (backward, -1.0)):
+        for epsilon in min(1.0, width) * _LAW_EPSILONS:
+            tests = attack.families(sign * epsilon, log_tail, resolution)[sign < 0]
+            families.append(tests)
+            if tests.best(epsilon)[0] <= math.exp(log_tail):
+                break
+    return law_of_tests(forward, backward, log_tail)

@@ -1,0 +1,1 @@
+"""Products of laws: tilted transforms, tails, curves, moments, rare large steps."""

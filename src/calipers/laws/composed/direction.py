@@ -1,0 +1,288 @@
+"""One order of a pair, composed: laws, and certified tails around a saddle point.
+
+A direction knows the factors and which dataset comes first. It builds laws for a tilt, plans the lattice, and returns
+the tails from which `calipers.laws.composed.product` reads numbers. `Above` composes proofs, `Below` attacks;
+`Direction` is both, for factors that have laws on either side, and then tilts and lattices are chosen by the UPPER
+laws.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.laws.composed.convolve import (
+    TWO_STAGE_COUNT,
+    LatticePlan,
+    LatticeTooLongError,
+    block_size,
+    compose_lower,
+    compose_upper,
+)
+from calipers.laws.composed.saddle import Saddle, saddle_at
+from calipers.laws.composed.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource, LowerSource, Source, UpperSource
+
+COARSEST, FINEST = 0.25, 1e-4
+SIGNED_CELLS = 0.35
+"""For the upper jaw of epsilon cells are this much finer than the lattice: they are cheaper than its points."""
+_PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
+"""Cells of pilots; they are finer where the total would lie so many deviations astray."""
+ATTACK_RESOLUTION = 0.05
+"""Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
+_LONGEST_SINGLE_STAGE = 250_000.0
+
+
+Kind = TypeVar("Kind", bound=Source)
+Laws = list[tuple[Law, int]]
+
+
+@dataclass(frozen=True)
+class Jaws:
+    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction).
+
+    Where several proofs or attacks compete, `proof` is the statement behind the upper jaw and `attack` says which
+    attack gave the lower one.
+    """
+
+    lower: float
+    upper: float
+    threshold: float
+    reversed: bool
+    proof: str = ""
+    attack: str = ""
+
+
+class Shelf(Generic[Kind]):
+    """Laws on one side that were built once, for both directions of a product."""
+
+    def __init__(
+        self,
+        factors: Sequence[tuple[Kind, int]],
+        build: Callable[[Kind, float, float, float | None], Law],
+        side: Side,
+    ) -> None:
+        self.factors = list(factors)
+        self._build, self._side = build, side
+        self._laws: dict[tuple[float, float, float | None], Laws] = {}
+
+    def laws(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> Laws:
+        """Every factor as a law; pairs place their cells for `tilt`, which is meant in the given direction."""
+        # L^t under Q is (1/L)^(1-t) under P.
+        forward = tilt if tilt is None or not reverse else 1.0 - tilt
+        key = (resolution, log_tail, forward)
+        if key not in self._laws:
+            if len(self._laws) > 6:
+                self._laws.clear()
+            built = []
+            for source, count in self.factors:
+                law = self._build(source, *key)
+                self._side.same(law.side)
+                built.append((law, count))
+            self._laws[key] = built
+        kept = self._laws[key]
+        return [(law.reverse(), count) for law, count in kept] if reverse else kept
+
+
+def upper_shelf(factors: Sequence[tuple[UpperSource, int]]) -> Shelf[UpperSource]:
+    """The UPPER laws of proofs."""
+    return Shelf(factors, lambda source, *place: source.upper_for(*place), Side.UPPER)
+
+
+def lower_shelf(factors: Sequence[tuple[LowerSource, int]]) -> Shelf[LowerSource]:
+    """The LOWER laws of attacks."""
+    return Shelf(factors, lambda source, *place: source.lower_for(*place), Side.LOWER)
+
+
+class _Order(ABC):
+    """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
+
+    def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
+        self.counts = list(counts)
+        self.reverse = reverse
+        self.span: float | None = spans.pop() if len(spans) == 1 else None
+        self._pilot: float | None = None
+
+    @abstractmethod
+    def pilot(self, log_tail: float) -> Laws:
+        """Cheap laws, good enough to find saddle points."""
+
+    def steps(self) -> int:
+        """Number of composed steps."""
+        return sum(self.counts)
+
+    def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
+        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
+        steps = self.steps()
+        longest = max(self.counts)
+        length = 13.0 * math.sqrt(steps) / eta
+        if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
+            step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
+            if self.span is not None and self.span >= step:
+                # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
+                return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
+            return LatticePlan(step, step, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
+        final = sum(_roundings(count) for count in self.counts)
+        fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
+        coarse = eta * math.sqrt(0.5 * saddle.variance / final)
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
+
+    def plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
+        """A lattice around any tilt, with a window that the total rarely leaves at either end."""
+        return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
+
+    def _finest_step(self, log_tail: float) -> float:
+        """A lattice finer than this would have no digits left for positions."""
+        return 1e-9 * max(float(np.max(np.abs(law.log_ratio))) for law, _ in self.pilot(log_tail))
+
+
+class Above(_Order):
+    """Proofs, composed in one order."""
+
+    def __init__(self, proofs: Shelf[UpperSource], reverse: bool) -> None:
+        super().__init__(*_composed(proofs.factors), reverse)
+        self._proofs = proofs
+
+    def upper_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
+        """The factors as UPPER laws in this direction."""
+        return self._proofs.laws(resolution, log_tail, tilt, self.reverse)
+
+    def pilot(self, log_tail: float) -> Laws:
+        """Coarse UPPER laws.
+
+        Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
+        """
+        if self._pilot is None:
+            rough = saddle_at(self.upper_laws(_PILOT, log_tail, None), 1.0)
+            self._pilot = min(_PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
+        return self.upper_laws(self._pilot, log_tail, None)
+
+    @property
+    def spread(self) -> bool:
+        """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
+        return all(source.spread for source, _ in self._proofs.factors)
+
+    def end(self, log_tail: float) -> tuple[float, float]:
+        """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""
+        laws = self.pilot(log_tail)
+        charges = Charges.of(laws)
+        far = math.fsum(count * float(law.log_ratio[-1]) for law, count in laws)
+        leak = charges.infinite_upper
+        return far + charges.shift + 1e-12 * abs(far), math.log(leak) if leak > 0 else -math.inf
+
+    def moment_bound(self, epsilon: float, saddle: Saddle, log_tail: float) -> float:
+        """At least D at epsilon, from one moment: (L - k)+ <= L^t / k^(t-1)."""
+        laws = self.pilot(log_tail)
+        charges = Charges.of(laws, saddle.tilt)
+        moment = math.fsum(count * law.cumulants(saddle.tilt)[0] for law, count in laws)
+        exponent = moment - (saddle.tilt - 1.0) * epsilon + saddle.tilt * charges.shift + charges.log_mass
+        exponent += 1e-9 * (1.0 + abs(moment))
+        return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
+
+    def upper(
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
+    ) -> UpperTail:
+        """Certified profile nodes around the saddle, dense around the `focus`."""
+        if self.steps() == 1:
+            laws = self.upper_laws(eta, log_tail, saddle.tilt)
+            tail = single_tail(laws[0][0])
+            assert isinstance(tail, UpperTail)
+            return tail
+        cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
+        laws = self.upper_laws(cells, log_tail, saddle.tilt)
+        plan = self._plan(saddle, eta, log_tail, log_escape)
+        try:
+            return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
+        except LatticeTooLongError as error:
+            return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+
+
+class Below(_Order):
+    """Attacks, composed in one order."""
+
+    def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
+        super().__init__(*_composed(attacks.factors), reverse)
+        self._attacks = attacks
+
+    def lower_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
+        """The factors as LOWER laws in this direction."""
+        return self._attacks.laws(resolution, log_tail, tilt, self.reverse)
+
+    def pilot(self, log_tail: float) -> Laws:
+        """LOWER laws, as fine as attacks are composed."""
+        return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
+
+    def lower(
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
+    ) -> LowerTail:
+        """Certified tests around the saddle, dense around the `focus`."""
+        laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)
+        if self.steps() == 1:
+            tail = single_tail(laws[0][0])
+            assert isinstance(tail, LowerTail)
+            return tail
+        plan = self._plan(saddle, eta, log_tail, log_escape)
+        try:
+            under_p, under_q = compose_lower(laws, plan)
+        except LatticeTooLongError as error:
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
+
+
+class Direction(Above, Below):
+    """Factors with laws on either side, composed in one order."""
+
+    def __init__(self, proofs: Shelf[UpperSource], attacks: Shelf[LowerSource], reverse: bool) -> None:
+        Below.__init__(self, attacks, reverse)
+        self._proofs = proofs
+
+    @classmethod
+    def of(cls, factors: Sequence[tuple[LawSource, int]]) -> tuple[Direction, Direction]:
+        """Both orders, which share their laws."""
+        proofs, attacks = upper_shelf(factors), lower_shelf(factors)
+        return cls(proofs, attacks, False), cls(proofs, attacks, True)
+
+
+def _composed(factors: Sequence[tuple[Source, int]]) -> tuple[list[int], set[float | None]]:
+    """How often each factor is there, and all their lattices."""
+    return [count for _, count in factors], {source.span for source, _ in factors}
+
+
+def _roundings(count: int) -> int:
+    """How many terms of a factor are rounded to the final lattice."""
+    if count < TWO_STAGE_COUNT:
+        return count
+    times, rest = divmod(count, block_size(count))
+    return times + rest
+
+
+def log_escape_for(saddle: Saddle, relative: float) -> float:
+    """Log of the mass that may leave the window so that delta moves by at most the share `relative`.
+
+    The tail sum that is delta, in units of the largest weight, is E[g(Y)] for a bell-shaped Y of the
+    given deviation: about 0.4 deviations when those are short, 1/(tilt (tilt - 1) 2.5 deviations) when
+    the weights fall off first.
+    """
+    short = 0.4 * saddle.deviation
+    steep = 1.0 / (2.5 * saddle.tilt * max(saddle.tilt - 1.0, 1e-9) * saddle.deviation)
+    # A total with more than one hump may have little mass near the answer.
+    caution = 6.0 if saddle.deviation > saddle.mean else 0.0
+    return max(-38.0, math.log(relative * min(0.5, short, steep)) - 1.5 - caution)
+
+
+def eta_for(saddle: Saddle, tolerance: float) -> float:
+    """Cells and lattice in units of a step's deviation so that epsilon's width is about 0.6 tolerance."""
+    allowed = 0.6 * tolerance * max(saddle.mean, 0.05 * saddle.deviation)
+    return within(math.sqrt(4.0 * allowed / (saddle.variance * saddle.tilt)))
+
+
+def within(eta: float) -> float:
+    """eta between the finest and the coarsest that make sense."""
+    return min(COARSEST, max(FINEST, eta))

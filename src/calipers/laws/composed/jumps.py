@@ -1,0 +1,211 @@
+"""Sums of a few large steps, of one kind or of several: positive masses on nodes, so nothing cancels.
+
+UPPER: a sum is split onto the two nodes around it, P-mass and Q-mass kept (a mean preserving spread); what lies beyond
+the last node counts as certain. LOWER: a sum is told apart by its label only, and the label of a sum is a function of
+the labels of its terms, so this is an observation.
+
+`followed` lists the jumps by how many there are of each kind: one by one up to a few in all, since the small steps that
+are left are then counted exactly, and everything beyond in one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from calipers.laws.composed.lattice import weighted_counts
+from calipers.numerics.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One jump of a kind, log ratio, P-mass and Q-mass, and how many steps may be one."""
+
+    ratio: FloatArray
+    p: FloatArray
+    q: FloatArray
+    count: int
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """Some jumps: P-mass by log ratio, and P-mass that counts as certain."""
+
+    ratio: FloatArray
+    p: FloatArray
+    certain: float = 0.0
+
+
+Numbers = tuple[int, ...]
+"""How many jumps of each kind."""
+
+
+def nodes_around(first: float, epsilon: float, deviation: float, last: float) -> FloatArray:
+    """Places for sums of jumps: dense where a jump decides, at epsilon, and ever coarser away from it."""
+    finest = max(0.05 * deviation, 0.004 * min(1.0, max(epsilon, first)), 1e-9)
+    places = [first]
+    while places[-1] < last:
+        places.append(places[-1] + finest + 0.04 * abs(places[-1] - epsilon))
+    return np.array(places)
+
+
+class Sums(Protocol):
+    """Masses of jumps, whatever they are kept by, as an array; equal forms add."""
+
+    def alone(self, kind: Kind) -> Jumps:
+        """One jump of a kind, where it is, in any of the steps."""
+        ...
+
+    def one(self, kind: Kind) -> FloatArray:
+        """One jump in one step."""
+        ...
+
+    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The sums of independent jumps."""
+        ...
+
+    def read(self, masses: FloatArray) -> Jumps:
+        """Log ratios and P-masses."""
+        ...
+
+
+class SplitSums:
+    """UPPER: P-masses on the nodes, and last what counts as certain."""
+
+    def __init__(self, nodes: FloatArray) -> None:
+        self.nodes = nodes
+        self._table = self._places(np.add.outer(nodes, nodes).ravel())
+
+    def _places(self, values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The node below each value (their number for what lies beyond), shares of P-mass there and one further."""
+        nodes = self.nodes
+        index = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, len(nodes) - 1)
+        beyond = index >= len(nodes) - 1
+        a, b = nodes[index], nodes[np.minimum(index + 1, len(nodes) - 1)]
+        inner = np.clip(values, a, np.maximum(b, a))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            width = -np.expm1(a - b)
+            up = np.where(beyond, 0.0, -np.expm1(a - inner) / width)
+            down = np.where(beyond, 0.0, np.exp(a - inner) * -np.expm1(inner - b) / width)
+        return np.where(beyond, len(nodes), index), down, up
+
+    def _placed(self, places: tuple[IntArray, FloatArray, FloatArray], p: FloatArray) -> FloatArray:
+        index, down, up = places
+        size = len(self.nodes)
+        inside = index < size
+        where, weights = index[inside], p[inside]
+        placed = weighted_counts(where, weights * down[inside], size)
+        placed += weighted_counts(np.minimum(where + 1, size - 1), weights * up[inside], size)
+        return np.append(placed, float(p[~inside].sum()))
+
+    def alone(self, kind: Kind) -> Jumps:
+        """Where it is."""
+        return Jumps(kind.ratio, kind.count * kind.p)
+
+    def one(self, kind: Kind) -> FloatArray:
+        """Split onto the nodes."""
+        return self._placed(self._places(kind.ratio), kind.p)
+
+    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Split onto the nodes; a sum with a certain jump is certain."""
+        found = self._placed(self._table, np.outer(first[:-1], second[:-1]).ravel())
+        found[-1] += first[-1] * second.sum() + first[:-1].sum() * second[-1]
+        return found
+
+    def read(self, masses: FloatArray) -> Jumps:
+        """At the nodes."""
+        return Jumps(self.nodes, masses[:-1], float(masses[-1]))
+
+
+class LabelledSums:
+    """LOWER: P-masses and Q-masses by the node below, the last of which stands for all beyond."""
+
+    def __init__(self, nodes: FloatArray) -> None:
+        self.nodes = nodes
+        middle = np.append(0.5 * (nodes[1:] + nodes[:-1]), nodes[-1])
+        self._table = self._labels(np.add.outer(middle, middle).ravel())
+
+    def _labels(self, values: FloatArray) -> IntArray:
+        return np.clip(np.searchsorted(self.nodes, values, side="right") - 1, 0, len(self.nodes) - 1)
+
+    def alone(self, kind: Kind) -> Jumps:
+        """Told apart as finely as it is known."""
+        return self.read(kind.count * np.array((kind.p, kind.q)))
+
+    def one(self, kind: Kind) -> FloatArray:
+        """By the node below."""
+        labels, size = self._labels(kind.ratio), len(self.nodes)
+        return np.array([weighted_counts(labels, masses, size) for masses in (kind.p, kind.q)])
+
+    def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """By a label of the two labels."""
+        size = len(self.nodes)
+        pairs = zip(first, second, strict=True)
+        return np.array([weighted_counts(self._table, np.outer(a, b).ravel(), size) for a, b in pairs])
+
+    def read(self, masses: FloatArray) -> Jumps:
+        """What the label says."""
+        p, q = masses
+        seen = (p > 0.0) & (q > 0.0)
+        return Jumps(np.log(p[seen]) - np.log(q[seen]), p[seen])
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Jumps by their numbers, and those of all larger numbers together (None if there are none)."""
+
+    exactly: dict[Numbers, Jumps]
+    beyond: Jumps | None
+
+
+def followed(sums: Sums, kinds: Sequence[Kind], most: int, exact: int) -> Followed:
+    """Up to `most` jumps of each kind in any of its steps; `exact` and fewer in all are kept apart."""
+    exactly: dict[Numbers, FloatArray | None] = {(): None}
+    beyond: FloatArray | None = None
+    for kind in kinds:
+        powers = _powers(sums, kind, most)
+        grown: dict[Numbers, FloatArray | None] = {}
+        rest = _added(beyond, _product(sums, beyond, _total(powers[1:])) if beyond is not None else None)
+        for numbers, masses in exactly.items():
+            left = exact - sum(numbers)
+            for number in range(min(left, len(powers) - 1) + 1):
+                grown[*numbers, number] = masses if number == 0 else _product(sums, masses, powers[number])
+            more = _total(powers[left + 1 :])
+            rest = _added(rest, None if more is None else _product(sums, masses, more))
+        exactly, beyond = grown, rest
+    named = {}
+    for numbers, masses in exactly.items():
+        if masses is None:
+            named[numbers] = Jumps(np.zeros(1), np.ones(1))
+        else:
+            named[numbers] = sums.alone(kinds[numbers.index(1)]) if sum(numbers) == 1 else sums.read(masses)
+    return Followed(named, None if beyond is None else sums.read(beyond))
+
+
+def _powers(sums: Sums, kind: Kind, most: int) -> list[FloatArray]:
+    """k jumps in any k of the steps, k = 0 .. most; the first entry means nothing."""
+    one = sums.one(kind)
+    found = [one, kind.count * one]
+    for k in range(2, min(most, kind.count) + 1):
+        found.append(sums.times(found[-1], one) * ((kind.count - k + 1) / k))
+    return found
+
+
+def _total(masses: Sequence[FloatArray]) -> FloatArray | None:
+    return np.sum(masses, axis=0) if masses else None
+
+
+def _added(first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+def _product(sums: Sums, first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
+    """The sums of both; None stands for no jump."""
+    if first is None or second is None:
+        return second if first is None else first
+    return sums.times(first, second)

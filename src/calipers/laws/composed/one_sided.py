@@ -1,0 +1,149 @@
+"""One jaw of a composition at a time.
+
+`calipers.laws.composed.product` narrows a bracket from both sides until it closes. Where the proof is one pair and
+the attack another, the bracket stays open however fine the grid is, so each jaw is computed once, at the fineness
+that the tolerance asks for, and several proofs or attacks can be compared by one jaw only.
+
+Every function looks around a saddle point, and looks again where the answer lies far from it. The saddle decides how
+well a bound is computed, never whether it holds; all that is found on the way is a bound, and the best is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calipers.laws.composed.direction import FINEST, Direction, eta_for, log_escape_for, within
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.tails import Focus
+
+_LOOKS = 4
+_NEAR = 0.7
+"""Within so many deviations of its saddle point an answer is as good as the grid."""
+_DEEPEST_LOG_DELTA = -640.0
+_SPARE = 18.0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an attack shows at least, with the threshold of its test and the order of the datasets."""
+
+    value: float
+    threshold: float = math.inf
+    reversed: bool = False
+
+
+def _eta(direction: Direction, wanted: float) -> float:
+    """At most `wanted`, but no finer than a lattice of a few hundred thousand points allows."""
+    steps = float(direction.steps())
+    finest = max(FINEST, 13.0 * math.sqrt(min(steps, 2.0 * math.sqrt(steps))) / 4e5)
+    return max(finest, within(wanted))
+
+
+def _depth(log_delta: float, direction: Direction) -> float:
+    return log_delta - math.log(direction.steps()) - _SPARE
+
+
+def epsilon_above(product: Product, delta: float, tolerance: float) -> float:
+    """At least epsilon(delta) of what the UPPER laws dominate, in both orders."""
+    return max(_epsilon_above(direction, delta, tolerance) for direction in product.directions)
+
+
+def _epsilon_above(direction: Direction, delta: float, tolerance: float) -> float:
+    log_delta = math.log(delta)
+    log_tail = _depth(log_delta, direction)
+    far, log_leak = direction.end(log_tail)
+    if log_leak > log_delta:
+        return math.inf
+    pilot = direction.pilot(log_tail)
+    saddle, best = saddle_for_delta(pilot, log_delta), max(0.0, far)
+    for _ in range(_LOOKS):
+        relative = 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0)
+        log_escape = log_escape_for(saddle, min(max(1e-9, relative), 1e-3)) - 5.0
+        eta = _eta(direction, 0.3 * eta_for(saddle, tolerance))
+        found = direction.upper(saddle, eta, log_tail, log_escape, Focus(delta=delta)).epsilon(delta)
+        best = min(best, found)
+        if abs(found - saddle.mean) <= _NEAR * saddle.deviation:
+            break
+        moved = saddle_for_epsilon(pilot, found if math.isfinite(found) else saddle.mean + 3.0 * saddle.deviation)
+        if abs(moved.tilt - saddle.tilt) <= 1e-3 * saddle.tilt:
+            break
+        saddle = moved
+    return best
+
+
+def delta_above(product: Product, epsilon: float, tolerance: float) -> float:
+    """At least delta(epsilon) of what the UPPER laws dominate, in both orders."""
+    return max(_delta_above(direction, epsilon, tolerance) for direction in product.directions)
+
+
+def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> float:
+    log_tail, best = -60.0, 1.0
+    for _ in range(_LOOKS):
+        far, log_leak = direction.end(log_tail)
+        if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
+            return min(best, math.exp(log_leak))
+        saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+        if saddle.log_delta < _DEEPEST_LOG_DELTA:
+            return min(best, direction.moment_bound(epsilon, saddle, log_tail))
+        eta = _eta(direction, _eta_for_delta(saddle, tolerance))
+        tail = direction.upper(saddle, eta, log_tail, log_escape_for(saddle, 0.1 * tolerance), Focus(epsilon=epsilon))
+        best = min(best, tail.delta(epsilon))
+        needed = _depth(saddle.log_delta, direction)
+        if needed >= log_tail:
+            break
+        log_tail = max(2.0 * log_tail, _DEEPEST_LOG_DELTA - 80.0)
+    return best
+
+
+def _eta_for_delta(saddle: Saddle, tolerance: float) -> float:
+    """Cells that move log delta by about 0.6 tolerance: V theta (theta - 1) eta^2 / 4, and eta^2 / 4 at a flat tilt."""
+    return math.sqrt(4.0 * 0.6 * tolerance / (1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)))
+
+
+def epsilon_below(product: Product, delta: float, tolerance: float | None) -> Shown:
+    """At most epsilon(delta) of the attack that the LOWER laws describe; without a tolerance one rough look."""
+    return max((_epsilon_below(way, delta, tolerance) for way in product.directions), key=lambda shown: shown.value)
+
+
+def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) -> Shown:
+    log_delta = math.log(delta)
+    log_tail = _depth(log_delta, direction)
+    laws = direction.lower_laws(0.2, log_tail, None)
+    saddle, best = saddle_for_delta(laws, log_delta), Shown(0.0, math.inf, direction.reverse)
+    for _ in range(_LOOKS):
+        eta = _eta(direction, 0.25 if tolerance is None else 1.4 * eta_for(saddle, tolerance))
+        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), Focus(delta=delta))
+        found = tests.epsilon(delta)
+        if found > best.value:
+            best = Shown(found, tests.best_test(found)[1], direction.reverse)
+        if abs(found - saddle.mean) <= _NEAR * saddle.deviation:
+            break
+        moved = saddle_for_epsilon(laws, found)
+        if abs(moved.tilt - saddle.tilt) <= 1e-3 * saddle.tilt:
+            break
+        saddle = moved
+    return best
+
+
+def delta_below(product: Product, epsilon: float, tolerance: float | None) -> Shown:
+    """At most delta(epsilon) of the attack that the LOWER laws describe; without a tolerance a rough look."""
+    return max((_delta_below(way, epsilon, tolerance) for way in product.directions), key=lambda shown: shown.value)
+
+
+def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) -> Shown:
+    log_tail, best = -60.0, Shown(0.0, math.inf, direction.reverse)
+    for _ in range(_LOOKS):
+        saddle = saddle_for_epsilon(direction.lower_laws(0.2, log_tail, None), epsilon)
+        if saddle.log_delta < _DEEPEST_LOG_DELTA:
+            break
+        eta = _eta(direction, 0.25 if tolerance is None else 1.4 * _eta_for_delta(saddle, tolerance))
+        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), Focus(epsilon=epsilon))
+        value, threshold = tests.best_test(epsilon)
+        if value > best.value:
+            best = Shown(value, threshold, direction.reverse)
+        if _depth(saddle.log_delta, direction) >= log_tail:
+            break
+        log_tail = max(2.0 * log_tail, _DEEPEST_LOG_DELTA - 80.0)
+    return best

@@ -1,0 +1,323 @@
+"""Adaptive compositions, measured from both sides.
+
+`Product` holds factors (anything that can state its law on a side, with a multiplicity) and
+answers epsilon(delta), delta(epsilon) and whole curves with a certified lower and upper value.
+Composition of dominating pairs dominates the composed mechanism, and a product of the pairs of
+one fixed attack is itself an attack, so both jaws are products of laws.
+
+How fine to compute is decided from the tolerance. Splitting atoms over cells of width H adds
+about H^2/6 to the variance of a step's log ratio, hence theta (theta - 1) E[H^2]/12 to its log moment;
+that moves epsilon by T theta E[H^2]/12, and the lower jaw loses half as much. With cells and lattice
+both at `eta` standard deviations of a step, the upper jaw is off by V theta eta^2 / 6 and the lower jaw
+by half of that, V being the variance of the tilted total. We solve for eta, compute, look at the width, and
+refine if needed. The upper jaw is what people sign, so beyond the tolerance it is computed as if
+on a lattice of 1e-4, where that is affordable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from calipers.citations import implements
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import CertificationError, InputError
+from calipers.laws.composed.direction import (
+    FINEST,
+    SIGNED_CELLS,
+    Direction,
+    Jaws,
+    eta_for,
+    log_escape_for,
+    within,
+)
+from calipers.laws.composed.middle import delta_near_one
+from calipers.laws.composed.rare import rare_steps
+from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.tails import Focus
+from calipers.laws.core.source import LawSource
+
+_DEEPEST_LOG_DELTA = -640.0
+"""Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
+SMALLEST_DELTA = 1e-300
+"""Smaller values are no longer relatively accurate as doubles: a lower jaw is 0 there."""
+_ROUNDS = 6
+MOST_STEPS = 10**11
+"""More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
+_SIGNED_STEP, _SIGNED_LENGTH = 0.95e-4, 60_000.0
+"""The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it."""
+
+
+class Product:
+    """An adaptive composition of sources with multiplicities."""
+
+    @implements("zhu2022:thm10")
+    def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
+        if not factors:
+            raise InputError("A product needs at least one factor.")
+        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        steps = sum(count for _, count in self.factors)
+        if steps > MOST_STEPS:
+            raise InputError(
+                f"Expected at most {MOST_STEPS:.0e} composed steps, got {steps:.3e}: every step's rounding is charged, "
+                "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
+            )
+        self.symmetric = all(source.symmetric for source, _ in self.factors)
+        self.bounded = all(source.bounded for source, _ in self.factors)
+        self.directions = list(Direction.of(self.factors)[: 1 if self.symmetric else 2])
+
+    def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
+        """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
+        delta = OPEN_UNIT.check("delta", delta)
+        tolerance = OPEN_UNIT.check("tolerance", tolerance)
+        log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
+        if self.certain_leak() > delta:
+            return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
+        ordered = []
+        for direction in self.directions:
+            pilot = direction.pilot(log_tail)
+            ordered.append((saddle_for_delta(pilot, math.log(delta)), direction))
+        ordered.sort(key=lambda item: -item[0].mean)
+        best = _solve_epsilon(ordered[0][1], ordered[0][0], delta, log_tail, tolerance)
+        for saddle, direction in ordered[1:]:
+            # A cheap or a rough proof that the other direction needs no more settles the matter.
+            if direction.moment_bound(best.lower, saddle, log_tail) <= delta:
+                continue
+            rough = direction.upper(
+                saddle, within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2)
+            )
+            if rough.epsilon(delta) > best.lower:
+                other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
+                best = _larger(best, other)
+        return Jaws(best.lower, min(best.upper, self._farthest(delta, log_tail)), best.threshold, best.reversed)
+
+    def _farthest(self, delta: float, log_tail: float) -> float:
+        """An epsilon beyond which only mass at infinity is left, if that is at most delta; else infinite."""
+        ends = [direction.end(log_tail) for direction in self.directions]
+        covered = all(log_leak <= math.log(delta) for _, log_leak in ends)
+        return max(0.0, max(far for far, _ in ends)) if covered else math.inf
+
+    def certain_leak(self) -> float:
+        """At most the probability of an outcome that only one of the two datasets can produce."""
+        at_infinity = [(source.p_inf, count) for source, count in self.factors]
+        at_zero = [(source.q_zero, count) for source, count in self.factors]
+        leaks = []
+        for stated in (at_infinity, at_zero):
+            kept = math.fsum(count * math.log1p(-min(leak, 0.5)) for leak, count in stated)
+            leaks.append(abs(math.expm1(kept)) * (1.0 - 1e-12))
+        return max(leaks)
+
+    def delta(self, epsilon: float, tolerance: float = 1e-3) -> Jaws:
+        """Jaws of delta(epsilon), the larger of both directions, at epsilon >= 0."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        tolerance = OPEN_UNIT.check("tolerance", tolerance)
+        best = self._delta_one_way(self.directions[0], epsilon, tolerance, 0.0)
+        for direction in self.directions[1:]:
+            best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
+        return best if best.lower >= SMALLEST_DELTA else Jaws(0.0, best.upper, best.threshold, best.reversed)
+
+    def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float, known: float) -> Jaws:
+        """Jaws of D at epsilon in one direction, or a cheap proof that it is at most `known`."""
+        for log_tail in (-40.0, -160.0, _DEEPEST_LOG_DELTA - 60.0):
+            far, log_leak = direction.end(log_tail)
+            if epsilon < far or self.bounded:
+                break
+        if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
+            leak = self.certain_leak()
+            return Jaws(leak, max(leak, math.exp(log_leak)), far, direction.reverse)
+        near_one = delta_near_one(direction, epsilon, 1.5 * math.sqrt(tolerance), log_tail)
+        if near_one is not None and near_one.upper - near_one.lower <= tolerance:
+            return near_one
+        saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+        if saddle.log_delta < _DEEPEST_LOG_DELTA:
+            bound = direction.moment_bound(epsilon, saddle, _DEEPEST_LOG_DELTA - 60.0)
+            return Jaws(0.0, bound, math.inf, direction.reverse)
+        if known > 0.0:
+            bound = direction.moment_bound(epsilon, saddle, min(log_tail, math.log(known) - 40.0))
+            if bound <= known:
+                return Jaws(0.0, bound, math.inf, direction.reverse)
+        if saddle.log_delta < 0.375 * log_tail:
+            log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+        found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
+        # The estimate may be far too large; then what was charged beyond the last cell exceeds the answer.
+        while 0.0 < found.lower < math.exp(log_tail + 18.0) and found.upper - found.lower > tolerance * found.upper:
+            deeper = math.log(found.lower) - math.log(direction.steps()) - 30.0
+            if deeper > log_tail - 10.0 or log_tail < _DEEPEST_LOG_DELTA - 60.0:
+                break
+            log_tail = deeper
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
+        if found.upper > found.lower:
+            moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
+            found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
+        if found.upper - found.lower > tolerance * found.upper and found.upper < math.exp(0.5 * _DEEPEST_LOG_DELTA):
+            # What was charged beyond the last cell may exceed the answer: once more, as deep as a double goes.
+            deepest = saddle_for_epsilon(direction.pilot(_DEEPEST_LOG_DELTA - 60.0), epsilon)
+            moments = direction.moment_bound(epsilon, deepest, _DEEPEST_LOG_DELTA - 60.0)
+            found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
+        return found
+
+
+def _larger(first: Jaws, second: Jaws) -> Jaws:
+    """Jaws of the maximum of two quantities."""
+    lead = first if first.lower >= second.lower else second
+    return Jaws(lead.lower, max(first.upper, second.upper), lead.threshold, lead.reversed)
+
+
+def _tighter(first: Jaws, second: Jaws) -> Jaws:
+    """The better of two bounds of one quantity on either side."""
+    lead = first if first.lower >= second.lower else second
+    return Jaws(lead.lower, min(first.upper, second.upper), lead.threshold, lead.reversed)
+
+
+def _finest_eta(steps: int) -> float:
+    """The finest eta whose lattice stays within a few hundred thousand points, in one stage or two."""
+    return max(FINEST, 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / 4e5)
+
+
+def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
+    """The finer eta of the upper jaw: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
+    if steps == 1:
+        return min(eta, max(0.1 * eta, 2e-3))
+    # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
+    caution = 0.55 if saddle.deviation > saddle.mean else 1.0
+    wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + SIGNED_CELLS**2)) / saddle.deviation
+    affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / _SIGNED_LENGTH
+    return float(min(eta, max(affordable, wanted)))
+
+
+def _solve_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
+    """By tilted composition, by conditioning on rare large steps, or the best of both where neither is narrow enough.
+
+    Conditioning comes first where the tilted total has more than one hump.
+    """
+    log_delta = math.log(delta)
+    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    # Where every log ratio lies on one lattice a transform rounds nothing.
+    humps = saddle.deviation > saddle.mean and direction.span is None
+    for conditioned in (humps, not humps):
+        if conditioned:
+            rare = rare_steps(direction, log_delta, log_tail, tolerance)
+            found = rare.epsilon(delta, saddle.mean) if rare is not None else best
+        else:
+            found = _tilted_epsilon(direction, saddle, delta, log_tail, tolerance)
+        best = _tighter(best, found)
+        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+            break
+    return best
+
+
+def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail: float, tolerance: float) -> Jaws:
+    """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
+    # The upper jaw is computed finer anyway, so nearly the whole tolerance is the lower jaw's: V theta eta^2 / 12.
+    finest = _finest_eta(direction.steps())
+    eta = max(finest, within(1.7 * eta_for(saddle, tolerance)))
+    best = Jaws(0.0, math.inf, math.inf, direction.reverse)
+    rough, width, stricter = True, math.inf, 0.0
+    for _ in range(_ROUNDS):
+        relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
+        log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
+        tests = direction.lower(saddle, eta, log_tail, log_escape, Focus(delta=delta))
+        lower = tests.epsilon(delta)
+        if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
+            # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
+            saddle, rough = _recentered(direction, log_tail, saddle, lower, False), False
+            best = Jaws(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
+            continue
+        light = _lighter(direction, log_tail, saddle, lower)
+        fine = _signed_eta(light, direction.steps(), eta)
+        signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
+        upper = direction.upper(light, fine, log_tail, signed_escape, Focus(delta=delta)).epsilon(delta)
+        if lower > best.lower:
+            best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
+        if upper < best.upper:
+            best = Jaws(best.lower, upper, best.threshold, best.reversed)
+        width, before = best.upper - best.lower, width
+        if width <= tolerance * best.upper or eta <= finest:
+            return best
+        if math.isfinite(width) and width > 0.8 * before:
+            if stricter or saddle.deviation < saddle.mean:
+                return best
+            stricter = 12.0  # finer cells did not help: the answer lies where the tilted total has hardly any mass
+        center = best.lower if math.isinf(best.upper) else 0.5 * (best.lower + best.upper)
+        if abs(center - saddle.mean) > saddle.deviation or math.isinf(best.upper):
+            saddle = _recentered(direction, log_tail, saddle, center, math.isinf(best.upper))
+        else:
+            ratio = width / (tolerance * best.upper)
+            eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(ratio)))
+    return best
+
+
+def _lighter(direction: Direction, log_tail: float, saddle: Saddle, epsilon: float) -> Saddle:
+    """A slightly smaller tilt, where that makes the far right tail, and so the lattice, much lighter."""
+    lighter = saddle_at(direction.pilot(log_tail), 1.0 + 0.85 * (saddle.tilt - 1.0))
+    near = abs(lighter.mean - epsilon) < 1.5 * lighter.deviation
+    return lighter if near and lighter.deviation < 0.85 * saddle.deviation else saddle
+
+
+def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: float, beyond: bool) -> Saddle:
+    """A saddle nearer to the answer; when the window held no answer at all, one further to the right."""
+    target = saddle.mean + 3.0 * saddle.deviation if beyond else center
+    moved = saddle_for_epsilon(direction.pilot(log_tail), target)
+    if abs(moved.tilt - saddle.tilt) <= 1e-9 * saddle.tilt:
+        return saddle_at(direction.pilot(log_tail), 1.0 + 1.3 * (saddle.tilt - 1.0) + 1e-6)
+    return moved
+
+
+def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
+    """As `_solve_epsilon`; at epsilon = 0 every total lies around its answer, and the plain transform comes first."""
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    # Where every log ratio lies on one lattice a transform rounds nothing.
+    humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
+    for conditioned in (humps, not humps):
+        if conditioned:
+            found = _conditioned_delta(direction, saddle, epsilon, tolerance)
+        else:
+            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance)
+        best = _tighter(best, found)
+        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+            break
+    if best.lower > best.upper:
+        raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
+    return best
+
+
+def _conditioned_delta(direction: Direction, saddle: Saddle, epsilon: float, tolerance: float) -> Jaws:
+    """Looks ever deeper, since a saddle point says little of a total with several humps."""
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    log_delta = min(saddle.log_delta, 0.0) - 10.0
+    for _ in range(_ROUNDS):
+        log_tail = log_delta - math.log(direction.steps()) - 18.0
+        # A share of delta is a smaller share of epsilon, for which the nodes and profiles are made.
+        rare = rare_steps(direction, log_delta, log_tail, 0.4 * tolerance)
+        if rare is None:
+            return best
+        best = _tighter(best, rare.delta(epsilon))
+        if best.upper <= 0.0 or best.upper - best.lower <= tolerance * best.upper or math.log(best.upper) > log_delta:
+            return best
+        log_delta = max(math.log(best.upper) - 20.0, _DEEPEST_LOG_DELTA)
+    return best
+
+
+def _tilted_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
+    """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
+    # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
+    curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
+    finest = _finest_eta(direction.steps())
+    eta = max(finest, within(math.sqrt(4.0 * 0.6 * tolerance / curvature)))
+    best = Jaws(0.0, 1.0, math.inf, direction.reverse)
+    width = math.inf
+    for _ in range(_ROUNDS):
+        log_escape = log_escape_for(saddle, 0.1 * tolerance)
+        focus = Focus(epsilon=epsilon)
+        upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
+        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape, focus).best_test(epsilon)
+        if lower > best.lower:
+            best = Jaws(lower, best.upper, threshold, direction.reverse)
+        best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)
+        width, before = best.upper - best.lower, width
+        if width <= tolerance * best.upper or eta <= finest or width > 0.8 * before:
+            break
+        eta = max(finest, eta * max(0.2, 0.85 / math.sqrt(width / (tolerance * best.upper))))
+    return best

@@ -1,0 +1,272 @@
+"""Products of steps that are rarely large, conditioned on how many of them are.
+
+With a small sampling rate nearly every step tells next to nothing, and once in a long while one tells a lot. Tilted by
+the saddle point of the epsilon asked for, such a total has two humps, the steps' noise and the far jumps, and the
+answer lies in the valley between them, where a transform's rounding error drowns it. So steps are told apart first.
+Each is small (measure s: log ratio at most a threshold of about two deviations of the whole) or a jump (measure b):
+
+    (s + b)^T = sum over k of C(T, k) s^(T-k) b^k,
+
+and for phases i with T_i steps each the product of such sums, k being a vector.
+
+- **Small steps** are bounded by two deviations of their own sum, so every tilted sum has one hump, and tilted
+  transforms give its tails with relative accuracy at any depth (`calipers.laws.composed.small_steps`).
+- **Jumps** are few: terms with more than K of them in all have P-mass at most (sum of T beta)^(K+1)/(K+1)!, which is
+  charged. Powers of b are sums of products of positive numbers on a few hundred nodes (`calipers.laws.composed.jumps`).
+
+Given jumps with log ratio y and P-mass p the rest is a profile of the small steps,
+
+    D(eps) = sum over k and y of C(T, k) b_P^k(y) D_(T-k)(eps - y),
+
+a sum of positive numbers again. UPPER: jumps are split onto nodes (a mean preserving spread) and D_(T-k) is an upper
+bound. LOWER: the observer is told k, a label of the jumps, and the score of the small steps, and uses for each label
+the best of the computed tests; labels of sums are a function of the labels, so this is one explicit test. The
+likelihood ratio test with threshold eps is at least as good.
+
+**Fewer profiles than k.** Normalized, the small steps are a pair of probability measures of which more copies tell
+more. With M_P, M_Q the masses of s, hence, for j <= k (for j >= k the other way round),
+
+    D_(T-k)(e) <= M_P^(j-k) D_(T-j)(e + (j - k) log(M_Q/M_P)).
+
+So jumps are kept with their masses divided by M_P and M_Q; then k appears in nothing but the choice of j, and all
+terms that use the same j are one measure. A few j near 0, and for LOWER the largest, are enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.laws.composed.direction import Direction, Jaws
+from calipers.laws.composed.jumps import Followed, Jumps, LabelledSums, Numbers, SplitSums, followed, nodes_around
+from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
+from calipers.laws.composed.tails import infinite_mass
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+
+_CELLS = 0.01
+"""Width of the cells of one step, in units of the observation's deviation."""
+_MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
+_NEGLIGIBLE = -14.0
+"""What is left out, or not resolved, is this far below delta (natural logarithm)."""
+_EXACT, _MANY_STEPS = {1: 4, 2: 1, 3: 1}, 3000
+"""Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one."""
+_MOST_KINDS = 12
+_BULK, _FURTHER = 0.1, 1.06
+"""Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond."""
+_FARTHEST = 600.0
+"""Log of an epsilon beyond which nothing is looked for."""
+_FAR = 32.0
+"""Jumps this far above epsilon (in log ratio) count as certain."""
+
+
+class RareSteps:
+    """One direction of steps of which large ones are rare; see the module docstring."""
+
+    def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
+        place = (_CELLS, log_tail, None)
+        laws = {Side.UPPER: direction.upper_laws(*place), Side.LOWER: direction.lower_laws(*place)}
+        self.counts = tuple(count for _, count in laws[Side.UPPER])
+        self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
+        self.threshold = size_threshold(laws[Side.UPPER])
+        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in Side}
+        expected = max(
+            math.fsum(count * float(part.p.sum()) for part, count in zip(parts, self.counts, strict=True))
+            for parts in self.parts.values()
+        )
+        self.most = self._most_jumps(expected)
+        # Cells of one side may have a last atom above the threshold where those of the other have none.
+        some = all(any(len(part.ratio) > 0 for part in parts) for parts in self.parts.values())
+        self.useful = some and 0.0 < expected <= _MOST_EXPECTED and self.most <= _MOST_JUMPS
+        self._charged = infinite_mass(laws[Side.UPPER])
+        finite = [float(np.exp(law.log_p).sum()) for law, _ in laws[Side.UPPER]]
+        # More than `most` jumps: so many of the steps are jumps, the others anything.
+        self._more = 0.0
+        if expected > 0.0 and self.most < sum(self.counts):
+            exponent = (self.most + 1) * math.log(expected) - math.lgamma(self.most + 2.0)
+            whole = math.fsum(n * math.log(max(1.0, mass)) for n, mass in zip(self.counts, finite, strict=True))
+            self._more = math.exp(exponent + whole)
+        every = [law for side in Side for law, _ in laws[side]]
+        followed_steps = self.most + len(self.counts)
+        self._rounding = followed_steps * (max(law.rounding for law in every) + 1e-10)
+        reach, moved = (max(getattr(law, name) for law, _ in laws[Side.UPPER]) for name in ("reach", "shift_error"))
+        self._shift = followed_steps * (moved + 8.0 * UNIT_ROUNDOFF * (_FAR + reach))
+        self._profiles: dict[Numbers, SmallSteps] = {}
+        self._jumps: dict[Side, Followed] = {}
+
+    def _most_jumps(self, expected: float) -> int:
+        """How many jumps to follow so that more of them are negligible."""
+        log_expected = math.log(max(expected, 1e-300))
+        number = 1
+        while number < min(sum(self.counts), _MOST_JUMPS + 1):
+            if (number + 1) * log_expected - math.lgamma(number + 2.0) <= self.log_delta + _NEGLIGIBLE:
+                break
+            number += 1
+        return number
+
+    @property
+    def _exact(self) -> int:
+        """Up to how many jumps in all are kept apart by their numbers."""
+        return 1 if sum(self.counts) > _MANY_STEPS else _EXACT.get(len(self.counts), 1)
+
+    def _fewer(self, side: Side, numbers: Numbers | None) -> Numbers:
+        """How many small steps fewer a profile is made of: at most as many as the jumps (UPPER), at least (LOWER).
+
+        `numbers` is None for all larger numbers than those kept apart.
+        """
+        # Where it hardly matters, and where there are many kinds, one profile a side is enough.
+        few = self.most > 0.4 * self.tolerance * min(self.counts) and len(self.counts) in _EXACT
+        if few and numbers is not None:
+            return numbers
+        if side is Side.LOWER:
+            return tuple(min(self.most, count) for count in self.counts)
+        return (self._exact,) if few and len(self.counts) == 1 else (0,) * len(self.counts)
+
+    def _profile(self, fewer: Numbers) -> SmallSteps:
+        """The small steps alone, `fewer` of them."""
+        if fewer not in self._profiles:
+            deepest = self.log_delta + _NEGLIGIBLE
+            counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
+            self._profiles[fewer] = SmallSteps(self.parts, counts, deepest, self.tolerance)
+        return self._profiles[fewer]
+
+    def look_at(self, epsilon: float) -> None:
+        """Place the nodes for questions about this epsilon."""
+        kinds = {
+            side: [part.jump(count) for part, count in zip(parts, self.counts, strict=True)]
+            for side, parts in self.parts.items()
+        }
+        first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
+        nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, epsilon + _FAR)
+        for side, sums in ((Side.UPPER, SplitSums(nodes)), (Side.LOWER, LabelledSums(nodes))):
+            self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
+
+    def _terms(self, side: Side) -> Iterator[tuple[Jumps, SmallSteps, float, float]]:
+        """Jumps, the profile of the small steps beside them, and the logs of the masses M_P and M_Q that go with it."""
+        found = self._jumps[side]
+        listed: list[tuple[Numbers | None, Jumps]] = list(found.exactly.items())
+        if found.beyond is not None:
+            listed.append((None, found.beyond))
+        for numbers, jumps in listed:
+            fewer = self._fewer(side, numbers)
+            log_p, log_q = (
+                math.fsum(n * part.log_masses[i] for n, part in zip(fewer, self.parts[side], strict=True))
+                for i in (0, 1)
+            )
+            yield jumps, self._profile(fewer), log_p, log_q
+
+    def _total(self, side: Side, epsilon: float) -> float:
+        """sum over k and y of the P-mass of the jumps times D_(T-k)(epsilon - y), bounded on the side."""
+        terms = []
+        for jumps, profile, log_p, log_q in self._terms(side):
+            at = epsilon - jumps.ratio + (log_q - log_p)
+            values = profile.upper(at) if side is Side.UPPER else profile.lower(at)
+            terms.append(math.exp(log_p) * float(np.sum(jumps.p * values)))
+            terms.append(jumps.certain * math.exp(log_p + profile.log_p[side]))
+        return math.fsum(terms)
+
+    def upper(self, epsilon: float) -> float:
+        """At least D at epsilon."""
+        total = self._total(Side.UPPER, epsilon - self._shift)
+        return (total * math.exp(self._shift) + self._more) * math.exp(self._rounding) + self._charged
+
+    def lower(self, epsilon: float) -> float:
+        """At most D at epsilon."""
+        return self._total(Side.LOWER, epsilon) * math.exp(-self._rounding)
+
+    def test(self, epsilon: float) -> tuple[float, float]:
+        """(power, false positive rate) of the test behind `lower`, rounded to the unfavorable side."""
+        powers, alphas = [], []
+        for jumps, profile, log_p, log_q in self._terms(Side.LOWER):
+            power, alpha = profile.best_tests(epsilon - jumps.ratio + (log_q - log_p))
+            powers.append(math.exp(log_p) * float(np.sum(jumps.p * power)))
+            alphas.append(math.exp(log_q) * float(np.sum(jumps.p * np.exp(-jumps.ratio) * alpha)))
+        return math.fsum(powers) * math.exp(-self._rounding), math.fsum(alphas) * math.exp(self._rounding)
+
+    def places(self) -> list[float]:
+        """Where to look for a whole curve: dense within four deviations of the small steps, then ever further apart."""
+        deviation, reach = self.threshold / DEVIATIONS, self._ends()[1]
+        found = [_BULK * deviation * i for i in range(round(4.0 / _BULK))]
+        while found[-1] < reach:
+            found.append(_FURTHER * found[-1])
+        return found
+
+    def _ends(self) -> tuple[float, float]:
+        """The smallest and the largest log ratio of a jump."""
+        ratios = [part.ratio for part in self.parts[Side.UPPER] if len(part.ratio)]
+        return min(float(ratio[0]) for ratio in ratios), max(float(ratio[-1]) for ratio in ratios)
+
+    def epsilon(self, delta: float, guess: float) -> Jaws:
+        """Jaws of the smallest epsilon >= 0 with D at most delta."""
+        guess = max(guess, self._ends()[0], 1e-12)
+        for _ in range(_MOST_LOOKS):  # nodes are dense around the guess only, so a far one is found in steps
+            self.look_at(guess)
+            _, upper = _crossing(self.upper, delta, guess, 0.05)
+            near = 0.7 < upper / guess < 1.4
+            if upper == 0.0 or math.isinf(upper):
+                break
+            guess = upper
+            if near:
+                break
+        if math.isinf(upper):
+            return Jaws(0.0, math.inf, math.inf, self.reverse)
+        width = 0.02 * self.tolerance
+        self.look_at(guess)
+        _, upper = _crossing(self.upper, delta, guess, width)
+        lower, _ = _crossing(self.lower, delta, upper, width) if upper > 0.0 else (0.0, 0.0)
+        return Jaws(lower, upper, lower, self.reverse)
+
+    def delta(self, epsilon: float) -> Jaws:
+        """Jaws of D at epsilon."""
+        self.look_at(epsilon)
+        return Jaws(self.lower(epsilon), min(1.0, self.upper(epsilon)), epsilon, self.reverse)
+
+
+def rare_steps(direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> RareSteps | None:
+    """The product conditioned on its large steps, where these are rare."""
+    if len(direction.counts) > _MOST_KINDS or direction.steps() == 1:
+        return None
+    found = RareSteps(direction, log_delta, log_tail, tolerance)
+    return found if found.useful else None
+
+
+def _crossing(bound: Callable[[float], float], delta: float, guess: float, width: float) -> tuple[float, float]:
+    """(low, high) with bound(low) > delta >= bound(high), high at most 1 + width times low.
+
+    (0, 0) if bound(0) <= delta; where no such high is found it is infinite.
+    """
+    if bound(0.0) <= delta:
+        return 0.0, 0.0
+
+    def excess(place: float) -> float:
+        value = bound(math.exp(place))
+        return math.log(value / delta) if value > 0.0 else -50.0
+
+    place = math.log(guess)
+    value = excess(place)
+    low = high = (place, value)
+    step = 0.02 if abs(value) < 0.1 else 0.2
+    for _ in range(40):  # outward until the crossing is enclosed
+        if low[1] > 0.0 >= high[1]:
+            break
+        if high[1] > 0.0 and high[0] + step > _FARTHEST:
+            return math.exp(high[0]), math.inf
+        if low[1] <= 0.0:
+            low = (low[0] - step, excess(low[0] - step))
+        else:
+            low, high = high if high[1] > 0.0 else low, (high[0] + step, excess(high[0] + step))
+        step *= 1.7
+    else:
+        return (math.exp(low[0]) if low[1] > 0.0 else 0.0), (math.exp(high[0]) if high[1] <= 0.0 else math.inf)
+    for turn in range(60):
+        gap = high[0] - low[0]
+        if gap <= width:
+            break
+        share = low[1] / (low[1] - high[1]) if turn % 3 < 2 else 0.5
+        # Aim a little beyond the line on alternating sides, so that both ends move in.
+        aim = low[0] + gap * min(max(share + (0.3 if turn % 2 else -0.3) * width / gap, 0.02), 0.98)
+        found = (aim, excess(aim))
+        low, high = (found, high) if found[1] > 0.0 else (low, found)
+    return math.exp(low[0]), math.exp(high[0])

@@ -1,0 +1,179 @@
+"""Renyi divergences of products, from both sides, without any convolution.
+
+E_Q[L^t] multiplies under composition, so D_t(P||Q) = log E_Q[L^t] / (t - 1) adds. For t > 1 the
+function L^t is convex: an UPPER law gives at least the truth and a LOWER law at most. What lies
+beyond the last atom of an UPPER law is not infinite here:
+
+- **Pairs.** With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), whose expectation is
+  known in closed form.
+- **Laws with a known release.** Where the law hides when, or whether, the record shows, telling it gives moments in
+  closed form that are far too large but finite (`known_moment`). Cut L^t at some K: up to K as it is and beyond on its
+  tangent, a convex function of slope t K^(t-1), for which the law is a bound, its mass at infinity included; what the
+  tangent misses is at most E[L^t; L > K] <= K^(t-s) E[L^s] for every s > t. The best K and s of some are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from calipers.domains import Domain
+from calipers.errors import UnsupportedError
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.product import Product
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LowerSource, Source, UpperSource
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray
+
+ORDER = Domain(1.0, 1000.0, low_open=True)
+_RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
+_CUTS, _FARTHEST = 64, 300.0
+_FAR = 20.0
+_BEYOND = np.geomspace(0.02, 50.0, 40)
+"""How much larger s is than t, in units of t - 1 and of 1."""
+
+
+def _log_sum(values: FloatArray) -> float:
+    return float(np.logaddexp.reduce(np.sort(values)))
+
+
+def _excess(x: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
+    """phi(e^x) = e^(t x) - 1 - t (e^x - 1), and a bound of its rounding error. It is convex and not negative.
+
+    Near x = 0 it is t (t - 1) x^2 / 2 and a small part of its terms, so there its series is summed: the coefficients
+    t^n - t = t expm1((n - 1) log t) have all their digits.
+    """
+    tilted, plain = np.expm1(order * x), order * np.expm1(x)
+    value, rounding = tilted - plain, 4.0 * UNIT_ROUNDOFF * (np.abs(tilted) + np.abs(plain))
+    near = np.abs(order * x) < 0.1
+    series = np.zeros(int(near.sum()))
+    for n in range(14, 1, -1):
+        series += order * math.expm1((n - 1) * math.log(order)) * x[near] ** n / math.factorial(n)
+    value[near], rounding[near] = series, 64.0 * UNIT_ROUNDOFF * np.abs(series)
+    return np.maximum(value, 0.0), rounding
+
+
+def _log_one_plus(law: Law, order: float, error: float, up: float) -> float | None:
+    """log(1 + E_Q[phi(L)]) over the atoms, log ratios being known to within `error`; None where it overflows.
+
+    E_Q[1 + t (L - 1)] is 1 for every pair, so nothing but phi is summed: faint steps keep their digits.
+    """
+    x = law.log_ratio if up > 0.0 else law.log_p - law.log_q
+    high = law.log_q + order * x  # log of q L^t
+    if float(np.max(high)) > 600.0:
+        return None
+    far = order * x > _FAR
+    near = np.where(far, 0.0, x)
+    value, rounding = _excess(near, order)
+    moved = order * np.abs(np.exp(order * near) - np.exp(near)) + 0.5 * error * order**2 * np.exp(
+        np.maximum(order * near, near)
+    )
+    charged = value * (1.0 + up * (law.rounding + 1e-13)) + up * (rounding + 1.01 * error * moved)
+    terms = np.where(far, 0.0, np.exp(law.log_q) * np.maximum(charged, 0.0))
+    # Far out nothing cancels: phi is L^t but for a share of e^-x t e^-(t-1)x and less.
+    share = 1.0 if up > 0.0 else 1.0 - (1.0 + order) * np.exp(-(order - 1.0) * x[far])
+    spread = math.exp(up * (law.rounding + 1.01 * error * order + 1e-13 + 4e-16 * float(np.max(np.abs(high)))))
+    terms[far] = np.maximum(np.exp(high[far]) * spread * share, 0.0)
+    return math.log1p(float(np.sum(terms)) * (1.0 + up * 1e-13))
+
+
+def _lower(law: Law, order: float) -> float:
+    """At most log E_Q[L^t] of the truth, by data processing."""
+    exact = _log_one_plus(law, order, 2.0 * law.rounding + 1e-15, -1.0)
+    if exact is not None:
+        # What only one of the two can show is left out: P-mass at infinity would add, Q-mass at 0 adds t - 1 of it.
+        return exact
+    value = _log_sum(order * law.log_p + (1.0 - order) * law.log_q)
+    return value - (2.0 * order * law.mass_error + 1e-13 * (1.0 + abs(value)))
+
+
+def _upper(source: UpperSource, order: float, log_tail: float, reverse: bool) -> float:
+    """At least log E_Q[L^t] of the truth."""
+    bound = source.log_moment_bound(order, reverse)
+    if bound is not None:
+        return float(bound) * (1.0 + 1e-14)
+    known, beyond = source.known_moment(order, reverse), source.log_beyond(order, log_tail, reverse)
+    if known is None and beyond is None:
+        raise UnsupportedError(
+            "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
+        )
+    law = source.upper(_resolution(source, order), log_tail)
+    law = law.reverse() if reverse else law
+    charged = law.mass_error + order * law.shift_error
+    if beyond is None:
+        assert known is not None
+        return min(known, _cut(law, order, lambda s: source.known_moment(s, reverse)) + charged)
+    whole = _log_sum(np.array([_log_sum(law.log_q + order * law.log_ratio), *beyond]))
+    whole += charged + 1e-13 * (1.0 + abs(whole))
+    faint = _log_one_plus(law, order, law.shift_error, 1.0)
+    if faint is None:
+        return whole
+    # Beyond the ends phi is at most L^t above 1 and t - 1 below.
+    rest = math.fsum(math.exp(value) for value in beyond) + (order - 1.0) * law.q_zero
+    return min(whole, math.log1p(math.expm1(faint) + rest * (1.0 + 1e-12)) * (1.0 + 1e-14))
+
+
+def _cut(law: Law, order: float, told: Callable[[float], float | None]) -> float:
+    """The least over some K of the moment up to K, of its tangent beyond, and of what the tangent misses."""
+    x, best = law.log_ratio, math.inf
+    larger = np.unique(np.concatenate((order + _BEYOND, order + (order - 1.0) * _BEYOND)))
+    moments = np.array([told(float(s)) for s in larger], dtype=np.float64)
+    # Beyond the last atom only the mass at infinity grows with K.
+    rest = -math.log(law.p_inf) / (order - 1.0) if law.p_inf > 0.0 else _FARTHEST
+    farthest = max(float(x[-1]), 1e-3) + min(rest, _FARTHEST)
+    for cut in np.linspace(0.0, farthest, _CUTS)[1:].tolist():
+        over = np.maximum(x - cut, 0.0)
+        # K^t + t K^(t-1) (e^x - K) = K^(t-1) e^x (t - (t - 1) e^-over), and e^(t x) where nothing is over.
+        tangent = (order - 1.0) * np.minimum(x, cut) + x + np.log(order - (order - 1.0) * np.exp(-over))
+        pieces = [_log_sum(law.log_q + tangent), float(np.min(moments + (order - larger) * cut))]
+        if law.p_inf > 0.0:
+            pieces.append(math.log(order) + (order - 1.0) * cut + math.log(law.p_inf))
+        best = min(best, _log_sum(np.array(pieces)))
+    return best + 1e-13 * (1.0 + abs(best))
+
+
+def _resolution(source: Source, order: float) -> float:
+    """Cells of width w in an observation with d log L / dz = a add a share of (t a w)^2 / 6 to what is summed."""
+    return min(_RESOLUTION, max(_FINEST, _CELL / (order * max(source.cell_slope, 1e-9))))
+
+
+def _log_tail(source: Source, order: float) -> float:
+    """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more."""
+    return max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
+
+
+def renyi_below(
+    factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] = (False, True)
+) -> float:
+    """At most D_t of the truth, t = order > 1, the larger over the directions: what the LOWER laws show."""
+    order = ORDER.check("order", order)
+    totals = []
+    for reverse in ways:
+        total = 0.0
+        for source, count in factors:
+            law = source.lower(_resolution(source, order), _log_tail(source, order))
+            total += count * _lower(law.reverse() if reverse else law, order)
+        totals.append(total)
+    return max(0.0, max(totals) / (order - 1.0))
+
+
+def renyi_above(
+    factors: Sequence[tuple[UpperSource, int]], order: float, ways: Sequence[bool] = (False, True)
+) -> float:
+    """At least D_t of the truth, t = order > 1, in every direction."""
+    order = ORDER.check("order", order)
+    totals = [
+        math.fsum(count * _upper(source, order, _log_tail(source, order), reverse) for source, count in factors)
+        for reverse in ways
+    ]
+    return max(totals) * (1.0 + 1e-14) / (order - 1.0)
+
+
+def renyi(product: Product, order: float) -> Jaws:
+    """Jaws of max(D_t(P||Q), D_t(Q||P)) at t = order > 1."""
+    ways = [direction.reverse for direction in product.directions]
+    lower, upper = (bound(product.factors, order, ways) for bound in (renyi_below, renyi_above))
+    return Jaws(lower, upper, math.inf, False)

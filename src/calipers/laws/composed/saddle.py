@@ -1,0 +1,73 @@
+"""Where to tilt: saddle points of composed laws.
+
+With K(t) = sum of count * log E_Q[L^t] over the factors, the law tilted by theta has mean K'(theta)
+and variance K''(theta), and the profile at eps = K'(theta) is, to leading order,
+
+    log delta = K(theta) - (theta - 1) K'(theta) - log(theta (theta - 1) sqrt(2 pi K''(theta))).
+
+These are estimates. They decide only how a bound is computed, never what it says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from calipers.laws.core.law import Law
+
+_LOWEST, _HIGHEST = 1e-7, 1e9
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """A tilt, the mean and variance of the tilted total log ratio, and the estimated log delta at the mean."""
+
+    tilt: float
+    mean: float
+    variance: float
+    log_delta: float
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the tilted total."""
+        return math.sqrt(self.variance)
+
+
+def saddle_at(factors: Sequence[tuple[Law, int]], tilt: float) -> Saddle:
+    """The saddle quantities of the product of `factors` at one tilt >= 1."""
+    value = mean = variance = 0.0
+    for law, count in factors:
+        k0, k1, k2 = law.cumulants(tilt)
+        value, mean, variance = value + count * k0, mean + count * k1, variance + count * k2
+    variance = max(variance, 1e-300)
+    prefactor = tilt * (tilt - 1.0) * math.sqrt(2.0 * math.pi * variance)
+    return Saddle(tilt, mean, variance, value - (tilt - 1.0) * mean - math.log(max(prefactor, 1.0)))
+
+
+def saddle_for_delta(factors: Sequence[tuple[Law, int]], log_delta: float) -> Saddle:
+    """The saddle whose estimated log delta is `log_delta` (tilt 1 if even that is smaller)."""
+    return _bisect(factors, lambda s: s.log_delta > log_delta)
+
+
+def saddle_for_epsilon(factors: Sequence[tuple[Law, int]], epsilon: float) -> Saddle:
+    """The saddle whose mean is `epsilon` (tilt 1 if already that mean is larger)."""
+    return _bisect(factors, lambda s: s.mean < epsilon)
+
+
+def _bisect(factors: Sequence[tuple[Law, int]], too_small: Callable[[Saddle], bool]) -> Saddle:
+    """The largest tilt, on a logarithmic scale of tilt - 1, at which `too_small` still holds."""
+    if not too_small(saddle_at(factors, 1.0 + _LOWEST)):
+        return saddle_at(factors, 1.0)
+    low, high = _LOWEST, 1.0
+    while high < _HIGHEST and too_small(saddle_at(factors, 1.0 + high)):
+        low, high = high, 8.0 * high
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        if too_small(saddle_at(factors, 1.0 + middle)):
+            low = middle
+        else:
+            high = middle
+        if high <= 1.02 * low:
+            break
+    return saddle_at(factors, 1.0 + low)

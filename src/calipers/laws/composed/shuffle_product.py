@@ -1,0 +1,92 @@
+"""Attacks on several epochs or phases, composed from below only.
+
+An attack chooses the gradients of all records in every step, so the attacks on different epochs and phases of one run
+add up to one attack on the whole: its observations are independent given the dataset, and the best test is a threshold
+on the sum of their log likelihood ratios. Each factor states a LOWER law, whose products are dominated by products of
+the truth (`calipers.laws.allocated.shuffle_tests`); no UPPER law is ever asked for, because for shuffled batches
+there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
+from calipers.errors import InputError
+from calipers.laws.composed.direction import ATTACK_RESOLUTION, Below, log_escape_for, lower_shelf
+from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.tails import Focus, LowerTail
+from calipers.laws.core.source import LowerSource
+
+_RELATIVE = 1e-4
+_MOST_SADDLES = 60
+_DEEPEST = -600.0
+
+
+class AttackProduct:
+    """Independent attacks with multiplicities, in both directions.
+
+    Every number is shown by an explicit test: the sum of all log likelihood ratios against a threshold.
+    """
+
+    def __init__(self, factors: Sequence[tuple[LowerSource, int]]) -> None:
+        if not factors:
+            raise InputError("A product needs at least one factor.")
+        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        shelf = lower_shelf(self.factors)
+        ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
+        self.directions = [Below(shelf, reverse) for reverse in ways]
+        self.steps = self.directions[0].steps()
+
+    def delta(self, epsilon: float) -> tuple[float, bool]:
+        """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
+        epsilon = NON_NEGATIVE.check("epsilon", epsilon)
+        best = (0.0, False)
+        for direction in self.directions:
+            log_tail = -40.0 - math.log(self.steps)
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            if saddle.log_delta < _DEEPEST:
+                continue
+            if saddle.log_delta < 0.5 * log_tail:
+                log_tail = saddle.log_delta - math.log(self.steps) - 30.0
+                saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
+            escape = log_escape_for(saddle, _RELATIVE)
+            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(epsilon=epsilon))
+            best = max(best, (tail.delta(epsilon), direction.reverse))
+        return best
+
+    def epsilon(self, delta: float) -> tuple[float, bool]:
+        """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
+        delta = OPEN_UNIT.check("delta", delta)
+        log_tail = math.log(delta) - math.log(self.steps) - 18.0
+        best = (0.0, False)
+        for direction in self.directions:
+            saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
+            for _ in range(4):
+                escape = log_escape_for(saddle, _RELATIVE)
+                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(delta=delta)).epsilon(delta)
+                best = max(best, (found, direction.reverse))
+                if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
+                    break
+                saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
+        return best
+
+    def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
+        """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
+        log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
+        log_tail = log_smallest - math.log(self.steps) - 18.0
+        ways: list[list[LowerTail]] = []
+        for direction in self.directions:
+            found: list[LowerTail] = []
+            ways.append(found)
+            pilot = direction.pilot(log_tail)
+            saddle = saddle_for_epsilon(pilot, 0.0)
+            for _ in range(_MOST_SADDLES):
+                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
+                following = saddle_for_epsilon(pilot, saddle.mean + 2.0 * saddle.deviation)
+                ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
+                if self.steps == 1 or ended:
+                    break
+                saddle = following
+        return ways[0], ways[-1]

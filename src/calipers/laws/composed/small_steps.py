@@ -1,0 +1,218 @@
+"""Steps told apart by size, and profiles of the small ones.
+
+A step is small or a jump (`calipers.laws.composed.rare` says why). Small steps are bounded by two deviations of their
+own sum, so every tilted sum of them has one hump, and a few tilted compositions give its profile from both sides at
+any depth.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.laws.composed.direction import Direction, eta_for, log_escape_for
+from calipers.laws.composed.jumps import Kind
+from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.composed.tails import LowerTail, UpperTail
+from calipers.laws.core.law import Law
+from calipers.laws.core.source import LawSource
+from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray
+
+DEVIATIONS = 2.0
+"""A step larger than so many deviations of the sum of the small ones is a jump."""
+_EXPECTED = 0.25
+_MOST_SADDLES = 14
+_PLACES = 97
+
+
+@dataclass(frozen=True)
+class _Small(LawSource):
+    """The small steps as a source of laws: the same two whatever is asked."""
+
+    laws: dict[Side, Law]
+    symmetric: bool = False
+
+    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
+        """The stored law; it is as fine as it gets."""
+        del resolution, log_tail
+        return self.laws[Side.LOWER]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One factor on one side: small steps, jumps as (log ratio, P-mass, Q-mass), total masses of the small steps."""
+
+    small: Law
+    ratio: FloatArray
+    p: FloatArray
+    q: FloatArray
+    log_masses: tuple[float, float]
+
+    @classmethod
+    def of(cls, law: Law, threshold: float) -> Parts:
+        """Atoms above the threshold are jumps."""
+        big = law.log_ratio > threshold
+        keep = ~big
+        small = replace(
+            law,
+            log_ratio=law.log_ratio[keep],
+            log_p=law.log_p[keep],
+            log_q=law.log_q[keep],
+            p_inf=0.0,
+            q_zero=0.0,
+        )
+        masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
+        return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
+
+    def jump(self, count: int) -> Kind:
+        """One jump among `count` steps, its masses divided by those of a small step."""
+        log_p, log_q = self.log_masses
+        return Kind(self.ratio + (log_q - log_p), self.p * math.exp(-log_p), self.q * math.exp(-log_q), count)
+
+
+def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:
+    """Above which log ratio a step is a jump: `DEVIATIONS` of the sum of all steps that are no larger.
+
+    Of few heavy-tailed steps that would call ever more of them jumps; it ends where `_EXPECTED` jumps are expected.
+    """
+    masses = [np.exp(law.log_p) for law, _ in factors]
+    ratio = np.concatenate([law.log_ratio for law, _ in factors])
+    expected = np.concatenate([count * p for p, (_, count) in zip(masses, factors, strict=True)])
+    order = np.argsort(ratio, kind="stable")
+    often = np.flatnonzero(np.cumsum(expected[order][::-1])[::-1] >= _EXPECTED)
+    lowest = float(ratio[order[often[-1]]]) if len(often) else float(ratio[order[-1]])
+    found = math.inf
+    for _ in range(60):
+        means, variance = [], 0.0
+        for p, (law, count) in zip(masses, factors, strict=True):
+            inside = law.log_ratio <= found
+            if np.any(inside):
+                weights, small = p[inside], law.log_ratio[inside]
+                means.append(float(np.average(small, weights=weights)))
+                variance += count * float(np.average((small - means[-1]) ** 2, weights=weights))
+        reach = DEVIATIONS * math.sqrt(variance)
+        following = max(lowest, max(means) + reach)
+        if following >= found - 1e-3 * reach:
+            break
+        found = following
+    return found
+
+
+class SmallSteps:
+    """Bounds of D of a sum of small steps at any log threshold, from both sides, out of a few tilted compositions."""
+
+    def __init__(
+        self, parts: dict[Side, list[Parts]], counts: Sequence[int], log_deepest: float, tolerance: float
+    ) -> None:
+        self.count = sum(counts)
+
+        def log_mass(side: Side, which: int) -> float:
+            return math.fsum(n * part.log_masses[which] for n, part in zip(counts, parts[side], strict=True))
+
+        self.log_p, self.log_q = ({side: log_mass(side, which) for side in Side} for which in (0, 1))
+        roundings = [max(parts[side][i].small.rounding for side in Side) for i in range(len(counts))]
+        self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
+        self._log_deepest, self._tolerance = log_deepest, tolerance
+        kinds = [(_Small({side: parts[side][i].small for side in Side}), n) for i, n in enumerate(counts) if n > 0]
+        self._direction, _ = Direction.of(kinds)
+
+    @functools.cached_property
+    def _plans(self) -> list[tuple[Saddle, float, float]]:
+        """Saddles with the fineness and the escaping mass of the compositions around them."""
+        plans = []
+        for saddle in _saddles(self._direction, self._log_deepest):
+            eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
+            plans.append((saddle, eta, min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)))
+        return plans
+
+    @functools.cached_property
+    def _uppers(self) -> list[UpperTail]:
+        return [self._direction.upper(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+
+    @functools.cached_property
+    def _lowers(self) -> list[LowerTail]:
+        if self.count == 0:
+            return []
+        found = [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
+
+    def upper(self, epsilon: FloatArray) -> FloatArray:
+        """At least D at every epsilon."""
+        if self.count == 0:
+            return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
+        mass = math.exp(self.log_p[Side.UPPER] + self.rounding)
+        best = np.full(len(epsilon), mass)
+        for tail in self._uppers:
+            first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
+            # D is convex in e^eps, and the P-mass at minus infinity: left of the first node the chord holds.
+            chord = mass - (mass - value) * np.exp(np.minimum(epsilon - first, 0.0)) if value < mass else mass
+            best = np.minimum(best, np.where(epsilon < first, chord, tail.deltas(np.maximum(epsilon, first))))
+        return np.asarray(best * (1.0 + 1e-13), dtype=np.float64)
+
+    def lower(self, epsilon: FloatArray) -> FloatArray:
+        """At most D at every epsilon: the best of the tests with thresholds next to it, and of always rejecting."""
+        always_p = math.exp(self.log_p[Side.LOWER] - self.rounding)
+        always_q = math.exp(self.log_q[Side.LOWER] + self.rounding)
+        falsely = np.exp(np.minimum(epsilon, 1.0)) * always_q
+        best = np.maximum(always_p - falsely - 4.0 * UNIT_ROUNDOFF * (always_p + falsely), 0.0)
+        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
+            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
+            for shift in (-2, 0, 2):
+                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
+                power = np.exp(tests.log_power[index])
+                falsely = np.exp(np.minimum(epsilon + tests.log_alpha[index], 1.0))
+                best = np.maximum(best, power * (1.0 - 1e-14) - falsely * (1.0 + 1e-13))
+        return best
+
+    def best_tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(power, false positive rate) of the tests behind `lower`, power rounded down and the rate up."""
+        power = np.full(len(epsilon), math.exp(self.log_p[Side.LOWER] - self.rounding))
+        alpha = np.full(len(epsilon), math.exp(self.log_q[Side.LOWER] + self.rounding))
+        weights = np.exp(np.minimum(epsilon, 700.0))
+        power, alpha = np.where(power > weights * alpha, (power, alpha), 0.0)
+        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
+            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
+            for shift in (-2, 0, 2):
+                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
+                sure, falsely = np.exp(tests.log_power[index]), np.exp(tests.log_alpha[index])
+                better = sure - weights * falsely > power - weights * alpha
+                power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
+        return power * (1.0 - 1e-13), alpha * (1.0 + 1e-13)
+
+    @functools.cached_property
+    def _best_indices(self) -> list[tuple[FloatArray, FloatArray]]:
+        """For each list of tests, which one shows most at a few epsilons.
+
+        Rounding moves the score of every step a little the same way, so a test's threshold is not its likelihood ratio.
+        """
+        found = []
+        for tests in self._lowers:
+            middle, spread = float(np.mean(tests.thresholds)), float(np.ptp(tests.thresholds))
+            places = middle + np.linspace(-0.75, 0.75, _PLACES) * spread
+            power, falsely = np.exp(tests.log_power), np.minimum(np.add.outer(places, tests.log_alpha), 1.0)
+            found.append((places, np.argmax(power - np.exp(falsely), axis=1).astype(np.float64)))
+        return found
+
+
+def _saddles(direction: Direction, log_deepest: float) -> list[Saddle]:
+    """Centers from the untilted sum outward, until the estimated delta is below the deepest asked for."""
+    pilot = direction.pilot(log_deepest)
+    found = [saddle_at(pilot, 1.0)]
+    while found[-1].log_delta > log_deepest and len(found) < _MOST_SADDLES and direction.steps() > 1:
+        last = found[-1]
+        following = saddle_for_epsilon(pilot, last.mean + 2.2 * last.deviation)
+        if following.mean <= last.mean + 0.1 * last.deviation:
+            break
+        found.append(following)
+    return found

@@ -1,0 +1,237 @@
+"""Whole trade-off curves of a product, from both sides.
+
+One tilted composition is accurate within a few deviations of its center, so a curve is swept: saddle
+after saddle, from eps = 0 outward, until delta falls below what was asked for. UPPER: all nodes
+bound one convex decreasing profile, so the nodes of all sweeps may be used together. LOWER: all
+tests exist, so their convex hull does. `directed_sweep` keeps the order of the pair: its null is Q, and what
+the swapped pair shows enters mirrored, since refusing to reject is a test of the swapped pair. `sweep` is
+symmetric: a guarantee about a record being added or removed, which no single attack need attain
+(`calipers.curves.envelope`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.domains import OPEN_UNIT
+from calipers.laws.composed.direction import COARSEST, Direction, eta_for, log_escape_for
+from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.rare import rare_steps
+from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon
+from calipers.laws.composed.tails import LowerTail, UpperTail
+from calipers.numerics.types import FloatArray, IntArray
+
+_SPACING = 2.0
+_NODES_PER_SADDLE = 160
+_MOST_SADDLES = 200
+
+
+def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
+    """Centers from eps = 0 until the estimated delta is below the smallest one asked for."""
+    pilot = direction.pilot(log_tail)
+    found = [saddle_for_epsilon(pilot, 0.0)]
+    if direction.steps() == 1:
+        return found
+    while found[-1].log_delta > log_smallest and len(found) < _MOST_SADDLES:
+        last = found[-1]
+        following = saddle_for_epsilon(pilot, last.mean + _SPACING * last.deviation)
+        if following.mean <= last.mean + 0.1 * last.deviation or following.deviation < 1e-2 * found[0].deviation:
+            break  # the law is bounded and this is its far end
+        found.append(following)
+    return found
+
+
+def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
+    """Indices of the nodes to keep: those near the saddle, at most a fixed number of them, and the last."""
+    if everything:
+        return np.arange(len(eps))
+    reach = (0.5 * _SPACING + 0.6) * saddle.deviation
+    start = min(saddle.mean - reach, 0.0) if saddle.tilt == 1.0 else saddle.mean - reach
+    near = np.flatnonzero((eps >= start) & (eps <= saddle.mean + reach))
+    if len(near) <= _NODES_PER_SADDLE:
+        return near
+    chosen: IntArray = np.unique(np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.int64))
+    return near[chosen]
+
+
+Plan = tuple[Saddle, float, float]
+"""A center, the cells and lattice in deviations of a step, and the log of the mass that may escape."""
+
+
+def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
+    coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
+    return [
+        (saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+        for saddle in _saddles(direction, log_tail, log_smallest)
+    ]
+
+
+def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
+    """The nodes of one direction, from all saddles."""
+    eps, log_delta = [], []
+    for saddle, eta, log_escape in plans:
+        tail = direction.upper(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
+        eps.append(tail.epsilon_nodes[kept])
+        log_delta.append(tail.log_delta_nodes[kept])
+    far, log_leak = direction.end(log_tail)
+    nodes, values = np.concatenate([*eps, [far]]), np.concatenate([*log_delta, [log_leak]])
+    order = np.argsort(nodes, kind="stable")
+    # The profile decreases, so a bound at one node holds at every later one.
+    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
+def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
+    """The tests of one direction, from all saddles."""
+    thresholds, log_power, log_alpha = [], [], []
+    for saddle, eta, log_escape in plans:
+        tests = direction.lower(saddle, eta, log_tail, log_escape)
+        kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
+        thresholds.append(tests.thresholds[kept])
+        log_power.append(tests.log_power[kept])
+        log_alpha.append(tests.log_alpha[kept])
+    return LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
+
+
+@dataclass(frozen=True)
+class _Conditioned:
+    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests."""
+
+    upper: UpperTail
+    lower: LowerTail
+
+
+def _conditioned(
+    direction: Direction, log_tail: float, plans: Sequence[Plan], log_smallest: float, tolerance: float
+) -> _Conditioned | None:
+    """Where the tilted total has more than one hump, what `calipers.laws.composed.rare` says of it, from eps = 0
+    outward."""
+    humps = any(saddle.tilt > 1.0 and saddle.deviation > saddle.mean for saddle, _, _ in plans)
+    if not humps or direction.span is not None:
+        return None
+    rare = rare_steps(direction, log_smallest, log_tail, tolerance)
+    if rare is None:
+        return None
+    nodes, deltas, tests = [], [], []
+    for epsilon in rare.places():
+        rare.look_at(epsilon)
+        nodes.append(epsilon)
+        deltas.append(min(1.0, rare.upper(epsilon)))
+        tests.append(rare.test(epsilon))
+        if deltas[-1] < math.exp(log_smallest):
+            break
+    with np.errstate(divide="ignore"):
+        log_power, log_alpha = np.log(np.array(tests)).T
+    thresholds = np.array(nodes)
+    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.array(deltas))))
+    kept = np.isfinite(log_power) & np.isfinite(log_alpha)
+    return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
+
+
+def _united(first: UpperTail, second: UpperTail) -> UpperTail:
+    """All nodes: each bounds one decreasing profile."""
+    nodes = np.concatenate((first.epsilon_nodes, second.epsilon_nodes))
+    values = np.concatenate((first.log_delta_nodes, second.log_delta_nodes))
+    order = np.argsort(nodes, kind="stable")
+    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+
+
+def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
+    """Symmetric UPPER and LOWER trade-off curves, resolved down to `smallest_delta`."""
+    directed = directed_sweep(product, smallest_delta, tolerance)
+    return {side: curve.symmetrized() for side, curve in directed.items()}
+
+
+def directed_sweep(
+    product: Product,
+    smallest_delta: float = 1e-12,
+    tolerance: float = 1e-3,
+    sides: Collection[Side] = tuple(Side),
+    conditioned: bool = True,
+) -> dict[Side, TradeoffCurve]:
+    """UPPER and LOWER curves of Q (null) against P, resolved down to `smallest_delta` in both corners.
+
+    `conditioned`: whether to spend a second or so on curves that rare large steps bend.
+    """
+    smallest_delta = OPEN_UNIT.check("smallest_delta", smallest_delta)
+    log_smallest = math.log(smallest_delta)
+    uppers, lowers, middles = [], [], []
+    for direction in product.directions:
+        log_tail = log_smallest - math.log(direction.steps()) - 18.0
+        plans = _plans(direction, log_tail, log_smallest, tolerance)
+        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
+        between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
+        if Side.UPPER in sides:
+            known = between if direction.spread else []
+            proven = _proven(direction, log_tail, plans)
+            proven = proven if rare is None else _united(proven, rare.upper)
+            uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
+        if Side.LOWER in sides:
+            lowers.append([_shown(direction, log_tail, plans), *([] if rare is None else [rare.lower])])
+            middles.append(middle_tests(direction, between, eta, log_tail))
+    found = {}
+    if uppers:
+        backward = None if product.symmetric else uppers[1]
+        found[Side.UPPER] = TradeoffCurve.from_profile(
+            *uppers[0][:2], side=Side.UPPER, symmetric=product.symmetric, reverse=backward, kept=uppers[0][2]
+        )
+    if lowers:
+        found[Side.LOWER] = directed_attack(lowers[0], lowers[-1], (middles[0], middles[-1]))
+    return found
+
+
+def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nodes at eps >= 0: eps, delta, and 1 - delta."""
+    nodes = np.concatenate((tail.epsilon_nodes, kept.epsilon))
+    nodes = np.append(0.0, np.unique(nodes[nodes > 0]))
+    delta, rest = tail.deltas(nodes), kept.at(nodes)
+    better = (rest < 0.5) & (rest > 1.0 - delta)
+    return nodes, np.where(better, 1.0 - rest, delta), np.where(better, rest, 1.0 - delta)
+
+
+def directed_attack(
+    forward: Sequence[LowerTail],
+    backward: Sequence[LowerTail],
+    middle: tuple[MiddleTests, MiddleTests] | None = None,
+) -> TradeoffCurve:
+    """The LOWER curve of Q (null) against P from tests of this order, and of the other one with the claims exchanged.
+
+    A test of the swapped pair with false positive rate a and power b claims Q where it does not claim P: seen from here
+    it has false positive rate 1 - b and misses with probability a. `middle` holds tests of either order whose errors
+    are both small.
+    """
+    alpha, power = _rates(forward)
+    back_alpha, back_power = _rates(backward)
+    errors = [(np.array([]), np.array([]))] if middle is None else [_errors(middle[0]), _errors(middle[1])[::-1]]
+    small, miss = (np.concatenate([pair[i] for pair in errors]) for i in (0, 1))
+    return TradeoffCurve.from_tests(
+        np.concatenate((alpha, 1.0 - back_power, small)),
+        np.concatenate((power, 1.0 - back_alpha, 1.0 - miss)),
+        np.concatenate((1.0 - alpha, back_power, 1.0 - small)),
+        np.concatenate((1.0 - power, back_alpha, miss)),
+        side=Side.LOWER,
+    )
+
+
+def _errors(tests: MiddleTests) -> tuple[FloatArray, FloatArray]:
+    """(false positive rate, false negative rate) of the tests that have any use."""
+    useful = (tests.log_alpha < -0.1) & (tests.log_miss < -0.1)
+    # A rate too small for a double is rounded up.
+    small, miss = (np.exp(np.maximum(logs[useful], -690.0)) for logs in (tests.log_alpha, tests.log_miss))
+    return small, miss
+
+
+def _rates(tails: Sequence[LowerTail]) -> tuple[FloatArray, FloatArray]:
+    """(false positive rate, power) of the tests that are better than guessing."""
+    # A rate too small for a double is rounded up: an attack may claim more false positives, never fewer.
+    alpha = np.exp(np.maximum(np.concatenate([[0.0], *[t.log_alpha for t in tails]]), -690.0))
+    power = np.exp(np.concatenate([[0.0], *[t.log_power for t in tails]]))
+    useful = (alpha < power) & (power <= 1.0)
+    return alpha[useful], power[useful]

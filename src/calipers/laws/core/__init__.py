@@ -1,0 +1,1 @@
+"""What a law is, where laws come from, and exact pairs of distributions."""

@@ -1,0 +1,159 @@
+"""A Gaussian release whose shift is drawn in secret: sum over j of w_j N(s_j, I) against N(0, I).
+
+A unit with several records, a record that a batch may hold more than once, a record that displaces others: each time
+the release is shifted by a vector v drawn from a known law, of which only the largest length |v| <= s is known.
+
+**The worst case is one line.** The densities relative to pure noise z are sums of w_v exp(<v, z> - |v|^2/2), Gaussian
+exponentials with covariance <v, v'>. For convex F the expectation E F(sum of w_v e^(G_v - Var G_v / 2)) grows with
+every entry of the covariance matrix of G (Kahane 1985), and all of them are largest together when every v points the
+same way and has its full length. With F(x) = (x - k)+ this holds for every k > 0, that is in both orders:
+
+    sum over j of w_j N(s_j, 1)   against   N(0, 1)
+
+dominates the release, and is attained by gradients on one line. Larger shifts, and more weight on larger ones,
+dominate smaller ones for the same reason.
+
+**Replaced.** If the same draw shifts one dataset by u and the other by v, the densities are sums of positive terms with
+opposite signs, F(sum of w e^G - k sum of w' e^H): now the expectation grows with the covariances among the G and
+among the H and falls with those between them (the same Gaussian interpolation), so opposite directions are worst:
+
+    sum over j of w_j N(s_j, 1)   against   sum over j of w_j N(-s_j, 1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.errors import InputError, UnsupportedError
+from calipers.laws.core.gaussian_part import gaussian_mixture_part
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import RoundedPair
+
+add_statement(
+    "calipers:drawn-shift",
+    "docs/mathematics: a shift that is drawn",
+    "A Gaussian release whose shift is drawn from a known law of lengths is worst when all shifts lie on one line.",
+)
+
+_RAREST = 1e-70
+"""Larger shifts, of less probability than this together, count as telling the datasets apart."""
+_MOST = 64
+"""More shifts than this are grouped: those of a group count as its largest from above, as its smallest from below."""
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The law of a shift: increasing lengths >= 0, the first 0, and their probabilities, of relative error `rounding`.
+
+    `beyond` is the probability of shifts larger than the last, which are left out.
+    """
+
+    lengths: tuple[float, ...]
+    weights: tuple[float, ...]
+    rounding: float = 1e-15
+    beyond: float = 0.0
+
+    @classmethod
+    def of(cls, lengths: Sequence[float], weights: Sequence[float], rounding: float = 1e-15) -> Shifts:
+        """Equal lengths are put together, lengths of probability 0 left out, and 0 counted in."""
+        total: dict[float, float] = {0.0: 0.0}
+        for length, weight in zip(lengths, weights, strict=True):
+            if length < 0.0 or weight < 0.0:
+                raise InputError(f"Expected lengths and weights >= 0, got {length:g} and {weight:g}.")
+            total[float(length)] = total.get(float(length), 0.0) + float(weight)
+        kept = sorted(total)
+        masses = [total[length] for length in kept]
+        if abs(math.fsum(masses) - 1.0) > 1e-9:
+            raise InputError(f"Expected weights with sum 1, got {math.fsum(masses):.15g}.")
+        tail = np.cumsum(masses[::-1])[::-1]
+        last = max(1, int(np.count_nonzero(tail > _RAREST)))
+        beyond = float(tail[last]) if last < len(kept) else 0.0
+        found = [(length, mass) for length, mass in zip(kept[:last], masses[:last], strict=True) if mass > 0.0]
+        return cls(tuple(length for length, _ in found), tuple(mass for _, mass in found), rounding, beyond)
+
+    def grouped(self, side: Side) -> Shifts:
+        """At most a few groups of neighboring lengths, each moved to its largest (UPPER) or its smallest (LOWER)."""
+        count = len(self.lengths)
+        if count <= _MOST:
+            return self
+        starts = np.unique(np.linspace(0, count, _MOST + 1).astype(np.int64))
+        groups = list(itertools.pairwise(starts))
+        pick = -1 if side is Side.UPPER else 0
+        lengths = [self.lengths[low:high][pick] for low, high in groups]
+        weights = [math.fsum(self.weights[low:high]) for low, high in groups]
+        return replace(self, lengths=tuple(lengths), weights=tuple(weights))
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is left out or grouped."""
+        return self.beyond == 0.0 and len(self.lengths) <= _MOST
+
+
+@dataclass(frozen=True)
+class ManyShiftsPair(RoundedPair):
+    """More shifts than can be told apart: the pair is that of larger ones, `under` that of smaller ones."""
+
+    under: Pair | None = None
+    beyond: float = 0.0
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Shifts left out count as the largest that is kept."""
+        assert self.under is not None
+        return self._charged(self.under.lower_for(resolution, log_tail, tilt))
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Shifts left out count as infinite."""
+        law = super().upper_for(resolution, log_tail, tilt)
+        opposite = self.beyond if self.symmetric else 0.0
+        return replace(law, p_inf=min(1.0, law.p_inf + self.beyond), q_zero=min(1.0, law.q_zero + opposite))
+
+    def log_moment_bound(self, order: float, reverse: bool) -> float | None:
+        """None: see `calipers.laws.composed.renyi`."""
+        raise UnsupportedError(
+            f"With so many possible shifts the Renyi divergence of order {order:g} is decided by the rarest of them; "
+            "ask for epsilon at delta instead."
+        )
+
+
+def _gaussians(shifts: Shifts, opposite: bool) -> Pair:
+    name = f"Gaussian shifted by one of {len(shifts.lengths)} lengths"
+    if shifts.lengths == (0.0,):
+        raise InputError("A release that is never shifted leaks nothing; there is no pair.")
+    against = tuple(-length for length in shifts.lengths) if opposite else (0.0,)
+    weights = shifts.weights if opposite else (1.0,)
+    return Pair(
+        name,
+        smooth=(gaussian_mixture_part(shifts.weights, shifts.lengths, weights, against),),
+        symmetric=opposite or len(shifts.lengths) == 1,
+    )
+
+
+@implements("calipers:drawn-shift", "kahane1985:convexity")
+def drawn_shift(shifts: Shifts, *, opposite: bool = False) -> RoundedPair:
+    """sum over j of w_j N(s_j) against N(0), or against sum over j of w_j N(-s_j). Dominates, and is attained."""
+    if shifts.exact:
+        pair = _gaussians(shifts, opposite)
+        return RoundedPair(pair.name, smooth=pair.smooth, symmetric=pair.symmetric, rounding=shifts.rounding)
+    upper = _gaussians(shifts.grouped(Side.UPPER), opposite)
+    return ManyShiftsPair(
+        upper.name,
+        smooth=upper.smooth,
+        symmetric=opposite,
+        rounding=shifts.rounding,
+        under=_gaussians(_under(shifts), opposite),
+        beyond=shifts.beyond,
+    )
+
+
+def _under(shifts: Shifts) -> Shifts:
+    """Shifts that are left out counted as the largest that is kept, then grouped from below."""
+    weights = (*shifts.weights[:-1], shifts.weights[-1] + shifts.beyond)
+    return replace(shifts, weights=weights, beyond=0.0).grouped(Side.LOWER)

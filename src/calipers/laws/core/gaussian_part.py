@@ -1,0 +1,141 @@
+"""Mixtures of unit Gaussians as the smooth part of a pair.
+
+Densities are taken relative to the standard normal, sum of w e^(m z - m^2/2), so that log L is a
+difference of two log sums; near L = 1, where such a difference has no digits left, it is computed as
+log1p of the summed differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from calipers.laws.core.pair import Density, Pair, SmoothPart
+from calipers.numerics.types import FloatArray
+
+_FEW = 3
+"""Up to so many components are added one by one."""
+
+
+def gaussian_mixture_part(
+    weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
+) -> SmoothPart:
+    """Two mixtures of unit-variance Gaussians whose likelihood ratio increases with z.
+
+    The caller guarantees monotonicity: it holds when every mean of P with a different weight
+    than under Q lies to the right of every such mean of Q (see `calipers.mechanisms`).
+    """
+    log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
+    mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
+
+    def relative(log_w: FloatArray, means: FloatArray) -> Density:
+        # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
+        def log_sum(z: FloatArray) -> FloatArray:
+            if len(means) > _FEW:
+                return _log_sum_exp(log_w, means, z)
+            total = log_w[0] + means[0] * (z - 0.5 * means[0])
+            for log_weight, mean in zip(log_w[1:], means[1:], strict=True):
+                total = np.logaddexp(total, log_weight + mean * (z - 0.5 * mean))
+            return np.asarray(total)
+
+        return log_sum
+
+    rel_p, rel_q = relative(log_wp, mp), relative(log_wq, mq)
+    log_norm = -0.5 * math.log(2 * math.pi)
+
+    def tail(log_w: FloatArray, means: FloatArray, sign: float) -> Callable[[float], float]:
+        return lambda z: float(np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))))
+
+    def range_for(log_tail: float) -> tuple[float, float]:
+        radius = math.sqrt(-2.0 * log_tail)  # Phi(-r) <= exp(-r^2/2)
+        everything = np.concatenate((mp, mq))
+        return float(everything.min()) - radius, float(everything.max()) + radius
+
+    def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
+        everything = np.concatenate((mp, mq))
+        slope = max(abs(high - float(everything.min())), abs(low - float(everything.max())))
+        return slope * reach + reach * reach
+
+    def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
+        # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
+        return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
+
+    return SmoothPart(
+        log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
+        log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
+        log_ratio=_accurate_log_ratio(weights_p, means_p, weights_q, means_q, rel_p, rel_q),
+        range_for=range_for,
+        log_p_above=tail(log_wp, mp, 1.0),
+        log_q_above=tail(log_wq, mq, 1.0),
+        log_p_below=tail(log_wp, mp, -1.0),
+        log_q_below=tail(log_wq, mq, -1.0),
+        growth=growth,
+        # d log p / dz + z is a mean of the means of P, so d log L / dz is a difference of two such means.
+        slope=float(mp.max() - mq.min()),
+        log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
+        log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
+    )
+
+
+def _log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
+    """log of the sum of w e^(m z - m^2/2), many terms at once."""
+    terms = (log_w - 0.5 * means * means)[:, None] + means[:, None] * z.ravel()
+    peak = terms.max(axis=0)
+    terms -= peak
+    return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
+
+
+def _accurate_log_ratio(
+    weights_p: Sequence[float],
+    means_p: Sequence[float],
+    weights_q: Sequence[float],
+    means_q: Sequence[float],
+    rel_p: Density,
+    rel_q: Density,
+) -> Density:
+    """log p/q without cancellation: for small differences log1p((p - q)/q), with p - q summed exactly.
+
+    Components shared by P and Q (same mean) contribute their weight difference only; the ratio
+    (p - q)/q is then a sum of few terms of known sign structure.
+    """
+    weights: dict[float, float] = {}
+    for w, m in zip(weights_p, means_p, strict=True):
+        weights[m] = weights.get(m, 0.0) + w
+    for w, m in zip(weights_q, means_q, strict=True):
+        weights[m] = weights.get(m, 0.0) - w
+    shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
+
+    standard = list(means_q) == [0.0]  # then q is the reference density itself
+
+    def log_ratio(z: FloatArray) -> FloatArray:
+        # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            change = np.zeros_like(z)
+            for w, m in shifted:
+                change = change + w * np.expm1(m * (z - 0.5 * m))
+            if not standard:
+                change = change * np.exp(-rel_q(z))
+            ratio = np.log1p(change)
+        far = ~(np.abs(change) < 0.5) if not standard else ~((change > -0.5) & (change < 1e300))
+        if np.any(far):
+            ratio = np.where(far, rel_p(z) - rel_q(z), ratio)
+        return np.asarray(ratio)
+
+    return log_ratio
+
+
+@dataclass(frozen=True)
+class GaussianPair(Pair):
+    """N(mu, 1) against N(0, 1), which remembers mu: compositions of such are one Gaussian."""
+
+    mu: float = 0.0
+
+
+def gaussian_pair(mu: float) -> GaussianPair:
+    """N(mu, 1) against N(0, 1), mu > 0."""
+    part = gaussian_mixture_part((1.0,), (mu,), (1.0,), (0.0,))
+    return GaussianPair(f"Gaussian mechanism, mu = {mu:g}", smooth=(part,), symmetric=True, mu=mu)

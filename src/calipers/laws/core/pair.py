@@ -1,0 +1,342 @@
+"""Exact pairs of distributions, and how they become laws with a side.
+
+A `Pair` describes (P, Q) without approximation: smooth parts given by densities of a scalar
+observation z whose likelihood ratio increases with z, exact atoms, and the masses where one of
+the two vanishes. A pair cuts the z axis into cells and turns each cell into atoms:
+
+- split (`Pair.upper`): the content of a cell with end ratios a < b is moved to a and b so that its
+  Q-mass and its P-mass stay what they are. That is a mean preserving spread of L, so the
+  result dominates. These are the slope differences of the "connect the dots" interpolation of
+  the call function, computed without differences:
+
+      mass at b = integral over the cell of (L - e^a) / (e^b - e^a) dQ  >= 0.
+
+- condense (`Pair.lower`): a cell becomes one atom with its Q-mass and its P-mass. The observer
+  who is told only the cell sees exactly this, so the result is dominated.
+
+Both errors are second order in the cell width. Uniform cells in z are the natural choice: by
+the Gaussian Poincare inequality Var(log L) <= E[(d log L / dz)^2], so a cell width of `w`
+standard deviations of z adds a share of about w^2/6 to the variance of log L, whatever the
+sampling rate and the noise.
+
+Masses are integrals of entire functions by Gauss-Legendre quadrature, whose error on a cell of
+half width r is at most (64/15) M rho^(-2m) / (1 - rho^(-2)) with m nodes, M the maximum of the
+integrand on the Bernstein ellipse of parameter rho (Trefethen, Approximation Theory and
+Approximation Practice, Theorem 19.3). `_widest_cell` keeps cells so narrow that it is negligible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.bracket import Side
+from calipers.citations import implements
+from calipers.errors import CertificationError, InputError
+from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.source import LawSource
+from calipers.numerics.elementary import row_logsumexp
+from calipers.numerics.types import FloatArray, IntArray
+
+Density = Callable[[FloatArray], FloatArray]
+
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
+_RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
+_MOST_CELLS = 60_000
+_CELL_ERROR = 2e-14
+"""Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
+
+
+@dataclass(frozen=True)
+class SmoothPart:
+    """Densities of a scalar observation z on [low, high] with increasing log ratio.
+
+    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth(low, high, reach)`
+    bounds how much the log of either density, as an analytic function, can exceed its value on [low, high]
+    at each distance `reach` from there in the complex plane; `scale` is the length on which the observation
+    varies (1 for unit Gaussians).
+    """
+
+    log_p: Density
+    log_q: Density
+    log_ratio: Density
+    range_for: Callable[[float], tuple[float, float]]
+    log_p_above: Callable[[float], float]
+    log_q_above: Callable[[float], float]
+    log_p_below: Callable[[float], float]
+    log_q_below: Callable[[float], float]
+    growth: Callable[[float, float, FloatArray], FloatArray]
+    slope: float
+    """At least d log L / dz everywhere."""
+    log_growth_above: Callable[[float, float], float]
+    """(rate, z) -> log E_Q[e^(rate (Z - z)); Z > z]: with `slope`, what high moments of L may hide beyond z."""
+    log_growth_below: Callable[[float, float], float]
+    """(rate, z) -> log E_P[e^(rate (z - Z)); Z < z], for the reversed pair."""
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pair(LawSource):
+    """An exact pair (P, Q). `symmetric` says that (P, Q) and (Q, P) have the same law."""
+
+    name: str
+    smooth: tuple[SmoothPart, ...] = ()
+    atom_log_p: tuple[float, ...] = ()
+    atom_log_q: tuple[float, ...] = ()
+    p_inf: float = 0.0
+    q_zero: float = 0.0
+    symmetric: bool = False
+    span: float | None = None
+    """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+
+    @property
+    def slope(self) -> float:
+        """The steepest slope of log L."""
+        return max((part.slope for part in self.smooth), default=0.0)
+
+    @property
+    def cell_slope(self) -> float:
+        """The steepest slope in units of the observation's scale."""
+        return max((part.slope * part.scale for part in self.smooth), default=0.0)
+
+    @property
+    def moment_depth(self) -> float:
+        """As deep as it takes."""
+        return -math.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no smooth part has a tail."""
+        return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in self.smooth)
+
+    @property
+    def spread(self) -> bool:
+        """Cells are split onto their ends."""
+        return True
+
+    def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
+        """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
+        if self.p_inf > 0 or self.q_zero > 0:
+            return None
+        beyond = []
+        for part in self.smooth:
+            low, high = part.range_for(log_tail)
+            end = float(part.log_ratio(np.array([low if reverse else high]))[0])
+            growth = part.log_growth_below if reverse else part.log_growth_above
+            beyond.append(order * abs(end) + growth(order * part.slope, low if reverse else high))
+        return beyond
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law that dominates the pair, with cells of equal width."""
+        return self.upper_for(resolution, log_tail, None)
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law that is dominated by the pair, with cells of equal width."""
+        return self.lower_for(resolution, log_tail, None)
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Cells are split, what lies beyond them is charged to mass at infinity and at zero."""
+        return self._cut(Side.UPPER, resolution, log_tail, tilt)
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Cells are condensed, what lies beyond them becomes one cell."""
+        return self._cut(Side.LOWER, resolution, log_tail, tilt)
+
+    @implements("doroshenko2022:ctd")
+    def _cut(self, side: Side, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """The pair as a law on `side`.
+
+        `resolution`: cell width in units of the observation's scale, or, where a `tilt` is given, the
+        root mean square width of a cell in log L in units of its deviation, both under the law
+        tilted by L^tilt: cells are then placed where that law needs them. `log_tail`: natural log of
+        the tail mass below which a cell may be unbounded.
+        """
+        if not 0 < resolution <= 1:
+            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        build = _split if side is Side.UPPER else _condense
+        pieces = [build(part, _cells(part, resolution, log_tail, tilt)) for part in self.smooth]
+        ratio = [piece.log_ratio for piece in pieces]
+        log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
+        if self.atom_log_p:
+            atoms_p, atoms_q = np.array(self.atom_log_p), np.array(self.atom_log_q)
+            ratio.append(atoms_p - atoms_q)
+            log_p.append(atoms_p)
+            log_q.append(atoms_q)
+        merged = np.concatenate(ratio)
+        order = np.argsort(merged, kind="stable")
+        biggest = float(np.max(np.abs(merged), initial=0.0))
+        deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
+        return Law(
+            merged[order],
+            np.concatenate(log_p)[order],
+            np.concatenate(log_q)[order],
+            side,
+            p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
+            q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
+            # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest,
+            # log L may be a difference of two logs that are larger than it: of weights, down to 1e-12.
+            shift_error=8e-16 * (30.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Cell ends, quadrature points (cells x nodes), logs of their weights, relative error of the masses."""
+
+    ends: FloatArray
+    points: FloatArray
+    log_weights: FloatArray
+    error: float
+
+
+def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
+    """Log of the relative error bound of cell integrals with the given half width, best over a few ellipses.
+
+    On the ellipse around a cell, at most half_width rho away from it, the densities grow as `growth` says; the hat
+    function adds a factor rho. A factor 64 covers the smallest ratio of a hat integral to the maximum of
+    its integrand.
+    """
+    log_decay = (2.0 * nodes - 1.0) * np.log(_RHO)
+    return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
+
+
+def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
+    """The largest cell width whose quadrature error is negligible."""
+    width = min(0.25 * part.scale, high - low)
+    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * _CELL_ERROR):
+        width *= 0.8
+        if width < 1e-6 * part.scale:
+            raise CertificationError(
+                "The quadrature error of a cell cannot be made negligible: densities vary too fast."
+            )
+    return width
+
+
+def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> _Cells:
+    low, high = part.range_for(log_tail)
+    nodes, weights = _RULES[12 if resolution > 0.02 else 6]
+    widest = _widest_cell(part, low, high, len(nodes))
+    if tilt is None:
+        count = max(8, math.ceil((high - low) / min(resolution * part.scale, widest)))
+        ends = np.linspace(low, high, count + 1)
+    else:
+        ends = _placed_ends(part, low, high, widest, resolution, tilt)
+    half = 0.5 * np.diff(ends)[:, None]
+    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
+    return _Cells(ends, points, np.log(weights * half), _CELL_ERROR)
+
+
+def _placed_ends(
+    part: SmoothPart, low: float, high: float, widest: float, resolution: float, tilt: float
+) -> FloatArray:
+    """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
+
+    Among all placements with n(z) cells per unit length the cost is the integral of w (dx/dz)^2 / n^2,
+    w the tilted density and x = log L; for a given number of cells it is least when n is
+    proportional to (w (dx/dz)^2)^(1/3).
+    """
+    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
+    middle = 0.5 * (grid[:-1] + grid[1:])
+    x = part.log_ratio(grid)
+    log_w = part.log_q(middle) + tilt * 0.5 * (x[:-1] + x[1:])
+    w = np.exp(log_w - log_w.max())
+    w /= w.sum()
+    spacing = grid[1] - grid[0]
+    slope = np.diff(x) / spacing
+    mean = float(np.sum(w * 0.5 * (x[:-1] + x[1:])))
+    variance = float(np.sum(w * (0.5 * (x[:-1] + x[1:]) - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
+    shape = np.cbrt(w * slope * slope / spacing)
+    # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
+    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))
+    density = np.maximum(amount * shape, 1.0 / widest)
+    total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+    count = math.ceil(total[-1])
+    if count > _MOST_CELLS:  # fewer cells are wider ones: still a bound, only less tight
+        share = max(0.0, _MOST_CELLS - (high - low) / widest) / count
+        density = np.maximum(share * amount * shape, 1.0 / widest)
+        total = np.concatenate(([0.0], np.cumsum(density) * spacing))
+        count = math.ceil(total[-1])
+    ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
+    ends[0], ends[-1] = low, high
+    return ends
+
+
+def _distinct(values: FloatArray) -> IntArray:
+    """Indices of values that differ visibly: where log L saturates, neighbors merge into one node.
+
+    A small rate saturates near log(1 - rate), and faint steps are told by what happens there: so visibility is measured
+    by that value, not by the farthest one.
+    """
+    spread = float(values[-1] - values[0])
+    if not spread > 0.0:
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
+    smallest = max(1e-9 * min(spread, 100.0 * float(np.min(np.abs(values[[0, -1]])))), 1e-300)
+    # Steps of 1 in this number are steps of about smallest + 1e-13 |value| in the value.
+    numbers = np.sign(values) * np.log1p(1e-13 * np.abs(values) / smallest) / 1e-13
+    keep = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf) > 0)
+    if keep[-1] != len(values) - 1:
+        keep[-1] = len(values) - 1
+    if len(keep) < 2:
+        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
+    return keep.astype(np.int64)
+
+
+def _split(part: SmoothPart, cells: _Cells) -> Law:
+    """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
+    ends, points, log_weights = cells.ends, cells.points, cells.log_weights
+    at_ends = part.log_ratio(ends)
+    if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
+        raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
+    at_ends = np.maximum.accumulate(at_ends)
+    keep = _distinct(at_ends)
+    nodes = at_ends[keep]
+    cell_low = np.searchsorted(keep, np.arange(len(points)), side="right") - 1
+    a, b = nodes[cell_low][:, None], nodes[cell_low + 1][:, None]
+    ratio = np.clip(part.log_ratio(points), a, b)  # equal up to rounding, which shift_error covers
+    log_mass = part.log_q(points) + log_weights
+    peak = log_mass.max(axis=1)
+    mass = np.exp(log_mass - peak[:, None])
+    width = -np.expm1(a - b)
+    short = -np.expm1(ratio - b)  # (e^b - e^x) / e^b
+    share_down = short / width
+    # (e^x - e^a) / (e^b - e^a), where e^(x - b) = 1 - short keeps its digits unless the cell is very wide
+    relative = 1.0 - short if float(np.max(b - a)) < 1.0 else np.exp(ratio - b)
+    share_up = relative * -np.expm1(a - ratio) / width
+    up, down = (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
+    # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
+    group_peak = np.maximum.reduceat(peak, keep[:-1])
+    rescale = np.exp(peak - group_peak[cell_low])
+    log_q = np.full(len(nodes), -np.inf)
+    with np.errstate(divide="ignore"):
+        log_q[1:] = group_peak + np.log(np.add.reduceat(up * rescale, keep[:-1]))
+        log_q[:-1] = np.logaddexp(log_q[:-1], group_peak + np.log(np.add.reduceat(down * rescale, keep[:-1])))
+    # Beyond the last end: Q-mass stays at the end node, P-mass is charged to infinity; mirrored below.
+    log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(float(ends[-1])))
+    log_q[0] = np.logaddexp(log_q[0], part.log_p_below(float(ends[0])) - nodes[0])
+    return Law.dominating(
+        nodes,
+        log_q,
+        p_inf=math.exp(part.log_p_above(float(ends[-1]))),
+        q_zero=math.exp(part.log_q_below(float(ends[0]))),
+        mass_error=cells.error,
+    )
+
+
+def _condense(part: SmoothPart, cells: _Cells) -> Law:
+    """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
+    ends, points, log_weights = cells.ends, cells.points, cells.log_weights
+    log_q = row_logsumexp(part.log_q(points) + log_weights)
+    log_p = row_logsumexp(part.log_p(points) + log_weights)
+    tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
+    tail_q = np.array([part.log_q_below(float(ends[0])), part.log_q_above(float(ends[-1]))])
+    log_p = np.concatenate((tail_p[:1], log_p, tail_p[1:]))
+    log_q = np.concatenate((tail_q[:1], log_q, tail_q[1:]))
+    present = np.isfinite(log_p) & np.isfinite(log_q)
+    log_p, log_q = log_p[present], log_q[present]
+    order = np.argsort(log_p - log_q, kind="stable")
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=cells.error)

@@ -1,0 +1,184 @@
+"""Sources of laws: what is proven gives UPPER laws, what an attack shows gives LOWER laws.
+
+A `UpperSource` dominates what it stands for: its laws are at least the truth at every epsilon, in both directions. A
+`LowerSource` is an attack: its laws are at most the truth. A `LawSource` has both, and where one pair is proven *and*
+attained it is `exact`: brackets of it close. Nobody has a side that it refuses; what has no proof is no `UpperSource`.
+
+Beside laws a source knows facts, and each has a default that claims nothing: that the two orders differ, that no
+lattice holds all log ratios, that no moment is finite, that there is no attack beside the proof.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from calipers.laws.core.law import Law
+
+MOMENT_DEPTH = -104.0
+"""Laws that hide when a record shows cost the more the deeper they go, and say little more there at high orders."""
+
+
+class LoneProof(Protocol):
+    """Numbers of one participation that are sharper than those of its UPPER laws."""
+
+    def epsilon(self, delta: float) -> float:
+        """At least epsilon(delta)."""
+        ...
+
+    def delta(self, epsilon: float) -> float:
+        """At least delta(epsilon)."""
+        ...
+
+
+class LoneAttack(Protocol):
+    """Numbers of one participation that are sharper than those of its LOWER laws, and the direction that shows them."""
+
+    def best_epsilon(self, delta: float) -> tuple[float, bool]:
+        """At most epsilon(delta)."""
+        ...
+
+    def best_delta(self, epsilon: float) -> tuple[float, bool]:
+        """At most delta(epsilon)."""
+        ...
+
+
+class LonePair(Protocol):
+    """Brackets of one participation that are narrower than those of its laws."""
+
+    def epsilon(self, delta: float) -> tuple[float, float]:
+        """(lower, upper) of epsilon(delta)."""
+        ...
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper) of delta(epsilon)."""
+        ...
+
+
+class Source(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none
+    """What proofs and attacks have in common."""
+
+    @property
+    def both(self) -> LawSource | None:
+        """The same source where it is proof and attack in one."""
+        return None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether (P, Q) and (Q, P) have the same law."""
+        return False
+
+    @property
+    def span(self) -> float | None:
+        """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+        return None
+
+    @property
+    def slope(self) -> float:
+        """How fast log L grows with the observation, at most: a law tilted by L^t sits t times as far to the side."""
+        return 0.0
+
+    @property
+    def cell_slope(self) -> float:
+        """The same in units of a cell of resolution 1, for sources whose cells are cut along the observation."""
+        return 0.0
+
+    @property
+    def moment_depth(self) -> float:
+        """Laws for moments of high order are built no deeper than this log tail."""
+        return MOMENT_DEPTH
+
+
+class UpperSource(Source):
+    """What dominates: a proof."""
+
+    @abstractmethod
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """An UPPER law; finer `resolution` is tighter; tails beyond e^log_tail may be lumped, and are charged."""
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """The same, with cells placed for `tilt` where the source can place them."""
+        del tilt
+        return self.upper(resolution, log_tail)
+
+    @property
+    def lone_proof(self) -> LoneProof | None:
+        """What is sharper than the laws where there is one participation only."""
+        return None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
+        return False
+
+    @property
+    def spread(self) -> bool:
+        """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
+        return False
+
+    def log_moment_bound(self, order: float, reverse: bool) -> float | None:
+        """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
+        del order, reverse
+        return None
+
+    def known_moment(self, order: float, reverse: bool) -> float | None:
+        """The same for a release that tells what this one hides: far too large, but finite."""
+        del order, reverse
+        return None
+
+    def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
+        """Logs of what E_Q[L^order] holds beyond the ends of the UPPER law of this tail; None where it is not known."""
+        del order, log_tail, reverse
+        return None
+
+
+class LowerSource(Source):
+    """What somebody can do: an attack."""
+
+    @abstractmethod
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """A LOWER law; finer `resolution` is tighter; what is rarer than e^log_tail may be left out."""
+
+    def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """The same, with cells placed for `tilt` where the source can place them."""
+        del tilt
+        return self.lower(resolution, log_tail)
+
+    @property
+    def lone_attack(self) -> LoneAttack | None:
+        """What is sharper than the laws where there is one participation only."""
+        return None
+
+    @property
+    def p_inf(self) -> float:
+        """At most the P-mass where Q vanishes."""
+        return self.lower(0.2, -40.0).p_inf
+
+    @property
+    def q_zero(self) -> float:
+        """At most the Q-mass where P vanishes."""
+        return self.lower(0.2, -40.0).q_zero
+
+
+class LawSource(UpperSource, LowerSource):
+    """Proof and attack in one."""
+
+    @property
+    def both(self) -> LawSource:
+        """Itself."""
+        return self
+
+    @property
+    def mu(self) -> float | None:
+        """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
+        return None
+
+    @property
+    def lone_pair(self) -> LonePair | None:
+        """What is narrower than the laws where there is one participation only."""
+        return None
+
+    @property
+    def exact(self) -> bool:
+        """Whether both sides are of the same pair, which is proven and attained."""
+        return True

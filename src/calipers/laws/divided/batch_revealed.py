@@ -1,0 +1,150 @@
+"""Division by the realized batch size with the batch revealed and the record's membership hidden.
+
+Reveal the batch B drawn from D, k = |B| >= 1, in units of its noise sigma/k. Without the new record the larger
+dataset shows the same N(0, I); with it, N(m, s^2 I) with s = k/(k+1) and |m| <= 2k/((k+1) sigma), because the mean
+moves by (k g - sum)/(k (k+1)). That is Poisson subsampling of a pair of isotropic Gaussians, which factorises into
+the scale law of n - 1 coordinates and N(m, s^2) against N(0, 1); the latter leaks more the larger m is. An empty
+batch is divided by 1 and shows a plain Gaussian with shift 1/sigma.
+
+This keeps the amplification that the published guarantee (membership revealed too) gives away. It depends on the
+dimension, and is the better of the two guarantees where batch sizes say too much: few records, or a rate near 1
+(compare `size_and_sum`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.errors import InputError
+from calipers.laws.core.gaussian_part import gaussian_pair
+from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.source import UpperSource
+from calipers.laws.divided.cells import (
+    MASS_ERROR,
+    SHIFT_ERROR,
+    MixedCells,
+    log_normal_cells,
+    mixed_upper,
+    thinned_product,
+)
+from calipers.laws.divided.folded import cell_width
+from calipers.laws.divided.hidden_bit import best_tests
+from calipers.laws.divided.scale import scale_pair
+from calipers.numerics.binomial import binomial_window
+
+add_statement(
+    "calipers:batch-revealed",
+    "Batch revealed, membership hidden, for the realized batch size",
+    "Dominates division by the realized batch size: for every size a Poisson subsampled pair of isotropic Gaussians.",
+)
+
+_NODES, _FACTOR_NODES = 1_500, 240
+_TOLD_APART = 60.0
+"""Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
+
+
+@implements("calipers:batch-revealed")
+@dataclass(frozen=True)
+class BatchRevealedPair(UpperSource):
+    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q.
+
+    With `revealed` the membership is told as well: the published guarantee (Theorem 3.7 of Wang et al. 2026), in both
+    orders and for any number of rounds.
+    """
+
+    sigma: float
+    rate: float
+    others: int
+    dimension: int
+    revealed: bool = False
+    symmetric: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
+    usual: ClassVar[float] = 0.025
+    finest: ClassVar[float] = 0.03
+    """Finer cells than this change epsilon by less than 1e-4 of itself."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate < 1.0:
+            raise InputError(
+                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
+            )
+
+    def sizes(self, log_tail: float) -> int:
+        """How many batch sizes have to be looked at: what the law costs."""
+        return len(binomial_window(self.others, self.rate, log_tail).values)
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER; rare batch sizes and far tails are charged to 0 and infinity."""
+        window = binomial_window(self.others, self.rate, log_tail)
+        laws = [self._given(int(k), max(resolution, self.finest), log_tail) for k in window.values]
+        ratio = np.concatenate([law.log_ratio for law in laws])
+        log_q = np.concatenate([law.log_q + math.log(w) for law, w in zip(laws, window.weights, strict=True)])
+        order = np.argsort(ratio, kind="stable")
+        spared = 2.0 * window.outside
+        p_inf = spared + math.fsum(w * law.p_inf for law, w in zip(laws, window.weights, strict=True))
+        q_zero = spared + math.fsum(w * law.q_zero for law, w in zip(laws, window.weights, strict=True))
+        return Law(
+            ratio[order],
+            (log_q + ratio)[order],
+            log_q[order],
+            Side.UPPER,
+            p_inf=min(1.0, p_inf),
+            q_zero=min(1.0, q_zero),
+            mass_error=max(law.mass_error for law in laws) + 2e-12,
+            shift_error=max(law.shift_error for law in laws) + 2e-15,
+        )
+
+    def _given(self, size: int, resolution: float, log_tail: float) -> Law:
+        """The subsampled law of one batch size."""
+        return self._hidden(self.in_batch(size, resolution, log_tail))
+
+    def in_batch(self, size: int, resolution: float, log_tail: float) -> Law:
+        """The law of a record that is in the batch, and told so."""
+        if size == 0:
+            return gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
+        if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
+            return Law(np.zeros(0), np.zeros(0), np.zeros(0), Side.UPPER, p_inf=1.0, q_zero=1.0)
+        return self._isotropic(size, resolution, log_tail)
+
+    def _hidden(self, law: Law) -> Law:
+        """The law of a record that is in the batch, with its membership hidden, or told."""
+        if not self.revealed:
+            return law.subsample(self.rate)
+        nothing = Law(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
+        return Law.mixture([nothing, law], [1.0 - self.rate, self.rate])
+
+    def _isotropic(self, size: int, resolution: float, log_tail: float) -> Law:
+        """N(m, s^2 I) against N(0, I): one coordinate with the signal, times the scale law of the others."""
+        signal = self._signal(size, resolution, log_tail)
+        if self.dimension == 1:
+            return signal
+        scale = scale_pair(self.dimension - 1, size).upper_for(resolution, log_tail, 0.5)
+        return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
+
+    def _signal(self, size: int, resolution: float, log_tail: float) -> Law:
+        mean = 2.0 * size / ((size + 1.0) * self.sigma)
+        reach = math.sqrt(-2.0 * log_tail)
+        length = 2.0 * reach + mean
+        scale = size / (size + 1.0)
+        step = scale * cell_width(resolution, (length + reach) / scale)
+        x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+        tests = best_tests(np.array([mean]), size, x)
+        ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
+        return Law(
+            ratio,
+            log_q + ratio,
+            log_q,
+            Side.UPPER,
+            p_inf=min(1.0, beyond * (1.0 + 1e-9)),
+            q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
+            mass_error=MASS_ERROR + ATOM_ROUNDING,
+            shift_error=SHIFT_ERROR,
+        )

@@ -1,0 +1,1 @@
+"""Batches of a given size, or cut at one: a record that joins displaces others."""

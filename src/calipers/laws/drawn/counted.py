@@ -1,0 +1,152 @@
+"""A unit that a batch of fixed size may hold several times over: zeroed out, or replaced.
+
+In a step j of the B places of the batch go to the unit, j drawn with probability w_j (binomial for places drawn with
+replacement, hypergeometric for several records drawn without), each in place of another record. As in
+`calipers.laws.drawn.fixed_size` everything but j is revealed, and relative to the batch without the unit the sum
+moves by a_j on one dataset and by b_j on the other, in units of sigma (r = 1/sigma):
+
+    zeroed out:  |a_j| <= 2 j r,  |b_j| <= j r,    |a_j - b_j| <= j r
+    replaced:    |a_j| <= 2 j r,  |b_j| <= 2 j r,  |a_j - b_j| <= 2 j r.
+
+**Proof.** Let eta = 1 - w_0, and P', Q' what the two datasets show given j >= 1. Then for k >= 1, with
+alpha = 1 + (k - 1)/eta and beta = k/alpha (advanced joint convexity, Balle, Barthe and Gaboardi 2018, Theorem 2)
+
+    D_k(P||Q) = eta D_alpha(P' || (1 - beta) N(0) + beta Q')
+             <= eta [(1 - beta) D_alpha(P'||N(0)) + beta D_alpha(P'||Q')],
+
+the divergence being convex in its second argument. D_alpha(P'||N(0)) is largest with all moves on one line
+(`calipers.laws.core.drawn_shift`), and D_alpha(P'||Q') is at most the mean of the Gaussian divergences of |a_j -
+b_j|, j being revealed. Where w_0 = 0 (fewer than B records are not the unit's) eta is 1, beta is 1, and the second
+term alone is the bound: no batch without the unit is needed. For k < 1 exchange the datasets, hence a and b. With one
+record (j <= 1) and replacement of that record this is the exact worst case of `calipers.laws.drawn.fixed_size`.
+
+**Zeroed out, present against absent.** The second bound charges beta Q' as if nothing hid it. Reveal instead which j
+it would be if there is one (given j >= 1, the same law on both datasets), and leave hidden whether there is one:
+
+    D_k(P||Q) <= sum over j >= 1 of (w_j/eta) D_k((1 - eta) N(0) + eta N(2 j r) || (1 - eta) N(0) + eta N(j r)),
+
+the divergence being jointly convex, and the pair of each j by the lemma of `calipers.laws.drawn.fixed_size` with j r
+for r (|b| <= j r, |a - b| <= j r). Its best test is z > x with a quadratic equation in e^(j r x). The least of both
+counts.
+
+Nodes are placed by the threshold x of the best test of the first term, where alpha is the likelihood ratio at x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from calipers.bracket import Side
+from calipers.citations import add_statement, implements
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.law import Law
+from calipers.laws.core.profile_law import law_of_profile
+from calipers.laws.core.source import UpperSource
+from calipers.numerics.elementary import halved
+from calipers.numerics.normal import gaussian_delta
+from calipers.numerics.types import FloatArray
+
+add_statement("balle2018:thm2", "Theorem 2", "Advanced joint convexity of the hockey-stick divergence.")
+add_statement(
+    "calipers:counted",
+    "docs/mathematics: batches of fixed size, several places",
+    "A unit that takes several places of a batch of fixed size, by advanced joint convexity.",
+)
+
+_STEP = 0.02
+"""Distance of the nodes, in units of the noise."""
+_SLACK = 1.0 + 1e-9
+"""Covers the rounding of a node: differences of tails that agree to a few digits at most."""
+
+
+@implements("calipers:counted", "balle2018:thm2")
+@dataclass(frozen=True)
+class CountedPair(UpperSource):
+    """`counts`: the law of j as lengths j r. UPPER only."""
+
+    counts: Shifts
+    adjacency: str
+
+    @property
+    def symmetric(self) -> bool:
+        """Replacing is the same in both orders."""
+        return self.adjacency == "substitute"
+
+    def upper(self, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER; there is one fineness, and a few depths."""
+        del resolution
+        return _law(self, 40.0 * math.floor(log_tail / 40.0))
+
+    def nodes(self, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
+        """(epsilon, delta): upper bounds of the divergence, present against absent unless `reverse`."""
+        none = self.counts.weights[0] if self.counts.lengths[0] == 0.0 else 0.0
+        first = 1 if none else 0  # where every batch holds the unit, there is no part without it
+        drawn = replace(self.counts, lengths=self.counts.lengths[first:], weights=self.counts.weights[first:])
+        counts = drawn.grouped(Side.UPPER)
+        lengths, weights = np.array(counts.lengths), np.array(counts.weights)
+        eta = float(np.sum(weights)) + counts.beyond if none else 1.0
+        shares = weights / float(np.sum(weights))
+        zeroed = self.adjacency == "zero-out"
+        moves = lengths if zeroed and reverse else 2.0 * lengths
+        apart = lengths if zeroed else 2.0 * lengths
+        x = _grid(moves, shares, log_tail)
+        log_alpha = np.logaddexp.reduce(np.log(shares) + moves * (x[:, None] - 0.5 * moves), axis=1)
+        log_alpha[0] = 0.0  # the first threshold is where the ratio is 1, up to rounding
+        seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
+        told = np.array([np.sum(shares * gaussian_delta(apart, float(log))) for log in log_alpha])
+        alpha_less_one = np.expm1(np.minimum(log_alpha, 600.0))
+        # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
+        rest = none * alpha_less_one / (1.0 + alpha_less_one)
+        bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
+        # Rounding of `seen` is relative to its larger term.
+        rounded = 4e-16 * eta * rest * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
+        epsilon = np.log1p(eta * alpha_less_one)
+        least = bound + rounded
+        if zeroed and not reverse and none:
+            larger = min(1.0, eta * (1.0 + counts.rounding + 1e-13))  # a larger rate dominates
+            least = np.minimum(least, _places_revealed(lengths, shares, larger, epsilon))
+        value = np.minimum(1.0, least * (_SLACK + counts.rounding) + counts.beyond)
+        # The divergence falls as epsilon grows, so a value holds at a node that is rounded up.
+        epsilon = epsilon * (1.0 + 1e-14)
+        return [(float(e), float(v)) for e, v in zip(epsilon, value, strict=True)]
+
+
+def _places_revealed(lengths: FloatArray, shares: FloatArray, eta: float, epsilon: FloatArray) -> FloatArray:
+    """At least the mean over j of D_k((1 - eta) N(0) + eta N(2 s) || (1 - eta) N(0) + eta N(s)), s the length of j."""
+    s, log_k = lengths, epsilon[:, None]
+    with np.errstate(divide="ignore"):
+        # (k - 1)(1 - eta)/eta, what the part without the unit takes off.
+        log_rest = log_k + np.log(-np.expm1(-log_k)) + math.log1p(-eta) - math.log(eta) if eta < 1.0 else -np.inf
+    # e^(s x) = y solves e^(-2 s^2) y^2 - k e^(-s^2/2) y - (k - 1)(1 - eta)/eta = 0.
+    root = 0.5 * np.logaddexp(2.0 * log_k - s * s, math.log(4.0) - 2.0 * s * s + log_rest)
+    x = (2.0 * s * s - math.log(2.0) + np.logaddexp(log_k - 0.5 * s * s, root)) / s
+    gained = ndtr(2.0 * s - x)
+    kept = gained - np.exp(log_k + log_ndtr(s - x)) - np.exp(log_rest + log_ndtr(-x))
+    # At the best x an error of x counts in second order only; that of the terms is relative to the largest.
+    rounding = 4e-15 * (1.0 + log_k) * gained
+    return np.asarray(eta * np.sum(shares * (np.maximum(kept, 0.0) + rounding), axis=1), dtype=np.float64)
+
+
+def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
+    """Thresholds from where the ratio is 1 to where the rest is rarer than e^log_tail."""
+
+    def log_ratio(x: float) -> float:
+        return float(np.logaddexp.reduce(np.log(shares) + moves * (x - 0.5 * moves)))
+
+    _, high = halved(0.0, float(np.max(moves)), lambda x: log_ratio(x) < 0.0, 80)
+    reach = math.sqrt(-2.0 * log_tail)
+    # Far beyond, only moves that are likely enough matter.
+    likely = moves[np.log(shares) > log_tail]
+    end = max(high + 1.0, float(np.max(likely, initial=0.0)) + reach)
+    return np.concatenate(([high], np.arange(high + _STEP, end + _STEP, _STEP)))
+
+
+@lru_cache(maxsize=16)
+def _law(pair: CountedPair, log_tail: float) -> Law:
+    forward = pair.nodes(False, log_tail)
+    return law_of_profile(forward, None if pair.symmetric else pair.nodes(True, log_tail))
