@@ -133,6 +133,8 @@ def test_sides_do_not_mix() -> None:
 class _Wide(ProductBackend):
     """A product whose brackets come out a tenth wide."""
 
+    closes = True
+
     def __init__(self) -> None:
         pass
 
