@@ -314,8 +314,8 @@ def test_optimizers_nobody_has_read_are_refused_by_name(script) -> None:
         watched(replaced)
 
 
-def test_sharded_optimizers_are_refused_by_name(script, tmp_path) -> None:
-    """Each process adds noise to its own part, and how much a record weighs there is FSDP's to choose."""
+def test_a_sharding_optimizer_without_shards_is_refused_by_name(script, tmp_path) -> None:
+    """How much a record weighs is FSDP's to choose: of parameters that it does not hold nothing is known."""
     fsdp = pytest.importorskip("opacus.optimizers.fsdpoptimizer_fast_gradient_clipping", reason="comes with 1.6")
     loop = script(grad_sample_mode="ghost")
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'alone'}", rank=0, world_size=1)
@@ -323,7 +323,9 @@ def test_sharded_optimizers_are_refused_by_name(script, tmp_path) -> None:
         optimizer = fsdp.FSDPOptimizerFastGradientClipping(
             loop.optimizer.original_optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=95
         )
-        with pytest.raises(UnsupportedError, match=rf"FSDPOptimizerFast\w+ \(Opacus {opacus.__version__}\).*sharded"):
+        with pytest.raises(
+            UnsupportedError, match=rf"sharded model \(FSDPOptimizerFast\w+, Opacus {opacus.__version__}\)"
+        ):
             attach(loop.engine, optimizer, loop.loader)
     finally:
         torch.distributed.destroy_process_group()

@@ -37,7 +37,13 @@ def linear():
     return torch.nn.Linear(4, 2).double()
 
 
-def test_a_gradient_adds_its_norm_to_its_coordinate_when_it_is_drawn_and_in() -> None:
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings with hardly any noise, which no measurement would answer for."""
+    monkeypatch.setattr("calipers.training.canaries.measure", lambda run: None)
+
+
+def test_a_gradient_adds_its_norm_to_its_coordinate_when_it_is_drawn_and_in(unmeasured: None) -> None:
     """With hardly any noise, what is released beside the model is C for canaries drawn and in, 0 for all others."""
     canaries = Canaries(M)
     trainer = Trainer(plan(noise_multiplier=1e-9), linear(), RECORDS, LABELS, device="cpu", canaries=canaries)
@@ -53,7 +59,7 @@ def test_a_gradient_adds_its_norm_to_its_coordinate_when_it_is_drawn_and_in() ->
         assert np.allclose(beside.numpy(), 0.5 * expected, atol=1e-6)
 
 
-def test_without_canaries_that_are_in_the_model_is_that_of_its_records() -> None:
+def test_without_canaries_that_are_in_the_model_is_that_of_its_records(unmeasured: None) -> None:
     """Examples that are out add nothing: the sum is the sum over real records of the batch."""
     examples = Canaries(M, records=RNG.normal(size=(M, 4)), labels=np.arange(M) % 2)
     both = examples.added_to(RECORDS, LABELS)

@@ -61,7 +61,7 @@ _FAR = 1e-13
 _NEGLIGIBLE = 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
-_WORTH, _RARE = 0.998, 1e-7
+_WORTH, _CLEARLY, _SKIPPED, _RARE = 0.998, 0.994, 2, 1e-7
 """Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
 _CUT, _DEPTH_STEP = 16.0, 4.0
 """How much deeper than its value a node of a law is resolved; depths come in steps, so that nodes can be shared."""
@@ -218,14 +218,20 @@ def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
-    epsilon, deviation, fall, controlled = 0.0, 0.0, 0.0, True
+    epsilon, deviation, fall = 0.0, 0.0, 0.0
+    gain, skipped = 0.0, _SKIPPED  # how much one control for every strike lowered the last node where both were asked
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
-        node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
-        if controlled and value > _RARE:
-            better = epoch.controlled(epsilon, reverse)
-            # Far out one term decides, and one control for every strike is as good as one for all.
-            value, controlled = min(value, better), better < _WORTH * value
+        if skipped < _SKIPPED and expected > math.log(_RARE):
+            node, value, skipped = epsilon, min(epoch.known(epsilon), epoch.controlled(epsilon, reverse)), skipped + 1
+        else:
+            node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
+            if gain < _WORTH and value > _RARE:
+                better = epoch.controlled(epsilon, reverse)
+                # Far out one term decides, and one control for every strike is as good as one for all; where it is
+                # clearly better, the next nodes do without the ladder.
+                gain, value = better / value, min(value, better)
+                skipped = 0 if gain < _CLEARLY else _SKIPPED
         profile.append((node, value))
         if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
             return profile
