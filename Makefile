@@ -11,7 +11,7 @@ PARALLEL ?= -n 2 --dist loadfile
 # Which fifth of the slow tests `make test-share` runs: any hexadecimal number, by default the commit.
 SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 0)
 # What has not begun by then waits for another commit, which begins elsewhere.
-SHARE_SECONDS ?= 360
+SHARE_SECONDS ?= 240
 export CALIPERS_TURN = $(SHARE)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
