@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtrc
 
 torch = pytest.importorskip("torch")
 
@@ -153,8 +153,7 @@ def test_on_a_null_target_the_bound_is_wrong_as_seldom_as_it_says() -> None:
             found += audit_one_run(CanaryScores(scores, coins, "null"), deltas=(0.0,)).epsilon[0].epsilon_lower > 0
         return found
 
-    assert bdtrc(alarms(0.0) - 1, 200, 0.05) > 1e-3 or alarms(0.0) == 0
-    assert bdtr(alarms(0.0), 200, 0.05) >= 0.0
+    assert bdtrc(alarms(0.0) - 1, 200, 0.05) > 1e-3
     assert bdtrc(alarms(1.0) - 1, 200, 0.05) < 1e-3
 
 

@@ -222,8 +222,9 @@ def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple
     gain, skipped = 0.0, _SKIPPED  # how much one control for every strike lowered the last node where both were asked
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
-        if skipped < _SKIPPED and expected > math.log(_RARE):
-            node, value, skipped = epsilon, min(epoch.known(epsilon), epoch.controlled(epsilon, reverse)), skipped + 1
+        alone = epoch.controlled(epsilon, reverse) if skipped < _SKIPPED and expected > math.log(_RARE) else 1.0
+        if profile and alone < profile[-1][1]:  # where it is not tried it is 1
+            node, value, skipped = epsilon, min(epoch.known(epsilon), alone), skipped + 1
         else:
             node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)
             if gain < _WORTH and value > _RARE:

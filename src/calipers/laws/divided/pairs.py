@@ -3,8 +3,7 @@
 The UPPER law is a proof that holds for all gradients, the LOWER law an attack with all gradients on one line.
 
 - `DividedPair`: divisor K without the record, K + 1 with it. One coordinate; in the n - 1 others both sides show
-exactly the scale
-  law, whose T rounds are one factor of T (n - 1) degrees (`calipers.laws.divided.scale`).
+  exactly the scale law, whose T rounds are one factor of T (n - 1) degrees (`calipers.laws.divided.scale`).
 - `ScaleFactor`: that factor.
 - `RealizedPair`: the realized batch size. All coordinates; three proofs are known, and none is always best.
 
@@ -15,6 +14,7 @@ depths. So laws are built at few of them (finer and deeper than asked for, which
 from __future__ import annotations
 
 import functools
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,8 +50,35 @@ def _shown(source: LowerSource, resolution: float, log_tail: float) -> Law:
     return source.lower(resolution, log_tail)
 
 
+class _ProofAndAttack(LawSource):
+    """A proof, and an attack of its own that shows less."""
+
+    @property
+    @abstractmethod
+    def proof(self) -> HiddenBitPair | SizeAndSumPair | BatchRevealedPair:
+        """What dominates every choice of gradients."""
+
+    @property
+    @abstractmethod
+    def attack(self) -> CollinearPair | RealizedAttack:
+        """What one choice of gradients shows."""
+
+    @property
+    def exact(self) -> bool:
+        """The proof is about more than the attack shows."""
+        return False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The proof's law."""
+        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The attack's law."""
+        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
+
+
 @dataclass(frozen=True)
-class DividedPair(LawSource):
+class DividedPair(_ProofAndAttack):
     """N `others`, `rate` q, divisor K without the record and K + 1 with it.
 
     In the attack the other gradients are v e, v = `direction`, and the record's is w e, w = `record`. With `covers`
@@ -80,19 +107,6 @@ class DividedPair(LawSource):
     def attack(self) -> CollinearPair:
         """What one choice of gradients shows."""
         return CollinearPair(self.sigma, self.rate, self.others, self.divisor, self.direction, self.record)
-
-    @property
-    def exact(self) -> bool:
-        """The proof is about more than the attack shows."""
-        return False
-
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The proof's law."""
-        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
-
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The attack's law."""
-        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
 
     @property
     def told(self) -> Rounds:
@@ -140,7 +154,7 @@ def _scale(degrees: int, divisor: int) -> LawSource:
 
 
 @dataclass(frozen=True)
-class RealizedPair(LawSource):
+class RealizedPair(_ProofAndAttack):
     """N `others`, `rate` q < 1, n `dimension`, divisor the realized batch size; `statement` names the proof."""
 
     sigma: float
@@ -166,16 +180,3 @@ class RealizedPair(LawSource):
     def attack(self) -> RealizedAttack:
         """What one choice of gradients shows."""
         return RealizedAttack(self.sigma, self.rate, self.others, self.dimension, self.direction, self.record)
-
-    @property
-    def exact(self) -> bool:
-        """The proof is about more than the attack shows."""
-        return False
-
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The proof's law."""
-        return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
-
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The attack's law."""
-        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
