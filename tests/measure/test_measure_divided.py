@@ -64,11 +64,10 @@ def test_expected_batch_size_in_26010_dimensions() -> None:
     [pytest.param(1, 59_999, 0.00933447, 0.0096, marks=pytest.mark.slow), (1, 999, 0.848059, 0.848846)],
 )
 def test_expected_batch_size_in_one_step(steps: int, smaller: int, pair: float, most: float) -> None:
-    """The explicit pair lies inside; the proof is at most the published one."""
+    """The explicit pair, others at zero, is one of the attacks: others that oppose the record show a little more."""
     bracket = measure(run("expected", smaller, 0.005, steps=steps, dimension=26_010)).epsilon(1e-5)
-    holds(bracket, pair, 5e-9 if smaller > 1000 else 5e-7)
-    assert bracket.upper <= most
-    assert bracket.lower >= 0.999 * pair
+    assert 0.999 * pair <= bracket.lower <= 1.005 * pair
+    assert pair <= bracket.upper <= most
 
 
 @pytest.mark.slow
