@@ -49,10 +49,21 @@ class _Commands(SpeakingGroup):
         """The command of this name: `measure_command` of `calipers.cli.measure`."""
         if cmd_name not in _FILES:
             return None
-        command: click.Command = getattr(
-            import_module(f"calipers.cli.{_FILES[cmd_name]}"), f"{cmd_name.replace('-', '_')}_command"
-        )
+        file = import_module(f"calipers.cli.{_FILES[cmd_name]}")
+        command: click.Command = getattr(file, f"{cmd_name.replace('-', '_')}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; what is none is refused with the nearest one."""
+        if args and not args[0].startswith("-") and args[0] not in _FILES:
+            import difflib
+
+            near = difflib.get_close_matches(args[0].lower(), _FILES, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

@@ -8,6 +8,7 @@ computes and ends; nothing in it looks for these there.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,21 @@ class _PlainDoc(dict[str, list[str]]):
 def load_special() -> None:
     """Import `scipy.special` without all that; it is still there for whoever imports it."""
     if "scipy.special" not in sys.modules:
-        with _kept_out(), _unparsed():
+        with _uncollected(), _kept_out(), _unparsed():
             import scipy.special  # noqa: F401
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """What is imported stays until the end: looking for garbage among it, again and again, is time lost."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
 
 
 @contextmanager
@@ -55,7 +69,7 @@ def _kept_out() -> Iterator[None]:
 
 @contextmanager
 def _unparsed() -> Iterator[None]:
-    """Within the block scipy takes its docstrings as they are; other releases of it may parse them elsewhere, or not."""
+    """Within the block scipy takes its docstrings as they are; other releases may parse them elsewhere."""
     parser = _docstring_parser()
     parsed = getattr(parser, "FunctionDoc", None)
     if parser is None or parsed is None:
