@@ -26,19 +26,21 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.renyi import renyi_below
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.composed.sweep import directed_attack
 from calipers.laws.core.source import LoneAttack, LonePair
 from calipers.measure.backends import ProductBackend, depth_for
+
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
 
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
