@@ -173,6 +173,8 @@ class GradientSum:
         for start in range(0, number, size):
             piece = slice(start, start + size)
             part, usable = self._piece(counted[piece], *(rows[piece].to(self._device) for rows in tensors))
+            if size >= number:  # what was played is overwritten by the next call only
+                return part, usable[:number]
             total += part
             sound[piece] = usable[: number - start]
         return total, sound

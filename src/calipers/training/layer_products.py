@@ -11,18 +11,19 @@ is one on unit vectors. Where G has more entries than a_t and b_t together, it n
 **What is proven of the norm.** Let u be the unit of rounding with which products are accumulated, S = sum over t of
 |a_t| |b_t|. An entry of a product of stored matrices with n terms is off by at most n u times the product of their
 absolute values, whatever the order of addition. Tables are made of pieces with n terms at most, n and n' for a_t and
-b_t, which are added up in double precision; hence ||G||^2 is off by (n + n') u S^2 to first order. The lengths |a_t| and |b_t| are roots of the tables' diagonals, sums of positive terms, and
-so known to a relative n u. The factor times a_t or b_t is rounded, by a relative r in all, which moves the record's
-summand by r S at most. All of it is added to the norm.
+b_t, which are added up in double precision; hence ||G||^2 is off by (n + n') u S^2 to first order. The lengths |a_t|
+and |b_t| are roots of the tables' diagonals, sums of positive terms, and so known to a relative n u. The factor times
+a_t or b_t is rounded, by a relative r in all, which moves the record's summand by r S at most. All of it is added to
+the norm.
 
 **Tensor cores** cut the factors of a product to 11 bits. So that they change nothing, the a_t and the b_t are cut to 11
 bits beforehand: the gradient that is clipped is the one of the numbers that were cut. What is weighted is cut once
 more, by the tensor cores themselves, which is a relative 2^-10 whether they cut or round; r covers it.
 
-**A convolution of stride 1 needs no patches.** Let the image lie in memory with its padding, row after row, W' pixels
-in each. What an output pixel reads at the place (y, x) of the kernel is then the pixel y W' + x further on, the same
-distance for all: b and a come from the same two lists, shifted against each other. The lists are as long as the padded
-image; where an output would be beyond the edge, b is 0.
+**A convolution of stride 1 needs no patches** to write its gradients out. Let the image lie in memory with its padding,
+row after row, W' pixels in each. What an output pixel reads at the place (y, x) of the kernel is then the pixel
+y W' + x further on, the same distance for all: b and a come from the same two lists, shifted against each other. Where
+a line of the padded image is longer than one of the output, b is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import Any
 
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "EmbeddingProducts", "Products", "ShiftedProducts"]
+__all__ = ["Accuracy", "EmbeddingProducts", "Products", "ShiftedProducts", "tables_pay"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ class Accuracy:
         return (numbers.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
+def tables_pay(positions: int, width: int, depth: int) -> bool:
+    """Whether tables move fewer numbers than gradients that are written, read for the norm and read for the sum.
+
+    Tables: a_t and b_t are written and read once more and the shorter is weighted; the tables are read and written some
+    times. Half of the gradients' numbers is forgiven them: their norms are the closer ones.
+    """
+    moved = 2 * positions * (width + depth + min(width, depth)) + 9 * positions**2
+    return moved < 1.5 * width * depth
+
+
 _TERMS = 1024
 _PIECES = 8
 """Terms of a product before it is added up in double precision; but no more pieces than that."""
@@ -69,32 +80,13 @@ _PIECES = 8
 class Products:
     """`rows` a_t: (records, T, p), and `back` b_t: (records, T, d), for a weight of the given shape."""
 
-    places = 1
-    """Places of a kernel that are gone through one after the other."""
-
     def __init__(self, rows: Any, back: Any, shape: Any) -> None:
         self.rows, self.back, self.shape = rows, back, tuple(shape)
-
-    @property
-    def pays(self) -> bool:
-        """Whether tables move fewer numbers than gradients that are written, read for the norm and read for the sum.
-
-        Tables: a_t and b_t are written and read once more and the shorter is weighted; the tables are read and written
-        some times, again for every place of a kernel. Half of the gradients' numbers is forgiven them: their norms are
-        the closer ones.
-        """
-        positions, width, depth = int(self.back.shape[1]), int(self.rows.shape[2]), int(self.back.shape[2])
-        moved = 2 * positions * (width + depth + min(width, depth)) + (4 + 5 * self.places) * positions**2
-        return moved < 1.5 * math.prod(self.shape)
 
     @property
     def held(self) -> int:
         """Numbers that are kept."""
         return int(self.rows.numel() + self.back.numel())
-
-    def shorten(self, accuracy: Accuracy) -> None:
-        """Cut to what tensor cores read."""
-        self.rows, self.back = accuracy.cut(self.rows), accuracy.cut(self.back)
 
     @property
     def _weighs_rows(self) -> bool:
@@ -109,7 +101,7 @@ class Products:
 
         b is what products too small for the format may add.
         """
-        torch, back = torch_module(), self._answered()
+        torch, back = torch_module(), self.back
         positions, width, depth = int(back.shape[1]), math.prod(self.shape[1:]), int(back.shape[2])
         tiny = torch.finfo(back.dtype).tiny / accuracy.unit  # squares below it may be lost: added as if they were
         (read, few), (came, others) = self.table(), _table(back)
@@ -123,10 +115,6 @@ class Products:
         weighed, other = (width, returned) if self._weighs_rows else (depth, lengths)
         small = 2.0 * torch.finfo(back.dtype).tiny * math.sqrt(weighed) * other.sum(dim=1)
         return norm + accuracy.factor * bound, small
-
-    def _answered(self) -> Any:
-        """What came back, at the positions of the table."""
-        return self.back
 
     def each(self) -> Any:
         """The gradients of all records, written out: (records, entries), in an order of its own (`arranged`)."""
@@ -150,11 +138,6 @@ class EmbeddingProducts(Products):
     """`rows` are token numbers: (records, T)."""
 
     @property
-    def pays(self) -> bool:
-        """Always: a gradient has a row for every token there is."""
-        return True
-
-    @property
     def _weighs_rows(self) -> bool:
         return False
 
@@ -169,54 +152,33 @@ class EmbeddingProducts(Products):
 
 
 class ShiftedProducts(Products):
-    """A convolution of stride 1: padded images (records, L, channels) and what came back, on the same L positions."""
+    """A convolution of stride 1, for `each`: padded images (records, L, channels), and L positions that came back."""
 
     def __init__(self, layer: Any, images: Any, returned: Any) -> None:
         down, right = layer.padding
         high, wide = (int(size) for size in images.shape[-2:])
-        line = wide + 2 * right
+        line, lines = wide + 2 * right, high + 2 * down
         self._shifts = [
             y * layer.dilation[0] * line + x * layer.dilation[1]
             for y in range(layer.kernel_size[0])
             for x in range(layer.kernel_size[1])
         ]
-        self.places, lines = len(self._shifts), high + 2 * down
-        length = lines * line + self._shifts[-1] % line
-        rows = _laid_out(images, (lines, line), (down, right), length)
-        back = _laid_out(returned, (lines, line), (0, 0), length)
+        used = int(returned.shape[-2]) * line
+        rows = _laid_out(images, (lines, line), (down, right), used + self._shifts[-1])
+        back = _laid_out(returned, (int(returned.shape[-2]), line), (0, 0), used)
         super().__init__(rows, back, layer.weight.shape)
-
-    def _answered(self) -> Any:
-        return self.back[:, : self._reach()]
-
-    def _reach(self) -> int:
-        return int(self.rows.shape[1]) - self._shifts[-1]
-
-    def table(self) -> tuple[Any, int]:
-        """Products of patches, added up place by place."""
-        tables = (_table(self.rows[:, shift : shift + self._reach()]) for shift in self._shifts)
-        found, terms = next(tables)
-        for more, _ in tables:
-            found += more
-        return found, terms
 
     def each(self) -> Any:
         """(records, places, depth, channels), flat."""
-        back = self._answered().mT
-        parts = [back @ self.rows[:, shift : shift + self._reach()] for shift in self._shifts]
-        return torch_module().stack(parts, dim=1).flatten(1)
+        torch, back, places = torch_module(), self.back.mT, len(self._shifts)
+        found = back.new_empty((len(back), places, *self.shape[:2]))
+        for place, shift in enumerate(self._shifts):
+            torch.bmm(back, self.rows[:, shift : shift + back.shape[2]], out=found[:, place])
+        return found.flatten(1)
 
     def arranged(self, gradient: Any) -> Any:
         """(places, depth, channels) to (depth, channels, places)."""
-        depth, channels = self.shape[:2]
-        return gradient.view(self.places, depth, channels).permute(1, 2, 0).reshape(-1)
-
-    def total(self, factors: Any) -> Any:
-        """As `Products.total`, place by place: the lists of all records lie one after the other."""
-        rows, back = (part.flatten(0, 1) for part in self._weighted(factors))
-        reach = len(rows) - self._shifts[-1]
-        parts = [back[:reach].T @ rows[shift : shift + reach] for shift in self._shifts]
-        return self.arranged(torch_module().stack(parts))
+        return gradient.view(len(self._shifts), *self.shape[:2]).permute(1, 2, 0).reshape(-1)
 
 
 def _table(rows: Any) -> tuple[Any, int]:

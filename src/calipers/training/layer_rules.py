@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.training.layer_products import EmbeddingProducts, Products, ShiftedProducts
+from calipers.training.layer_products import EmbeddingProducts, Products, ShiftedProducts, tables_pay
 from calipers.training.torch_library import torch_module
 
 __all__ = ["Calls", "Convolution", "Embedding", "Groups", "LayerRule", "Scale", "padded", "refuse_mixing", "rule_for"]
@@ -45,6 +45,12 @@ class LayerRule:
     def run(self, inputs: Any) -> Any:
         """The layer, for all records: `inputs` and what is returned are (records, ...)."""
         return torch_module("torch.nn.functional").linear(inputs, self.layer.weight, self.layer.bias)
+
+    def pays(self, calls: Calls) -> bool:
+        """Whether the norms of the weight's gradients come from tables."""
+        depth, entries = len(self.layer.weight), self.layer.weight.numel()
+        positions = sum(back.numel() // (len(back) * depth) for _, back in calls)
+        return tables_pay(positions, entries // depth, depth)
 
     def products(self, calls: Calls) -> Products | None:
         """What the weight's gradients are products of; None where they are written out by `gradients`."""
@@ -78,6 +84,10 @@ class Embedding(LayerRule):
         function = torch_module("torch.nn.functional").embedding
         return function(inputs, self.layer.weight, self.layer.padding_idx)
 
+    def pays(self, calls: Calls) -> bool:
+        """Always: a gradient has a row for every token there is."""
+        return True
+
     def products(self, calls: Calls) -> Products:
         """Of unit vectors."""
         return EmbeddingProducts(*self._joined(calls), self.layer.weight.shape)
@@ -102,11 +112,11 @@ class Convolution(LayerRule):
         return found.unflatten(0, tuple(inputs.shape[:-3]))
 
     def products(self, calls: Calls) -> Products:
-        """Shifted lists of one image per record; else patches."""
+        """Shifted lists of one image per record where gradients are written out; else patches."""
         (inputs, back), layer = calls[0], self.layer
         places = layer.kernel_size[0] * layer.kernel_size[1]
         single = len(calls) == 1 and all(size == 1 for size in inputs.shape[1:-3])
-        if single and tuple(layer.stride) == (1, 1) and 1 < places <= _PLACES:
+        if single and not self.pays(calls) and tuple(layer.stride) == (1, 1) and 1 < places <= _PLACES:
             return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
         return Products(*self._joined(calls), layer.weight.shape)
 
@@ -131,6 +141,10 @@ class Scale(LayerRule):
         if type(layer) is torch_module("torch.nn").LayerNorm:
             return functional.layer_norm(inputs, layer.normalized_shape, weight, bias, layer.eps)
         return functional.rms_norm(inputs, layer.normalized_shape, weight, layer.eps)
+
+    def pays(self, calls: Calls) -> bool:
+        """Never."""
+        return False
 
     def products(self, calls: Calls) -> None:
         """The gradients are as small as what came back summed up; none is a product."""

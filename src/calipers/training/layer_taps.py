@@ -141,13 +141,15 @@ class Pass:
         if not calls:
             return
         entries, weight = self._entries, trained[0]
+        tables = rule.pays(calls)
+        if tables:
+            calls = [(self._accuracy.cut(read), self._accuracy.cut(back)) for read, back in calls]
         products = rule.products(calls)
         for path in trained:
             part = path.rpartition(".")[2]
             if part == "bias" or products is None:
                 entries.written[path] = rule.gradients(calls)[part]
-        if products is not None and products.pays:
-            products.shorten(self._accuracy)
+        if products is not None and tables:
             entries.products[weight] = [products]
             entries.bounds.append(products.norms(self._accuracy))
         elif products is not None:
