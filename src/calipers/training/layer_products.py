@@ -20,10 +20,10 @@ the norm.
 bits beforehand: the gradient that is clipped is the one of the numbers that were cut. What is weighted is cut once
 more, by the tensor cores themselves, which is a relative 2^-10 whether they cut or round; r covers it.
 
-**A convolution of stride 1 needs no patches** to write its gradients out. Let the image lie in memory with its padding,
-row after row, W' pixels in each. What an output pixel reads at the place (y, x) of the kernel is then the pixel
-y W' + x further on, the same distance for all: b and a come from the same two lists, shifted against each other. Where
-a line of the padded image is longer than one of the output, b is 0.
+**A convolution of stride 1 needs no patches** to write its gradients out. Let the image lie in memory once for every
+column of the kernel, shifted by it and cut to the width W of the output. What an output pixel reads in row y of the
+kernel is then the pixel y W further on, the same distance for all: one product for every row of the kernel, of what
+came back as it is and of a list that begins y W later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "EmbeddingProducts", "Products", "ShiftedProducts", "tables_pay"]
+__all__ = ["Accuracy", "EmbeddingProducts", "PatchProducts", "Products", "ShiftedProducts", "tables_pay"]
 
 
 @dataclass(frozen=True)
@@ -151,34 +151,51 @@ class EmbeddingProducts(Products):
         return back.new_zeros(self.shape).index_add_(0, self.rows.flatten(), back.flatten(0, 1)).reshape(-1)
 
 
+class PatchProducts(Products):
+    """A convolution: patches are (rows of the kernel, columns, channels), as they lie in memory."""
+
+    def __init__(self, rows: Any, back: Any, layer: Any) -> None:
+        super().__init__(rows, back, layer.weight.shape)
+
+    def arranged(self, gradient: Any) -> Any:
+        """(depth, rows, columns, channels) to (depth, channels, rows, columns)."""
+        depth, channels, *kernel = self.shape
+        return gradient.view(depth, *kernel, channels).movedim(-1, 1).reshape(-1)
+
+    def total(self, factors: Any) -> Any:
+        """As for a linear layer, in the order of the weight."""
+        return self.arranged(super().total(factors))
+
+
 class ShiftedProducts(Products):
-    """A convolution of stride 1, for `each`: padded images (records, L, channels), and L positions that came back."""
+    """A convolution of stride 1, for `each`: images (records, columns of the kernel, channels, H' W), and what came
+    back: (records, depth, H W)."""
 
     def __init__(self, layer: Any, images: Any, returned: Any) -> None:
         down, right = layer.padding
-        high, wide = (int(size) for size in images.shape[-2:])
-        line, lines = wide + 2 * right, high + 2 * down
-        self._shifts = [
-            y * layer.dilation[0] * line + x * layer.dilation[1]
-            for y in range(layer.kernel_size[0])
-            for x in range(layer.kernel_size[1])
-        ]
-        used = int(returned.shape[-2]) * line
-        rows = _laid_out(images, (lines, line), (down, right), used + self._shifts[-1])
-        back = _laid_out(returned, (int(returned.shape[-2]), line), (0, 0), used)
-        super().__init__(rows, back, layer.weight.shape)
+        padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
+        self._line, columns = int(returned.shape[-1]), layer.kernel_size[1]
+        count, channels, high, _ = padded.shape
+        whole, plane, row, _ = padded.stride()
+        shifted = padded.as_strided(
+            (count, columns, channels, high, self._line), (whole, layer.dilation[1], plane, row, 1)
+        )
+        self._step = layer.dilation[0] * self._line
+        super().__init__(shifted.reshape(count, columns * channels, -1), returned.flatten(2), layer.weight.shape)
 
     def each(self) -> Any:
-        """(records, places, depth, channels), flat."""
-        torch, back, places = torch_module(), self.back.mT, len(self._shifts)
-        found = back.new_empty((len(back), places, *self.shape[:2]))
-        for place, shift in enumerate(self._shifts):
-            torch.bmm(back, self.rows[:, shift : shift + back.shape[2]], out=found[:, place])
+        """(records, rows of the kernel, depth, columns, channels), flat."""
+        torch, (records, depth, used), high = torch_module(), self.back.shape, self.shape[2]
+        found = self.back.new_empty((records, high, depth, self.rows.shape[1]))
+        for row in range(high):
+            start = row * self._step
+            torch.bmm(self.back, self.rows[:, :, start : start + used].mT, out=found[:, row])
         return found.flatten(1)
 
     def arranged(self, gradient: Any) -> Any:
-        """(places, depth, channels) to (depth, channels, places)."""
-        return gradient.view(len(self._shifts), *self.shape[:2]).permute(1, 2, 0).reshape(-1)
+        """(rows, depth, columns, channels) to (depth, channels, rows, columns)."""
+        depth, channels, high, wide = self.shape
+        return gradient.view(high, depth, wide, channels).permute(1, 3, 0, 2).reshape(-1)
 
 
 def _table(rows: Any) -> tuple[Any, int]:
@@ -190,12 +207,3 @@ def _table(rows: Any) -> tuple[Any, int]:
     for piece in pieces[1:]:
         found += piece @ piece.mT
     return found, terms
-
-
-def _laid_out(images: Any, size: tuple[int, int], begin: tuple[int, int], length: int) -> Any:
-    """(records, length, channels): pixels of images (records, channels, height, width) in lines, zeros elsewhere."""
-    records, channels, high, wide = images.shape
-    found = images.new_zeros((records, length, channels))
-    inner = found[:, : size[0] * size[1]].unflatten(1, size)
-    inner[:, begin[0] : begin[0] + high, begin[1] : begin[1] + wide] = images.permute(0, 2, 3, 1)
-    return found

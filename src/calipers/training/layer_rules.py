@@ -18,16 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.training.layer_products import EmbeddingProducts, Products, ShiftedProducts, tables_pay
+from calipers.training.layer_products import EmbeddingProducts, PatchProducts, Products, ShiftedProducts, tables_pay
 from calipers.training.torch_library import torch_module
 
 __all__ = ["Calls", "Convolution", "Embedding", "Groups", "LayerRule", "Scale", "padded", "refuse_mixing", "rule_for"]
 
 Calls = list[tuple[Any, Any]]
 """What the layer read and what came back, (records, ...) each, call by call."""
-
-_PLACES = 25
-"""Kernels with more places than that are not gone through place by place."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +111,10 @@ class Convolution(LayerRule):
     def products(self, calls: Calls) -> Products:
         """Shifted lists of one image per record where gradients are written out; else patches."""
         (inputs, back), layer = calls[0], self.layer
-        places = layer.kernel_size[0] * layer.kernel_size[1]
         single = len(calls) == 1 and all(size == 1 for size in inputs.shape[1:-3])
-        if single and not self.pays(calls) and tuple(layer.stride) == (1, 1) and 1 < places <= _PLACES:
+        if single and not self.pays(calls) and tuple(layer.stride) == (1, 1):
             return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
-        return Products(*self._joined(calls), layer.weight.shape)
+        return PatchProducts(*self._joined(calls), layer)
 
     def _rows(self, inputs: Any) -> Any:
         patches = _patches(self.layer, inputs.flatten(0, -4))
@@ -182,21 +178,22 @@ def padded(layer: Any, tokens: Any) -> Any:
 
 
 def _patches(layer: Any, images: Any) -> Any:
-    """(images, height, width, channels, rows of the kernel, columns): a view of what every output pixel is made of.
+    """(images, height, width, rows of the kernel, columns, channels): a view of what every output pixel is made of.
 
-    PyTorch's own `unfold` starts a kernel for every image.
+    PyTorch's own `unfold` starts a kernel for every image. Channels come last, so that what is copied lies together.
     """
     down, right = layer.padding
-    padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
-    count, channels, *size = padded.shape
+    last = images.permute(0, 2, 3, 1)
+    padded = torch_module("torch.nn.functional").pad(last, (0, 0, right, right, down, down)).contiguous()
+    count, *size, channels = padded.shape
     out = [
         (length - spread * (kernel - 1) - 1) // stride + 1
         for length, kernel, spread, stride in zip(size, layer.kernel_size, layer.dilation, layer.stride, strict=True)
     ]
-    whole, plane, row, column = padded.stride()
+    whole, row, column, _ = padded.stride()
     steps = (row * layer.stride[0], column * layer.stride[1])
     inside = (row * layer.dilation[0], column * layer.dilation[1])
-    return padded.as_strided((count, *out, channels, *layer.kernel_size), (whole, *steps, plane, *inside))
+    return padded.as_strided((count, *out, *layer.kernel_size, channels), (whole, *steps, *inside, 1))
 
 
 def rule_for(layer: Any) -> LayerRule | None:
