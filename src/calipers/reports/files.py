@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 ENDINGS = (".html", ".md", ".json")
+WEIGHTS = b"Trained with Calipers"
 MARKS = (
     b'<meta name="generator" content="Calipers',
     b"Measured with Calipers",
@@ -32,6 +33,7 @@ MARKS = (
     b"side,alpha,beta\n",
     b"side,epsilon,delta\n",
     b"Drawn with Calipers",
+    WEIGHTS,
 )
 """By one of these a file that Calipers wrote is known."""
 
