@@ -26,22 +26,26 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.composed.direction import Jaws
-from calipers.laws.composed.renyi import renyi_below
+from calipers.laws.composed.renyi import renyi_below, renyi_of_tests
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.composed.sweep import directed_attack
 from calipers.laws.core.source import LoneAttack, LonePair
 from calipers.measure.backends import ProductBackend, depth_for
 
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
+
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
+_RENYI_DEPTH = 1e-30
+"""Error rates of the tests that show Renyi divergences reach down to about this."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,10 @@ class AttackBackend:
         return gdp_mu(curve, delta0), math.inf
 
     def renyi(self, order: float) -> Jaws:
-        """What the laws of the attack show."""
+        """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
+        if any(direction.alike for direction in self.product.directions):
+            shown = (renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
+            return Jaws(max(shown), math.inf, math.inf, False)
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(renyi_below(self.product.factors, order, ways), math.inf, math.inf, False)
 

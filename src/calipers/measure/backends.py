@@ -165,6 +165,7 @@ class ProductBackend:
     ways: tuple[str, str] = ("record present against absent", "record absent against present")
     fineness: float = 1.0
     _swept: dict[tuple[float, float], dict[Side, Envelope]] = field(default_factory=dict, repr=False)
+    _solved: dict[tuple[float, float], Jaws] = field(default_factory=dict, repr=False)
 
     @property
     def closes(self) -> bool:
@@ -172,8 +173,11 @@ class ProductBackend:
         return all(source.exact for source, _ in self.product.factors)
 
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        """See `Product.epsilon`."""
-        return self.product.epsilon(delta, tolerance * self.fineness)
+        """See `Product.epsilon`; computed once: the usual claim of a Poisson run asks for the same."""
+        key = (delta, tolerance)
+        if key not in self._solved:
+            self._solved[key] = self.product.epsilon(delta, tolerance * self.fineness)
+        return self._solved[key]
 
     def delta(self, epsilon: float, tolerance: float) -> Jaws:
         """See `Product.delta`."""

@@ -11,10 +11,10 @@ cover both, at the price of a shift that is larger by a share of 1/(2N), and the
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.divided import DividedBackend
 from calipers.measure.divisors import (
     REMEDY,
     check_divided,
@@ -26,9 +26,13 @@ from calipers.measure.divisors import (
     public_because,
     rate_moves,
 )
-from calipers.measure.neighbors import NeighborPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
+
+if TYPE_CHECKING:
+    # Most runs divide by nothing; the laws of those that do are a twentieth of a second of imports.
+    from calipers.measure.divided import DividedBackend
+    from calipers.measure.neighbors import NeighborPair
 
 _MANY = 2000
 _FIRST_BLOCK, _MOST_BLOCKS = 0.01, 6
@@ -46,6 +50,8 @@ _NOTHING_HIDDEN = (
 
 def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
     """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
+    from calipers.measure.divided import DividedBackend
+
     for run in phases:
         if not scheme_of(run).independent:
             raise UnsupportedError(
@@ -63,6 +69,8 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
 
 def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBackend:
     """The worst over all datasets of low to high records of a run with one phase."""
+    from calipers.measure.divided import DividedBackend
+
     low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
     if low > high:
         raise InputError(f"Expected dataset_sizes = (low, high) with low <= high, got {low} and {high}.")
@@ -85,6 +93,8 @@ def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBac
 
 def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
     """Pairs that stand for (N - 1, N) and (N, N + 1)."""
+    from calipers.measure.neighbors import NeighborPair
+
     apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
     divided = [run for run in phases if is_divided(run)]
     if any(run.normalization == "floor" for run in divided) or any(rate_moves(run) for run in phases):
@@ -102,6 +112,8 @@ def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[Ne
 
     One proof covers a block of sizes; blocks are short where datasets are small, since that is where the worst lies.
     """
+    from calipers.measure.neighbors import NeighborPair
+
     run, first = phases[0], low - 1
     if run.normalization == "realized" and run.rate < 1.0:
         return (NeighborPair(phases, first, high),) if high > first else (NeighborPair(phases, first),)

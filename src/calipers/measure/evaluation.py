@@ -18,7 +18,7 @@ from calipers.measure.allocation import AttackBackend, LoneBackend
 from calipers.measure.backends import Backend, LowerJaw, ProductBackend, SplitBackend, UpperJaw, gaussians
 from calipers.measure.greatest import GreatestAttack, GreatestBackend
 from calipers.measure.perfect import NoRelease
-from calipers.measure.proven import LeastBackend, ProofBackend
+from calipers.measure.proven import AboveBackend, LeastBackend, ProofBackend
 from calipers.schemes.exposure import Attack, Exposure, Proof
 
 _WAYS = {
@@ -111,7 +111,7 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced)
+        return _attained(proofs, pairs, attacks, replaced, AboveBackend)
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
     return ProofBackend(ProofProduct(factors), reason, _statement(proofs), lone)
@@ -122,9 +122,13 @@ def _counted(factors: Sequence[tuple[Source, int]]) -> int:
 
 
 def _attained(
-    proofs: Sequence[Proof], pairs: Sequence[tuple[LawSource, int]], attacks: Sequence[Attack], replaced: bool
+    proofs: Sequence[Proof],
+    pairs: Sequence[tuple[LawSource, int]],
+    attacks: Sequence[Attack],
+    replaced: bool,
+    jaws: type[ProductBackend] = ProductBackend,
 ) -> Backend:
-    """The composition of pairs that have both sides; its lower jaw counts only where the attacks are the same pairs."""
+    """The composition of pairs that have both sides; `jaws`: both, or the upper one where the attacks are others."""
     count = _counted(pairs)
     shifts = [(proof.shift, proof.count) for proof in proofs if proof.shift is not None]
     if len(shifts) == len(proofs):
@@ -136,7 +140,7 @@ def _attained(
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
     fineness = min(proof.fineness for proof in proofs)
-    composed = ProductBackend(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced], fineness)
+    composed = jaws(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced], fineness)
     narrow = pairs[0][0].lone_pair if count == 1 else None
     return composed if narrow is None else LoneBackend(composed, narrow)
 

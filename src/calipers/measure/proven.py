@@ -18,10 +18,12 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.one_sided import delta_above, epsilon_above
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.renyi import renyi_above
+from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.core.source import LoneProof
-from calipers.measure.backends import UpperJaw, depth_for
+from calipers.measure.backends import ProductBackend, UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
 
@@ -76,6 +78,36 @@ class ProofBackend:
             "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
+
+
+@dataclass(frozen=True)
+class AboveBackend(ProductBackend):
+    """A product of pairs that have both sides, of which the upper one alone is asked: the attack is another."""
+
+    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+        """See `calipers.laws.composed.one_sided`."""
+        return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
+
+    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+        """See `calipers.laws.composed.one_sided`."""
+        return Jaws(0.0, delta_above(self.product, epsilon, tolerance * self.fineness), math.inf, False)
+
+    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        """The directed guarantee; computed once for each depth."""
+        key = (smallest_delta, tolerance)
+        if key not in self._swept:
+            directed = directed_sweep(self.product, smallest_delta, tolerance, (Side.UPPER,))
+            self._swept[key] = {side: Envelope((curve,)) for side, curve in directed.items()}
+        return self._swept[key]
+
+    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
+        """Read off the guarantee."""
+        return 0.0, gdp_mu(self.curves(depth_for(delta0), tolerance)[Side.UPPER], delta0)
+
+    def renyi(self, order: float) -> Jaws:
+        """See `calipers.laws.composed.renyi`."""
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
 
 
 @dataclass(frozen=True)

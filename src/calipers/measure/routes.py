@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.backends import Backend
+from calipers.measure.backends import Backend, ProductBackend
 from calipers.measure.beside import Beside
 from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
@@ -58,7 +58,7 @@ def measure(
     for phase in phases:
         _refuse_unproven(phase)
     backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
-    claim = Claim(_claimed_backend(phases), tolerance)
+    claim = Claim(_shared(_claimed_backend(phases), backend), tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
@@ -122,3 +122,15 @@ def _claimed_backend(phases: tuple[Run, ...]) -> Backend:
         for run in phases
     )
     return _backend(assumed)
+
+
+def _shared(claimed: Backend, backend: Backend) -> Backend:
+    """The run's own backend where it is a product of the very steps that are claimed: both are computed once."""
+    if isinstance(claimed, ProductBackend) and isinstance(backend, ProductBackend):
+        ours, theirs = backend.product.factors, claimed.product.factors
+        same = len(ours) == len(theirs) and all(
+            one is other and count == often for (one, count), (other, often) in zip(ours, theirs, strict=True)
+        )
+        if same and backend.fineness == claimed.fineness:
+            return backend
+    return claimed
