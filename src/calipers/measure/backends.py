@@ -172,6 +172,11 @@ class ProductBackend:
         """Whether every factor is proven and attained."""
         return all(source.exact for source, _ in self.product.factors)
 
+    @property
+    def coarse(self) -> bool:
+        """Whether some factor's laws end at a resolution of their own."""
+        return any(source.coarse for source, _ in self.product.factors)
+
     def epsilon(self, delta: float, tolerance: float) -> Jaws:
         """See `Product.epsilon`; computed once: the usual claim of a Poisson run asks for the same."""
         key = (delta, tolerance)

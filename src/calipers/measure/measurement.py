@@ -20,7 +20,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.laws.composed.direction import Jaws
-from calipers.measure.backends import Backend, depth_for
+from calipers.measure.backends import Backend, ProductBackend, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.shown import as_html, as_text
@@ -149,8 +149,9 @@ class Measurement:
                 yield (found.lower if at >= delta else 0.0), (found.upper if at <= delta else math.inf)
             else:
                 yield (at if found.lower > delta else 0.0), (at if found.upper <= delta else math.inf)
-        curves = self.backend.curves(depth_for(delta), self.tolerance)
-        yield curves[Side.LOWER].epsilon(delta), curves[Side.UPPER].epsilon(delta)
+        if self._sharper_curves:
+            curves = self.backend.curves(depth_for(delta), self.tolerance)
+            yield curves[Side.LOWER].epsilon(delta), curves[Side.UPPER].epsilon(delta)
 
     def _known_deltas(self, epsilon: float) -> Iterator[tuple[float, float]]:
         """What other answers and the curves say about delta(epsilon): it falls as epsilon grows."""
@@ -159,8 +160,14 @@ class Measurement:
                 yield (found.lower if at >= epsilon else 0.0), (found.upper if at <= epsilon else 1.0)
             else:
                 yield (at if found.lower >= epsilon else 0.0), (at if found.upper <= epsilon else 1.0)
-        curves = self.backend.curves(1e-280, self.tolerance)
-        yield float(curves[Side.LOWER].delta(epsilon)), float(curves[Side.UPPER].delta(epsilon))
+        if self._sharper_curves:
+            curves = self.backend.curves(1e-280, self.tolerance)
+            yield float(curves[Side.LOWER].delta(epsilon)), float(curves[Side.UPPER].delta(epsilon))
+
+    @property
+    def _sharper_curves(self) -> bool:
+        """Whether curves may know more than a single answer."""
+        return not (isinstance(self.backend, ProductBackend) and self.backend.coarse)
 
     def _answered(self) -> Iterator[tuple[str, float, Jaws]]:
         for key, found in self._cache.items():

@@ -74,6 +74,11 @@ class Source(ABC):  # noqa: B024  # every fact has a default; the laws of its tw
         return None
 
     @property
+    def coarse(self) -> bool:
+        """Whether laws end at a resolution of their own: where an answer is wide, further questions are no help."""
+        return False
+
+    @property
     def slope(self) -> float:
         """How fast log L grows with the observation, at most: a law tilted by L^t sits t times as far to the side."""
         return 0.0
