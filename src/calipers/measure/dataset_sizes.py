@@ -14,7 +14,7 @@ import math
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.divided import DividedBackend
+from calipers.measure.divided import divided, told_apart
 from calipers.measure.divisors import (
     REMEDY,
     check_divided,
@@ -26,6 +26,7 @@ from calipers.measure.divisors import (
     public_because,
     rate_moves,
 )
+from calipers.measure.jaw import Evaluation
 from calipers.measure.neighbors import NeighborPair
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
@@ -44,7 +45,7 @@ _NOTHING_HIDDEN = (
 )
 
 
-def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
+def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
     """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
     for run in phases:
         if not scheme_of(run).independent:
@@ -58,10 +59,10 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
             check_moving_rate(run)
     size = phases[0].dataset_size
     assert size is not None
-    return DividedBackend(both_neighbors(phases, size))
+    return both_neighbors(phases, size)
 
 
-def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBackend:
+def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Evaluation:
     """The worst over all datasets of low to high records of a run with one phase."""
     low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
     if low > high:
@@ -80,7 +81,7 @@ def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBac
             f"floor(N q) is {divisor_of(run, low)} for every size from {low - 1} to {high + 1}: the divisor is the "
             "same public number for all of them; leave the range out."
         )
-    return DividedBackend(pairs)
+    return Evaluation(*divided(pairs))
 
 
 def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
@@ -159,7 +160,7 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
         elif is_divided(run):
             notes.extend(_moving_notes(run))
     if any(is_divided(run) for run in phases):
-        if divided_backend(phases).told_apart is not None:
+        if told_apart(divided_pairs(phases)) is not None:
             notes.append(_NOTHING_HIDDEN)
         notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
     return list(dict.fromkeys(notes))
