@@ -131,7 +131,7 @@ class CurveJaw(Jaw):
         return Envelope((self.curve(smallest_delta, tolerance),))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KnownCurve(CurveJaw):
     """A curve that is known once and for all."""
 

@@ -11,22 +11,28 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
-from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.one_sided import delta_above, epsilon_above
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
-from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below
+from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.composed.sweep import directed_attack, directed_sweep
 from calipers.laws.core.source import LoneAttack, LonePair, LoneProof
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.measure.switching_words import switching_words
 
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
+
 _MOST_EPSILON = 100.0
 """Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
+_RENYI_DEPTH = 1e-30
+"""Error rates of the tests that show Renyi divergences reach down to about this."""
 RECORD_WAYS = ("record present against absent", "record absent against present")
 
 
@@ -40,6 +46,19 @@ class Composition:
         self.delta = functools.cache(self._delta)
         self.renyi = functools.cache(self._renyi)
         self.envelopes = functools.cache(self._envelopes)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._steps == other._steps and self.fineness == other.fineness
+
+    def __hash__(self) -> int:
+        return hash(self._steps)
+
+    @property
+    def _steps(self) -> tuple[tuple[int, int], ...]:
+        """Which sources, each by its identity, how often."""
+        return tuple((id(source), count) for source, count in self.product.factors)
 
     @property
     def exact(self) -> bool:
@@ -67,12 +86,31 @@ class Composition:
         return f"{rule}; its error rates are computed exactly, rounding charged downward"
 
 
+class AboveComposition(Composition):
+    """A product of pairs of which the upper side alone is asked: the attack is another."""
+
+    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+        return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
+
+    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+        return Jaws(0.0, delta_above(self.product, epsilon, tolerance * self.fineness), math.inf, False)
+
+    def _renyi(self, order: float) -> Jaws:
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
+
+    def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        directed = directed_sweep(self.product, smallest_delta, tolerance, (Side.UPPER,))
+        return {side: Envelope((curve,)) for side, curve in directed.items()}
+
+
 class LoneComposition(Composition):
     """One participation: epsilon and delta come from the pair itself, the rest from its laws."""
 
-    def __init__(self, product: Product, fineness: float, pair: LonePair) -> None:
-        super().__init__(product, fineness)
+    def __init__(self, laws: Composition, pair: LonePair) -> None:
+        super().__init__(laws.product, laws.fineness)
         self._pair = pair
+        self.renyi, self.envelopes = laws.renyi, laws.envelopes
 
     @property
     def exact(self) -> bool:
@@ -269,7 +307,10 @@ class LawAttack(Jaw):
         return Found(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
 
     def renyi(self, order: float) -> Found:
-        """What the laws of the attack show."""
+        """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
+        if any(direction.alike for direction in self.product.directions):
+            shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
+            return Found(shown, self.evidence())
         ways = [direction.reverse for direction in self.product.directions]
         return Found(renyi_below(self.product.factors, order, ways), self.evidence())
 

@@ -18,6 +18,7 @@ from calipers.measure.choice import greatest, least, worst
 from calipers.measure.closed import gaussians
 from calipers.measure.composed import (
     RECORD_WAYS,
+    AboveComposition,
     Composition,
     LawAttack,
     LawProof,
@@ -116,7 +117,7 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced).above
+        return _attained(proofs, pairs, attacks, replaced, AboveComposition).above
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
     return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
@@ -127,9 +128,13 @@ def _counted(factors: Sequence[tuple[Source, int]]) -> int:
 
 
 def _attained(
-    proofs: Sequence[Proof], pairs: Sequence[tuple[LawSource, int]], attacks: Sequence[Attack], replaced: bool
+    proofs: Sequence[Proof],
+    pairs: Sequence[tuple[LawSource, int]],
+    attacks: Sequence[Attack],
+    replaced: bool,
+    sides: type[Composition] = Composition,
 ) -> Evaluation:
-    """The composition of pairs that have both sides; its lower jaw counts only where the attacks are the same pairs."""
+    """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
     count = _counted(pairs)
     shifts = [(proof.shift, proof.count) for proof in proofs if proof.shift is not None]
     if len(shifts) == len(proofs):
@@ -140,10 +145,10 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    fineness = min(proof.fineness for proof in proofs)
+    composed = sides(Product(pairs), min(proof.fineness for proof in proofs))
     narrow = pairs[0][0].lone_pair if count == 1 else None
-    product = Product(pairs)
-    composed = Composition(product, fineness) if narrow is None else LoneComposition(product, fineness, narrow)
+    if narrow is not None:
+        composed = LoneComposition(composed, narrow)
     return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
 
 

@@ -65,7 +65,7 @@ def _response(epsilon: float, delta: float) -> TradeoffCurve:
     return TradeoffCurve.from_tests(alphas, 1.0 - misses, 1.0 - alphas, misses, side=Side.LOWER)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StatedPair(KnownCurve):
     """Either side of (stated_epsilon, stated_delta)-DP, exact at what is stated."""
 

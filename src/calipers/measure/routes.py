@@ -13,8 +13,7 @@ from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.beside import Beside
 from calipers.measure.correlated import CorrelatedNoise
-from calipers.measure.dataset_sizes import divided_pairs, divisor_notes, sized
-from calipers.measure.divided import divided
+from calipers.measure.dataset_sizes import divided_evaluation, divisor_notes, sized
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.evaluation import evaluated
 from calipers.measure.grouped import GroupedProof, OneOfUnit
@@ -59,7 +58,9 @@ def measure(
     for phase in phases:
         _refuse_unproven(phase)
     found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
-    claim = Claim(_claimed(phases), tolerance)
+    claimed = _claimed(phases)
+    # Where the very steps that are claimed were executed, both are computed once.
+    claim = Claim(found.above if claimed == found.above else claimed, tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
     return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
@@ -93,7 +94,7 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
                 f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
                 "a rate: divide by a public constant, or not at all, and use a public rate."
             )
-        return Evaluation(*divided(divided_pairs(phases)))
+        return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from calipers.laws.allocated.switching import SwitchingAttack
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
 
 
 def switching_words(attack: SwitchingAttack, epochs: int) -> str:

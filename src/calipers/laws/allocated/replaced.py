@@ -73,6 +73,9 @@ epsilon to which they may grow as long as that is small against 2/sigma, the wid
 _SHALLOWER = 6.0
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
+_NEAR = 1e-3
+_AT_KNOWN = -20.0
+"""About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
 
 @lru_cache(maxsize=512)
@@ -145,6 +148,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
         guess, slope = self._located(log_delta, known, log_tail)
         upper = known
+        guess = min(known, guess * (1.0 + 2e-4))
         for _ in range(6):
             node, value = _upper_node(*self._key, guess, _FINE, log_tail)
             excess = math.log(max(value, 1e-300)) - log_delta
@@ -154,8 +158,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = 0.0
-        for _ in range(2):
+        lower = _tests(*self._key, upper, _FINE, log_tail).epsilon(delta)[0]
+        if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
             lower = max(lower, _tests(*self._key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
         return lower, upper
 
@@ -166,12 +170,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         def excess(epsilon: float) -> float:
             return math.log(max(_upper_node(*self._key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
 
-        below, above = excess(low), excess(high)
-        if below <= 0.0:
-            return 0.0, 1.0
+        # No divergence exceeds 1; where it falls below delta at once, that is found out last.
+        below, above = -log_delta, _AT_KNOWN
         for _ in range(12):
             # The logarithm is concave over most of its range: half way by value, half way by position.
-            secant = low + (high - low) * below / (below - above) if above < 0.0 else high
+            secant = low + (high - low) * below / (below - above)
             middle = 0.5 * (secant + 0.5 * (low + high))
             value = excess(middle)
             if value > 0.0:
@@ -180,6 +183,10 @@ class ReplacedPair(AllocatedEpoch, LawSource):
                 high, above = middle, value
             if high - low < 0.05 * high:
                 break
+        if low == 0.0:
+            below = excess(low)
+            if below <= 0.0:
+                return 0.0, 1.0
         slope = max((below - above) / (high - low), 1e-6)
         return min(high, low + below / slope), slope
 

@@ -107,6 +107,7 @@ class _Order(ABC):
     def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
         self.counts = list(counts)
         self.reverse = reverse
+        self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
 
@@ -119,11 +120,18 @@ class _Order(ABC):
         return sum(self.counts)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
-        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
+        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.
+
+        Steps that cannot be told apart are scored `alike`: a second stage would round some of them together.
+        """
         steps = self.steps()
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
-        if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
+        if (
+            self.alike
+            or longest < TWO_STAGE_COUNT
+            or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0)
+        ):
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
@@ -210,6 +218,7 @@ class Below(_Order):
     def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
         super().__init__(*_composed(attacks.factors), reverse)
         self._attacks = attacks
+        self.alike = any(source.interchangeable for source, _ in attacks.factors)
 
     def lower_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
         """The factors as LOWER laws in this direction."""

@@ -145,6 +145,15 @@ class LowerSource(Source):
         return self.lower(resolution, log_tail)
 
     @property
+    def interchangeable(self) -> bool:
+        """Whether the observer cannot tell which factor a step is: all steps have to be scored alike, one by one.
+
+        The factors' laws are then those of one score, the same function of what every step shows; a block of some of
+        them is nothing that anybody could see, and neither is the likelihood ratio of one factor.
+        """
+        return False
+
+    @property
     def lone_attack(self) -> LoneAttack | None:
         """What is sharper than the laws where there is one participation only."""
         return None
