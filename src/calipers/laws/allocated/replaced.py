@@ -64,7 +64,8 @@ add_statement(
 
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
-"""Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
+"""Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_COARSE = 0.2
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
 _UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
@@ -116,6 +117,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+
+    @property
+    def coarse(self) -> bool:
+        """A finer law would cost more than it tells."""
+        return True
 
     @property
     def shift(self) -> float:
@@ -219,7 +225,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     if not 0 < resolution <= 1:
         raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-    return max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+    # Building a law costs far more than composing it, so whoever begins roughly is given the one asked for next.
+    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
 
 
 @lru_cache(maxsize=12)
