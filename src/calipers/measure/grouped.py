@@ -28,6 +28,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.laws.composed.direction import Jaws
 from calipers.measure.backends import LowerJaw, UpperJaw, depth_for
+from calipers.measure.proven import upper_half
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -96,7 +97,7 @@ class GroupedBackend:
         if smallest_delta not in self._curves:
             # A step of the chain may be needed at a delta that is far smaller than that of the whole.
             deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-            one = self.single.curves(deeper, tolerance)[Side.UPPER]
+            one = upper_half(self.single).curves(deeper, tolerance)[Side.UPPER]
             self._curves[smallest_delta] = grouped_curve(one, self.records)
         return self._curves[smallest_delta]
 

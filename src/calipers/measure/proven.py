@@ -23,7 +23,7 @@ from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.renyi import renyi_above
 from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.core.source import LoneProof
-from calipers.measure.backends import ProductBackend, UpperJaw, depth_for
+from calipers.measure.backends import ProductBackend, SplitBackend, UpperJaw, depth_for
 from calipers.numerics.types import FloatArray
 
 
@@ -108,6 +108,17 @@ class AboveBackend(ProductBackend):
         """See `calipers.laws.composed.renyi`."""
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
+
+
+def upper_half(backend: UpperJaw) -> UpperJaw:
+    """What answers the same from above, without spending anything on the lower jaw."""
+    if isinstance(backend, SplitBackend):
+        return upper_half(backend.above)
+    if type(backend) is ProductBackend:
+        return AboveBackend(
+            backend.product, backend.reason, backend.statement, backend.attack, backend.ways, backend.fineness
+        )
+    return backend
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ likelihood ratio of one run, its reciprocal, and orders that are turned.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -21,8 +22,8 @@ from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError, UnsupportedError
 from calipers.laws.composed.direction import Jaws
-from calipers.measure.backends import Backend, depth_for
-from calipers.measure.proven import best_guarantee
+from calipers.measure.backends import Backend, UpperJaw, depth_for
+from calipers.measure.proven import best_guarantee, upper_half
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.types import FloatArray
 from calipers.run import Run
@@ -70,9 +71,14 @@ class SelectionBackend:
     closes: ClassVar[bool] = False
     _kept: dict[object, object] = field(default_factory=dict, repr=False)
 
+    @functools.cached_property
+    def _proof(self) -> UpperJaw:
+        """What proves one trial."""
+        return upper_half(self.one)
+
     def _above_one(self) -> TradeoffCurve:
         """The guarantee of one trial, as fine as brackets need that never close."""
-        return self.one.curves(_DEEPEST, _COARSE)[Side.UPPER]
+        return self._proof.curves(_DEEPEST, _COARSE)[Side.UPPER]
 
     def _shift(self) -> float:
         """The smallest r found: a grows, D(a) falls, and the maximum is least where they meet."""
@@ -102,7 +108,7 @@ class SelectionBackend:
         """Above: one trial at delta / m, shifted, or the Renyi bound. Below: read off the attack."""
         low = self._attack(tolerance).hull().epsilon(delta)
         wanted = delta / self.trials.mean * (1.0 - 1e-15)
-        shifted = self._shift() + self.one.epsilon(wanted, tolerance).upper
+        shifted = self._shift() + self._proof.epsilon(wanted, tolerance).upper
         renyi = self._renyi_curve()
         orders = math.inf if renyi is None else renyi.epsilon(delta)
         return Jaws(low, min(shifted, orders), math.inf, False, _PROFILE if shifted <= orders else _RENYI)
@@ -113,7 +119,7 @@ class SelectionBackend:
         shift, renyi = self._shift(), self._renyi_curve()
         profile = 1.0
         if epsilon >= shift:
-            profile = self.trials.mean * self.one.delta(epsilon - shift, tolerance).upper * (1.0 + 1e-12)
+            profile = self.trials.mean * self._proof.delta(epsilon - shift, tolerance).upper * (1.0 + 1e-12)
         orders = 1.0 if renyi is None else float(renyi.delta(epsilon))
         return Jaws(low, min(profile, orders, 1.0), math.inf, False, _PROFILE if profile <= orders else _RENYI)
 
@@ -121,7 +127,7 @@ class SelectionBackend:
         """What the published Renyi bound implies, where one trial has finite divergences."""
         if "renyi" not in self._kept:
             try:
-                base = np.array([self.one.renyi(float(order)).upper for order in _ORDERS])
+                base = np.array([self._proof.renyi(float(order)).upper for order in _ORDERS])
                 if not np.all(np.isfinite(base)):
                     raise UnsupportedError("An order without a finite divergence.")
             except CalipersError:
@@ -166,7 +172,7 @@ class SelectionBackend:
         depth = min(_DEEPEST, smallest_delta / self.trials.mean)
         key = ("above", depth)
         if key not in self._kept:
-            curve, shift = self.one.curves(depth, tolerance)[Side.UPPER], self._shift()
+            curve, shift = self._proof.curves(depth, tolerance)[Side.UPPER], self._shift()
             odds = curve.odds
             nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
             deltas = np.minimum(self.trials.mean * curve.delta(nodes) * (1.0 + 1e-12), 1.0)
@@ -179,9 +185,9 @@ class SelectionBackend:
 
     def renyi(self, order: float) -> Jaws:
         """The published bound; no attack is claimed."""
-        base = np.array([self.one.renyi(float(t)).upper for t in (order, *_ORDERS)])
+        base = np.array([self._proof.renyi(float(t)).upper for t in (order, *_ORDERS)])
         orders = np.array([order, *_ORDERS])
-        near = self.one.delta(math.log1p(1.0 / (order - 1.0)), 1e-2).upper if self._poisson else 0.0
+        near = self._proof.delta(math.log1p(1.0 / (order - 1.0)), 1e-2).upper if self._poisson else 0.0
         return Jaws(0.0, self.trials.renyi(order, base, orders, near), math.inf, False)
 
     def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
