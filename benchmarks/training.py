@@ -11,6 +11,7 @@ done, and the peak of memory beside plain SGD's.
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable
 from typing import Any
@@ -136,9 +137,11 @@ def compare(console: Console, repeats: int, device: str = "cpu", precise: bool =
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    where = device if device == "cpu" else torch.cuda.get_device_name()
     rounding = "one thread" if device == "cpu" else "no TF32" if precise else "TF32 for all"
     table = Table(
-        title=f"Training on {device}, PyTorch {torch.__version__}, {rounding}: records per second (share of plain)",
+        title=f"Training on {where}, PyTorch {torch.__version__}, {rounding}, {datetime.date.today()}: records per second "
+        "(share of plain)",
         title_justify="left",
     )
     peers = ("Calipers", f"Opacus {opacus.__version__}", "Opacus, ghost", "plain SGD")

@@ -31,7 +31,6 @@ from typing import Any
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
-from calipers.opacus_releases import run_keys
 from calipers.run_fields import RunFields
 from calipers.run_keys import (
     checked,
@@ -273,6 +272,8 @@ class Run(RunFields):
         `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
         epochs or steps, loss_reduction, drop_last, public_rate. Refused where the rate moves with the dataset's size.
         """
+        from calipers.opacus_releases import run_keys
+
         keys = run_keys(version, dataset_size=dataset_size, **settings)
         return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +27,8 @@ def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
 
 def read_toml(name: str) -> dict[str, object]:
     """What a run file holds ("-": standard input), or `InputError` naming the file."""
+    import tomllib
+
     try:
         content = _piped() if name == STANDARD_INPUT else Path(name).read_bytes()
         # Some editors begin a file with a byte order mark; TOML has none.
@@ -66,6 +66,8 @@ def known(key: object, allowed: tuple[str, ...]) -> None:
     """Refuse a key that is none of the allowed ones, with the nearest of them."""
     if key in allowed:
         return
+    import difflib
+
     near = difflib.get_close_matches(str(key).replace("-", "_"), allowed, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(allowed)}."
     raise InputError(f"Unknown key {str(key)!r}; {remedy}")

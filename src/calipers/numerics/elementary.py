@@ -32,3 +32,10 @@ def log_complement(log_value: FloatArray) -> FloatArray:
     """log(1 - exp(log_value)) for log_value <= 0; -inf at 0."""
     with np.errstate(divide="ignore"):
         return np.where(log_value < -math.log(2.0), np.log1p(-np.exp(log_value)), np.log(-np.expm1(log_value)))
+
+
+def distinct(values: FloatArray) -> FloatArray:
+    """The values in order, each once: `numpy.unique` without the masked arrays that it loads."""
+    ordered = np.sort(values)
+    once: FloatArray = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return once

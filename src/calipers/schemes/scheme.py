@@ -8,7 +8,7 @@ draws, audits for what there is to enumerate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from calipers.mechanisms.gaussian import NOISE
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.run_keys import whole
-from calipers.samplers.law import Sampler
 from calipers.schemes.exposure import Exposure
+
+if TYPE_CHECKING:
+    from calipers.samplers.law import Sampler
 
 EMPTY_PLACE = (
     "Fixed batches have no add-remove neighbor of their own: removing a record is read as leaving its place empty "

@@ -1,14 +1,16 @@
 """Clipping without a gradient per record: what every layer read and what came back is enough.
 
-The model is run for one record with a *tap* added to the output of every layer that has a rule
-(`calipers.training.layer_rules`): a zero, of the shape of the output. The gradient in a tap is what comes back to the
-layer; what the layer read is kept beside it. This function of one record is mapped over the batch, like the plain
-gradient, so that no layer ever sees two records at once and nothing can mix them. Parameters without a rule (norms,
-positions, whatever a model holds) keep their mapped gradients.
+The model is run for one record and that is mapped over the batch (`torch.func.vmap`), so that whatever it does, it
+cannot mix two records. Layers that have a rule (`calipers.training.layer_rules`) are the exception: they are known not
+to mix, and take all records at once. One ordinary backward pass follows, through all records together: as no record
+enters the loss of another, what comes back at the place of a record is its own gradient. On its way it passes every
+layer with a rule, whose norms are computed there and then; what is needed for the weighted sum is kept, everything else
+is let go. Weights with a rule take no part in the backward pass. Parameters without one (positions, whatever a model
+holds) are given to every record as a copy of its own, and the gradients of the copies are those of the records.
 
 **A rule that does not hold of a model.** A weight that is also used elsewhere (tied weights) has gradients that its
-layer never sees. Before the first batch the gradients of a record that is made up are computed both ways; parameters
-where they differ, and layers that were not called, lose their rule. Made up, because the choice acts on the gradients
+layer never sees. Before the first batch the gradients of a record that is made up are computed both ways; layers where
+they differ, and layers that were not called, lose their rule. Made up, because the choice acts on the gradients
 of everybody: were it made by somebody's record, that record would show beyond its own clipped gradient. Where the model
 cannot read such a record, no rule is used. A rule that is wrong can spoil the training and not the privacy: what is
 summed is clipped, whatever it is, and depends on one record.
@@ -18,10 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from calipers.training.inputs import leaves, mapped
-from calipers.training.layer_rules import LayerRule, rule_for
+from calipers.training.inputs import count, gathered, leaves, mapped
+from calipers.training.layer_products import Accuracy
+from calipers.training.layer_rules import Embedding, LayerRule, padded, rule_for
+from calipers.training.layer_taps import Entries, Pass
 from calipers.training.mapping import OverRecords
 from calipers.training.torch_library import random_layers, torch_module
 
@@ -34,37 +39,34 @@ _AGREE_ROUGHLY = 1e-1
 """The same where products are computed with 8 bits."""
 
 RecordLoss = Callable[[dict[str, Any], Any, Any], Any]
-Forward = Callable[[dict[str, Any], Any], Any]
 
 
 class BookKeeping:
-    """The layers of a model that have a rule, and how to run it with taps; decided anew for every shape of record."""
+    """The layers of a model that have a rule, and how to run it with them; decided anew for every shape of record."""
 
-    def __init__(
-        self, model: Any, named: dict[str, Any], record_loss: RecordLoss, outputs: Forward, *, exact: bool = True
-    ) -> None:
+    def __init__(self, model: Any, named: dict[str, Any], record_loss: RecordLoss, *, exact: bool = True) -> None:
         self._torch = torch_module()
-        self._over_records = OverRecords(torch_module("torch.func").grad(self._tapped, argnums=(0, 1), has_aux=True), 3)
-        self._model, self._named, self._record_loss, self._forward = model, named, record_loss, outputs
+        self._model, self._named, self._record_loss = model, named, record_loss
         self._agree = _AGREE if exact else _AGREE_ROUGHLY
         every = [id(p) for _, p in model.named_parameters(remove_duplicate=False)]
         self._rules: dict[str, LayerRule] = {}
         for name, layer in model.named_modules():
-            rule, weight = rule_for(layer), f"{name}.weight" if name else "weight"
+            rule, weight = rule_for(layer), f"{_stem(name)}weight"
             if rule is not None and weight in named and every.count(id(named[weight])) == 1:
                 self._rules[name] = rule
-        self._checked: dict[object, dict[str, list[Any]]] = {}
+        self._checked: set[object] = set()
+        self._one_by_one = False
 
     def __bool__(self) -> bool:
         """Whether any layer has a rule."""
         return bool(self._rules)
 
-    def prepare(self, records: Any, labels: Any, each: Callable[..., dict[str, Any]], current: dict[str, Any]) -> int:
-        """Try a made-up record of this shape: sizes of the taps, and whether the rules hold.
+    def prepare(self, records: Any, labels: Any, each: OverRecords, current: dict[str, Any]) -> int:
+        """Try a made-up record of this shape: whether the rules hold.
 
         How many numbers are held per record is returned, once for every shape; 0 if nothing was to be done.
         """
-        key = _shape(records)
+        key = tuple((*tensor.shape[1:], tensor.dtype) for tensor in leaves(records))
         if key in self._checked or not self._rules:
             return 0
         device = next(iter(current.values())).device
@@ -72,23 +74,25 @@ class BookKeeping:
         label = mapped(lambda rows: self._torch.zeros_like(rows[:1], device=device), labels)
         try:
             with random_layers(0, device):
-                self._checked[key] = self._outputs(record, current)
-            with random_layers(0, device):
                 expected = each(current, record, label)
+            self._one_by_one = each.refused is not None
             with random_layers(0, device):
-                loose, kept = self.gradients(record, label, current)
+                found = self.gradients(record, label, current, Accuracy.of(self._dtype, False))
         except (RuntimeError, ValueError, IndexError, TypeError):
             self._rules.clear()
             return 0
-        wrong = [name for name, calls in kept.items() if not self._agrees(name, calls, expected)]
-        wrong += [name for name in self._rules if name not in kept]
+        one = self._torch.ones(1, dtype=self._dtype, device=device)
+        right = self._right(found.sums(one), expected)
+        wrong = [n for n in self._rules if n not in found.called or not right.issuperset(self._trained(n))]
         if wrong:
             for name in wrong:
                 del self._rules[name]
-            self._checked.clear()
             return self.prepare(records, labels, each, current)
-        held = [self._held(name, calls) for name, calls in kept.items()]
-        return sum(held) + sum(int(p[0].numel()) for p in loose.values())
+        if len(right) < len(current):  # copies that PyTorch does not follow; the mapped gradient is what it is
+            self._rules.clear()
+            return 0
+        self._checked.add(key)
+        return found.held
 
     def _made_up(self, records: Any, name: str = "") -> Any:
         """One record of the shape of these, with nothing of them in it; tokens are known to every embedding.
@@ -111,102 +115,71 @@ class BookKeeping:
             found = torch.randint(0, 2 if dtype == torch.bool else min([*tables, 128]), shape, generator=generator)
         return found.to(dtype)
 
-    def _held(self, name: str, calls: list[tuple[Any, Any]]) -> int:
-        """Numbers per record that a layer's rule works on."""
-        rule, (rows, back) = self._rules[name], self.joined(name, calls)
-        written = 0 if rule.pays(rows, back) else int(rule.layer.weight.numel())
-        return int(rows.numel() + back.numel()) + written
+    def _right(self, found: dict[str, Any], expected: dict[str, Any]) -> set[str]:
+        """The parameters whose gradient of one record is the one that was expected."""
+        right = set()
+        for name, theirs in expected.items():
+            ours = found.get(name, self._torch.zeros_like(theirs)).reshape(theirs.shape)
+            if bool((ours - theirs).norm() <= self._agree * theirs.norm()):
+                right.add(name)
+        return right
 
-    def _agrees(self, name: str, calls: list[tuple[Any, Any]], expected: dict[str, Any]) -> bool:
-        rule = self._rules[name]
-        rows, back = self.joined(name, calls)
-        found = [(rule.total(rows, back), expected[_weight(name)][0])]
-        if self.bias_of(name) is not None:
-            found.append((back.sum(dim=(0, 1)), expected[f"{_stem(name)}bias"][0]))
-        return all(bool((ours - theirs).norm() <= _AGREE * theirs.norm()) for ours, theirs in found)
-
-    def bias_of(self, name: str) -> str | None:
-        """The name of the trained bias of a layer, if there is one."""
+    def _trained(self, name: str) -> list[str]:
+        """The names of the parameters of a layer with a rule."""
         bias = f"{_stem(name)}bias"
-        return bias if self._rules[name].has_bias and bias in self._named else None
+        return [f"{_stem(name)}weight"] + ([bias] if self._rules[name].has_bias and bias in self._named else [])
 
-    def rule(self, name: str) -> LayerRule:
-        """The rule of a layer."""
-        return self._rules[name]
+    @property
+    def _dtype(self) -> Any:
+        return next(iter(self._named.values())).dtype
 
     @property
     def ruled(self) -> set[str]:
-        """The names of the parameters that need no mapped gradient."""
-        biases = {bias for name in self._rules if (bias := self.bias_of(name)) is not None}
-        return {_weight(name) for name in self._rules} | biases
+        """The names of the parameters that are given to all records as one."""
+        return {part for name in self._rules for part in self._trained(name)}
 
-    def gradients(
-        self, records: Any, labels: Any, current: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, list[tuple[Any, Any]]]]:
-        """(mapped gradients of all other parameters, what every layer read and what came back, call by call)."""
-        taps = self._checked[_shape(records)]
-        ruled = self.ruled
-        loose = {name: p for name, p in current.items() if name not in ruled}
+    def gradients(self, records: Any, labels: Any, current: dict[str, Any], accuracy: Accuracy) -> Entries:
+        """What is known of the gradients of all records; one record at least."""
+        if self._one_by_one:
+            alone = [gathered((records, labels), slice(row, row + 1)) for row in range(count(records))]
+            return Entries.joined([self._together(*one, current, accuracy) for one in alone])
+        return self._together(records, labels, current, accuracy)
+
+    def _together(self, records: Any, labels: Any, current: dict[str, Any], accuracy: Accuracy) -> Entries:
+        number, ruled = count(records), self.ruled
+        one_pass = Pass(number, accuracy, self._dtype, mapping=not self._one_by_one)
+        loose = {name: one_pass.copies(name, p) for name, p in current.items() if name not in ruled}
         fixed = {name: p for name, p in current.items() if name in ruled}
-        (others, back), read = self._over_records(loose, taps, fixed, records, labels)
-        return others, {name: list(zip(read[name], back[name], strict=True)) for name in taps}
 
-    def joined(self, name: str, calls: list[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """All positions of all calls of a layer, as one sequence of rows and one of what came back."""
-        rule, cat = self._rules[name], self._torch.cat
-        rows = [rule.rows(read) for read, _ in calls]
-        back = [rule.returned(gradient, read).to(rule.layer.weight.dtype) for read, gradient in calls]
-        if rule.kind != "embedding":  # of mixed precision: any function of the record may be clipped
-            rows = [part.to(rule.layer.weight.dtype) for part in rows]
-        return (rows[0], back[0]) if len(calls) == 1 else (cat(rows, dim=1), cat(back, dim=1))
+        def loss(token: Any, own: dict[str, Any], record: Any, label: Any) -> Any:
+            one_pass.token = token
+            return self._record_loss({**fixed, **own}, record, label)
 
-    def _tapped(
-        self, loose: dict[str, Any], taps: dict[str, list[Any]], fixed: dict[str, Any], record: Any, label: Any
-    ) -> tuple[Any, dict[str, list[Any]]]:
-        read: dict[str, list[Any]] = {name: [] for name in taps}
-
-        def tap(name: str, inputs: Any, output: Any) -> Any:
-            calls = read[name]
-            calls.append(inputs)
-            return output + taps[name][len(calls) - 1]
-
-        with self._hooked(tap, taps):
-            return self._record_loss({**loose, **fixed}, record, label), read
-
-    def _outputs(self, records: Any, current: dict[str, Any]) -> dict[str, list[Any]]:
-        """Zeros like every output of every layer with a rule that is called."""
-        found: dict[str, list[Any]] = {}
-
-        def note(name: str, inputs: Any, output: Any) -> Any:
-            found.setdefault(name, []).append(self._torch.zeros_like(output))
-            return output
-
-        with self._torch.no_grad(), self._hooked(note, self._rules):
-            self._forward(current, records)
-        return found
+        tokens = self._torch.zeros(number, device=next(iter(current.values())).device)
+        with self._torch.enable_grad(), self._replaced(one_pass):
+            if self._one_by_one:
+                losses = loss(tokens[0], *gathered((loose, records, labels), 0))
+            else:
+                # "different": layers that draw random numbers draw them per record.
+                losses = self._torch.func.vmap(loss, randomness="different")(tokens, loose, records, labels)
+        return one_pass.finish(losses)
 
     @contextmanager
-    def _hooked(self, hook: Callable[[str, Any, Any], Any], names: Any) -> Iterator[None]:
-        handles = [
-            self._rules[name].layer.register_forward_hook(
-                lambda _, inputs, output, name=name: hook(name, inputs[0], output)
-            )
-            for name in names
-        ]
+    def _replaced(self, one_pass: Pass) -> Iterator[None]:
+        """Layers with a rule run by it, and embeddings without one know their padding also where tables are copies."""
+        places = {name: one_pass.layer(_stem(name), rule, self._trained(name)) for name, rule in self._rules.items()}
+        for name, layer in self._model.named_modules():
+            if name not in places and isinstance(rule_for(layer), Embedding) and layer.padding_idx is not None:
+                places[name] = partial(padded, layer)
+        layers = [self._model.get_submodule(name) for name in places]
         try:
+            for layer, function in zip(layers, places.values(), strict=True):
+                layer.forward = function
             yield
         finally:
-            for handle in handles:
-                handle.remove()
+            for layer in layers:
+                vars(layer).pop("forward", None)
 
 
 def _stem(name: str) -> str:
     return f"{name}." if name else ""
-
-
-def _weight(name: str) -> str:
-    return f"{_stem(name)}weight"
-
-
-def _shape(records: Any) -> object:
-    return tuple((*tensor.shape[1:], tensor.dtype) for tensor in leaves(records))

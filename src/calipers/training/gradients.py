@@ -2,11 +2,10 @@
 
     G = sum over i in the batch of g_i * min(1, C / ||g_i||),     g_i = gradient of the loss of record i.
 
-**Per-record gradients** come from `torch.func.vmap(grad(loss))`: the model is differentiated as a
-function of its parameters, for one record, and that function is mapped over the batch (`calipers.training.mapping`; one
-by one where `vmap` cannot). Linear layers, convolutions and embeddings need no gradient per record: what they read and
-what comes back is enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it is a
-product of the two.
+**Per-record gradients** come from a model that is run for one record and mapped over the batch (one by one where
+`vmap` cannot), and one backward pass. Linear layers, convolutions and embeddings need no gradient per record: what they
+read and what comes back is enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it
+is a product of the two. Where no layer has such a rule, the gradient itself is mapped (`calipers.training.mapping`).
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -43,7 +42,9 @@ from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
 from calipers.training.inputs import called, count, form, gathered, leaves, like, mapped
-from calipers.training.layer_rules import Accuracy, refuse_mixing
+from calipers.training.layer_products import Accuracy
+from calipers.training.layer_rules import refuse_mixing
+from calipers.training.layer_taps import Entries
 from calipers.training.losses import Loss, cross_entropy
 from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
@@ -106,7 +107,7 @@ class GradientSum:
         func = torch_module("torch.func")
         self._each, losses = OverRecords(func.grad(self._record_loss), 1), OverRecords(self._record_loss, 1)
         self._together = func.grad(lambda now, rows, labels, counted: (losses(now, rows, labels) * counted).sum())
-        self._books = BookKeeping(model, self._named, self._record_loss, self._outputs, exact=precision == "full")
+        self._books = BookKeeping(model, self._named, self._record_loss, exact=precision == "full")
         self._form: Any = None
         self._piece = Replay(self._work, self._state) if self._device.type == "cuda" else self._work
 
@@ -172,6 +173,8 @@ class GradientSum:
         for start in range(0, number, size):
             piece = slice(start, start + size)
             part, usable = self._piece(counted[piece], *(rows[piece].to(self._device) for rows in tensors))
+            if size >= number:  # what was played is overwritten by the next call only
+                return part, usable[:number]
             total += part
             sound[piece] = usable[: number - start]
         return total, sound
@@ -192,31 +195,34 @@ class GradientSum:
         cores = self._tf32 and self._device.type == "cuda" and self.parameters[0].dtype == torch.float32
         accuracy = Accuracy.of(self.parameters[0].dtype, cores)
         with tensor_cores(self._tf32):
-            loose, books = self._layers(records, labels, accuracy)
-            flat = _gathered(torch, loose)
+            found = self._layers(records, labels, accuracy)
+            flat = _gathered(torch, found.written)
             squares = lost = torch.zeros(len(counted), dtype=torch.float64, device=self._device)
             if flat:
                 norms, error = _norms(torch, list(flat.values()), blocks=self._device.type == "cuda")
                 squares = squares + (norms * (1.0 + 2.0 * error)) ** 2
-            for rule, rows, back in books.values():
-                norm, small = rule.norms(rows, back, accuracy)
+            for norm, small in found.bounds:
                 squares, lost = squares + norm**2, lost + small
         factors = self._factors(squares.sqrt(), lost)
         finite = torch.isfinite(squares)
         # Below its smallest normal number the format rounds coarsely, and upwards too: such a record adds nothing.
         dtype = self.parameters[0].dtype
         factors = torch.where(finite & counted & (factors >= torch.finfo(dtype).tiny), factors, 0.0).to(dtype)
+        return self._weighted(found, flat, factors), finite
+
+    def _weighted(self, found: Entries, flat: dict[tuple[str, ...], Any], factors: Any) -> Any:
+        """The sum of the gradients times their factors, as a flat vector."""
+        total = self._zeros()
+        places = dict(zip(self._named, total.split([p.numel() for p in self._named.values()]), strict=True))
         with tensor_cores(False):
-            parts: dict[str, Any] = {}
             for names, gradient in flat.items():
-                sizes = [self._named[name].numel() for name in names]
-                parts |= dict(zip(names, (factors @ gradient).split(sizes), strict=True))
+                sums = (factors @ gradient).split([self._named[name].numel() for name in names])
+                for name, own in zip(names, sums, strict=True):
+                    places[name].copy_(found.in_order(name, own))
         with tensor_cores(self._tf32):
-            for name, (rule, rows, back) in books.items():
-                weighted = back * factors[:, None, None]
-                weighted = weighted if rule.kind == "embedding" else accuracy.cut(weighted)
-                parts[name] = rule.total(rows, weighted).reshape(-1)
-        return torch.cat([parts[name] for name in self._named]), finite
+            for name in found.products:
+                places[name].copy_(found.total(name, factors))
+        return total
 
     def _factors(self, norms: Any, lost: Any) -> Any:
         """min(1, C / norm), made smaller by everything that rounding may add to the summand of a record."""
@@ -224,25 +230,11 @@ class GradientSum:
         margin = 1.0 - _ROUNDINGS * self._torch.finfo(self.parameters[0].dtype).eps
         return ((self.max_grad_norm * margin - lost) / norms).clamp(max=1.0)
 
-    def _layers(self, records: Any, labels: Any, accuracy: Accuracy) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(gradients per record where they are written out; rule, rows and what came back where they are not)."""
+    def _layers(self, records: Any, labels: Any, accuracy: Accuracy) -> Entries:
+        """Gradients per record where they are written out, and what the others are products of."""
         if not self._books:
-            return dict(self._each(self._current(), records, labels)), {}
-        loose, kept = self._books.gradients(records, labels, self._current())
-        books = {}
-        for name, calls in kept.items():
-            rule, (rows, back) = self._books.rule(name), self._books.joined(name, calls)
-            weight = f"{name}.weight" if name else "weight"
-            if not rule.pays(rows, back):
-                loose[weight] = rule.each(rows, back)
-            elif rule.kind == "embedding":
-                books[weight] = (rule, rows, back)
-            else:
-                books[weight] = (rule, accuracy.cut(rows), accuracy.cut(back))
-            bias = self._books.bias_of(name)
-            if bias is not None:
-                loose[bias] = back.sum(dim=1)
-        return loose, books
+            return Entries(dict(self._each(self._current(), records, labels)))
+        return self._books.gradients(records, labels, self._current(), accuracy)
 
     def _plain(self, records: Any, labels: Any, counted: Any) -> tuple[Any, Any]:
         """(the sum over the records that count, unclipped; all of them are in it)."""

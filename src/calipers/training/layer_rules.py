@@ -1,69 +1,37 @@
-"""Layers whose per-record gradient is a product of what went in and of what came back.
+"""Layers that run for all records at once and need no gradient per record mapped: what they do and what they leave.
 
-The gradient of the weight of a linear layer, for one record, is G = sum over positions t of b_t a_t', with a_t what the
-layer read and b_t the gradient of the loss in what it wrote. A convolution is a linear layer on patches; an embedding
-is one on unit vectors. Where G has more entries than a_t and b_t together, it need not be written out:
+A rule says how a layer of PyTorch runs for many records, (records, ...) to (records, ...), without mixing any two, and
+how its gradients per record come from what it read and what came back:
 
-- its **norm** comes from ||G||^2 = sum over t, s of (a_t . a_s)(b_t . b_s), two T x T tables per record;
-- the **weighted sum** over records is one product, as in ordinary training, of the b_t times the record's factor and
-  the a_t.
+- linear layers, convolutions and embeddings: products (`calipers.training.layer_products`), and a sum for the bias;
+- layer and root-mean-square normalization: the scale's gradient is what came back times what was normalized, summed
+  over positions;
+- group normalization: records are taken for further channels, with a copy of scale and shift for each. The gradients
+  of the copies are those of the records, and PyTorch computes them on the way.
 
-**What is proven of the norm.** Let u be the unit of rounding with which products are accumulated, S = sum over t of
-|a_t| |b_t|. An entry of a product of stored matrices with n terms is off by at most n u times the product of their
-absolute values, whatever the order of addition; hence ||G||^2 from tables is off by (p + d) u S^2 to first order (p and
-d entries in a_t and b_t). The factor times b_t is rounded once more, by a relative r, which moves the record's summand
-by r S at most. All of it is added to the norm.
-
-**Tensor cores** cut the factors of a product to 11 bits. So that they change nothing, the a_t and the b_t are cut to 11
-bits beforehand: the gradient that is clipped is the one of the numbers that were cut, and r is 2^-10.
+Any other layer, and any layer that is used in a way its rule does not know, has its gradients mapped over records.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
+from calipers.training.layer_products import EmbeddingProducts, PatchProducts, Products, ShiftedProducts, tables_pay
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "LayerRule", "refuse_mixing", "rule_for"]
+__all__ = ["Calls", "Convolution", "Embedding", "Groups", "LayerRule", "Scale", "padded", "refuse_mixing", "rule_for"]
 
-_PASSES = 4
-"""How much more often the rule goes over a_t and b_t than clipping goes over gradients that are written out."""
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """`unit`: relative error of one addition in a product. `factor`: of a factor of one. `short`: cut to 11 bits.
-
-    Additions inside tensor cores are not all rounded to nearest; a relative 2^-22 covers what is known of them.
-    """
-
-    unit: float
-    factor: float
-    short: bool
-
-    @classmethod
-    def of(cls, dtype: Any, tensor_cores: bool) -> Accuracy:
-        """For tensors of a dtype, with or without tensor cores."""
-        eps = float(torch_module().finfo(dtype).eps)
-        return cls(2.0**-22, 2.0**-10, short=True) if tensor_cores else cls(eps, eps, short=False)
-
-    def cut(self, numbers: Any) -> Any:
-        """The numbers as tensor cores read them: 11 bits of mantissa. What is infinite or no number stays so."""
-        if not self.short:
-            return numbers
-        torch = torch_module()
-        return (numbers.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+Calls = list[tuple[Any, Any]]
+"""What the layer read and what came back, (records, ...) each, call by call."""
 
 
 @dataclass(frozen=True)
 class LayerRule:
-    """How one layer's inputs become rows a_t: (records, T, p) or, for an embedding, token numbers (records, T)."""
+    """Of a linear layer; and what all rules have."""
 
     layer: Any
-    kind: str
 
     @property
     def has_bias(self) -> bool:
@@ -71,92 +39,178 @@ class LayerRule:
         bias = getattr(self.layer, "bias", None)
         return bias is not None and bool(bias.requires_grad)
 
-    def rows(self, inputs: Any) -> Any:
-        """a_t of every record; `inputs` are what the layer read, stacked over records of one each."""
-        if self.kind == "linear":
-            return inputs.reshape(len(inputs), -1, inputs.shape[-1])
-        if self.kind == "embedding":
-            return inputs.reshape(len(inputs), -1)
-        patches = _patches(self.layer, inputs.flatten(0, 1))
+    def run(self, inputs: Any) -> Any:
+        """The layer, for all records: `inputs` and what is returned are (records, ...)."""
+        return torch_module("torch.nn.functional").linear(inputs, self.layer.weight, self.layer.bias)
+
+    def pays(self, calls: Calls) -> bool:
+        """Whether the norms of the weight's gradients come from tables."""
+        depth, entries = len(self.layer.weight), self.layer.weight.numel()
+        positions = sum(back.numel() // (len(back) * depth) for _, back in calls)
+        return tables_pay(positions, entries // depth, depth)
+
+    def products(self, calls: Calls) -> Products | None:
+        """What the weight's gradients are products of; None where they are written out by `gradients`."""
+        return Products(*self._joined(calls), self.layer.weight.shape)
+
+    def gradients(self, calls: Calls) -> dict[str, Any]:
+        """Gradients per record of what is no product: (records, ...) by the name of the layer's parameter."""
+        if not self.has_bias:
+            return {}
+        return {"bias": sum(self._back(inputs, back).sum(dim=1) for inputs, back in calls)}
+
+    def _joined(self, calls: Calls) -> tuple[Any, Any]:
+        """All positions of all calls, as one sequence of rows and one of what came back."""
+        rows = [self._rows(inputs) for inputs, _ in calls]
+        back = [self._back(inputs, gradient) for inputs, gradient in calls]
+        cat = torch_module().cat
+        return (rows[0], back[0]) if len(calls) == 1 else (cat(rows, dim=1), cat(back, dim=1))
+
+    def _rows(self, inputs: Any) -> Any:
+        return inputs.reshape(len(inputs), -1, inputs.shape[-1])
+
+    def _back(self, inputs: Any, back: Any) -> Any:
+        return back.reshape(len(back), -1, back.shape[-1])
+
+
+class Embedding(LayerRule):
+    """Token numbers in, rows of the table out; padding has no gradient."""
+
+    def run(self, inputs: Any) -> Any:
+        """The rows of the tokens."""
+        function = torch_module("torch.nn.functional").embedding
+        return function(inputs, self.layer.weight, self.layer.padding_idx)
+
+    def pays(self, calls: Calls) -> bool:
+        """Always: a gradient has a row for every token there is."""
+        return True
+
+    def products(self, calls: Calls) -> Products:
+        """Of unit vectors."""
+        return EmbeddingProducts(*self._joined(calls), self.layer.weight.shape)
+
+    def _rows(self, inputs: Any) -> Any:
+        return inputs.reshape(len(inputs), -1)
+
+    def _back(self, inputs: Any, back: Any) -> Any:
+        flat = back.reshape(len(back), -1, back.shape[-1])
+        padding = self.layer.padding_idx
+        return flat if padding is None else flat * (self._rows(inputs) != padding).unsqueeze(-1)
+
+
+class Convolution(LayerRule):
+    """Images (records, some, channels, height, width); patches where shifting will not do."""
+
+    def run(self, inputs: Any) -> Any:
+        """The convolution of all images."""
+        layer, function = self.layer, torch_module("torch.nn.functional").conv2d
+        images = inputs.flatten(0, -4)
+        found = function(images, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation)
+        return found.unflatten(0, tuple(inputs.shape[:-3]))
+
+    def products(self, calls: Calls) -> Products:
+        """Shifted lists of one image per record where gradients are written out; else patches."""
+        (inputs, back), layer = calls[0], self.layer
+        single = len(calls) == 1 and all(size == 1 for size in inputs.shape[1:-3])
+        if single and not self.pays(calls) and tuple(layer.stride) == (1, 1):
+            return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
+        return PatchProducts(*self._joined(calls), layer)
+
+    def _rows(self, inputs: Any) -> Any:
+        patches = _patches(self.layer, inputs.flatten(0, -4))
         return patches.reshape(len(inputs), -1, patches[0, 0, 0].numel())
 
-    def returned(self, gradients: Any, inputs: Any) -> Any:
-        """b_t of every record: (records, T, d)."""
-        if self.kind == "convolution":
-            return gradients.flatten(0, 1).flatten(2).transpose(1, 2).reshape(len(gradients), -1, gradients.shape[2])
-        flat = gradients.reshape(len(gradients), -1, gradients.shape[-1])
-        if self.kind == "embedding" and self.layer.padding_idx is not None:
-            flat = flat * (self.rows(inputs) != self.layer.padding_idx).unsqueeze(-1)
-        return flat
+    def _back(self, inputs: Any, back: Any) -> Any:
+        pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)
+        return pixels.reshape(len(back), -1, pixels.shape[-1])
 
-    def pays(self, rows: Any, back: Any) -> bool:
-        """Whether tables take fewer operations, and less memory, than the gradients of all records."""
-        if self.kind == "embedding":
-            return True
-        positions, width, depth = int(back.shape[1]), int(rows.shape[2]), int(back.shape[2])
-        return _PASSES * positions * (width + depth) < width * depth
 
-    def norms(self, rows: Any, back: Any, accuracy: Accuracy) -> tuple[Any, Any]:
-        """(a, b) for every record, in double precision: its summand has norm at most a times its factor, plus b.
+class Scale(LayerRule):
+    """Layer or root-mean-square normalization with a trained scale."""
 
-        b is what products too small for the format may add.
-        """
-        torch, (positions, depth) = torch_module(), back.shape[1:]
-        tiny = torch.finfo(back.dtype).tiny / accuracy.unit  # squares below it may be lost: added as if they were
-        products = torch.linalg.vector_norm(back, dim=2).double() + math.sqrt(depth * tiny)
-        read: Any = float(positions)
-        if self.kind == "embedding":
-            width, table = 1, rows.unsqueeze(2) == rows.unsqueeze(1)
-        else:
-            width, table = rows.shape[2], rows @ rows.transpose(1, 2)
-            lengths = torch.linalg.vector_norm(rows, dim=2).double() + math.sqrt(width * tiny)
-            products, read = products * lengths, lengths.sum(dim=1)
-        terms = width + depth + 2
-        bound = products.sum(dim=1) * (1.0 + (terms + positions + 8) * accuracy.unit)
-        squares = ((back @ back.transpose(1, 2)).double() * table).sum(dim=(1, 2))
-        slack = terms * accuracy.unit * (1.0 + terms * accuracy.unit) + positions * positions * 2.0**-53
-        norm = (squares.clamp(min=0.0) + slack * bound * bound).sqrt() * (1.0 + 2.0**-50)
-        return norm + accuracy.factor * bound, 2.0 * torch.finfo(back.dtype).tiny * math.sqrt(depth) * read
+    def run(self, inputs: Any) -> Any:
+        """The normalization of every position."""
+        return self._normalized(inputs, self.layer.weight, getattr(self.layer, "bias", None))
 
-    def each(self, rows: Any, back: Any) -> Any:
-        """The gradients of all records, written out: (records, entries of the weight)."""
-        return (back.transpose(1, 2) @ rows).flatten(1)
+    def _normalized(self, inputs: Any, weight: Any, bias: Any) -> Any:
+        functional, layer = torch_module("torch.nn.functional"), self.layer
+        if type(layer) is torch_module("torch.nn").LayerNorm:
+            return functional.layer_norm(inputs, layer.normalized_shape, weight, bias, layer.eps)
+        return functional.rms_norm(inputs, layer.normalized_shape, weight, layer.eps)
 
-    def total(self, rows: Any, back: Any) -> Any:
-        """The sum over records and positions of b_t a_t', in the shape of the weight."""
-        if self.kind == "embedding":
-            found = torch_module().zeros_like(self.layer.weight)
-            return found.index_add_(0, rows.flatten(), back.flatten(0, 1))
-        return (back.flatten(0, 1).T @ rows.flatten(0, 1)).view_as(self.layer.weight)
+    def pays(self, calls: Calls) -> bool:
+        """Never."""
+        return False
+
+    def products(self, calls: Calls) -> None:
+        """The gradients are as small as what came back summed up; none is a product."""
+
+    def gradients(self, calls: Calls) -> dict[str, Any]:
+        """Of the scale, and of the shift if there is one."""
+        found = {"weight": sum(self._summed(self._normalized(read, None, None) * back) for read, back in calls)}
+        return found | ({"bias": sum(self._summed(back) for _, back in calls)} if self.has_bias else {})
+
+    def _summed(self, numbers: Any) -> Any:
+        """Over the positions of every record."""
+        return numbers.reshape(len(numbers), -1, self.layer.weight.numel()).sum(dim=1)
+
+
+class Groups(LayerRule):
+    """Group normalization: the gradients are those of the copies, and nothing has to be read or returned."""
+
+    def run_with(self, inputs: Any, copies: dict[str, Any]) -> Any:
+        """The normalization of (records, some, channels, ...) with (records, channels) copies of scale and shift."""
+        function, records = torch_module("torch.nn.functional").group_norm, len(inputs)
+        wide = inputs.transpose(0, 1).flatten(1, 2)
+        shift = copies.get("bias")
+        if shift is None and self.layer.bias is not None:
+            shift = self.layer.bias.detach().repeat(records)
+        scale, shift = copies["weight"].flatten(), None if shift is None else shift.flatten()
+        found = function(wide, records * self.layer.num_groups, scale, shift, self.layer.eps)
+        return found.unflatten(1, (records, -1)).transpose(0, 1)
+
+
+def padded(layer: Any, tokens: Any) -> Any:
+    """An embedding without its rule, for one record: `vmap` forgets that the padding has no gradient."""
+    torch = torch_module()
+    found = torch.nn.functional.embedding(tokens, layer.weight)
+    return torch.where((tokens == layer.padding_idx).unsqueeze(-1), found.detach(), found)
 
 
 def _patches(layer: Any, images: Any) -> Any:
-    """(images, height, width, channels, rows of the kernel, columns): a view of what every output pixel is made of.
+    """(images, height, width, rows of the kernel, columns, channels): a view of what every output pixel is made of.
 
-    PyTorch's own `unfold` starts a kernel for every image.
+    PyTorch's own `unfold` starts a kernel for every image. Channels come last, so that what is copied lies together.
     """
     down, right = layer.padding
-    padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
-    count, channels, *size = padded.shape
+    last = images.permute(0, 2, 3, 1)
+    padded = torch_module("torch.nn.functional").pad(last, (0, 0, right, right, down, down)).contiguous()
+    count, *size, channels = padded.shape
     out = [
         (length - spread * (kernel - 1) - 1) // stride + 1
         for length, kernel, spread, stride in zip(size, layer.kernel_size, layer.dilation, layer.stride, strict=True)
     ]
-    whole, plane, row, column = padded.stride()
+    whole, row, column, _ = padded.stride()
     steps = (row * layer.stride[0], column * layer.stride[1])
     inside = (row * layer.dilation[0], column * layer.dilation[1])
-    return padded.as_strided((count, *out, channels, *layer.kernel_size), (whole, *steps, plane, *inside))
+    return padded.as_strided((count, *out, *layer.kernel_size, channels), (whole, *steps, *inside, 1))
 
 
 def rule_for(layer: Any) -> LayerRule | None:
     """The rule of a layer, or None where its gradients are mapped over records like those of any other."""
     nn = torch_module("torch.nn")
+    if "forward" in vars(layer):  # somebody put another function in its place
+        return None
     if type(layer) is nn.Linear:
-        return LayerRule(layer, "linear")
+        return LayerRule(layer)
     if type(layer) is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros":
-        return LayerRule(layer, "convolution") if not isinstance(layer.padding, str) else None
+        return Convolution(layer) if not isinstance(layer.padding, str) else None
+    if type(layer) in (nn.LayerNorm, getattr(nn, "RMSNorm", nn.LayerNorm)):
+        return Scale(layer)
+    if type(layer) is nn.GroupNorm:
+        return Groups(layer)
     plain = type(layer) is nn.Embedding and layer.max_norm is None and not layer.scale_grad_by_freq
-    return LayerRule(layer, "embedding") if plain and not layer.sparse else None
+    return Embedding(layer) if plain and not layer.sparse else None
 
 
 def refuse_mixing(model: Any) -> None:

@@ -194,8 +194,8 @@ class Trainer:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
         update = self.ranks.add_up(update)
-        update = (update if canaries is None else canaries.seen(update, number)).div_(plan.divisor(len(batch)))
-        self._updates.apply(update, number)
+        update = update if canaries is None else canaries.seen(update, number)
+        self._updates.apply(update, plan.divisor(len(batch)), number)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the run as it stands."""

@@ -196,3 +196,23 @@ class LawSource(UpperSource, LowerSource):
     def exact(self) -> bool:
         """Whether both sides are of the same pair, which is proven and attained."""
         return True
+
+    @property
+    def words(self) -> str:
+        """What it is called in reports."""
+        return type(self).__name__
+
+    @property
+    def stated(self) -> tuple[float, float] | None:
+        """(epsilon, delta), where it is the pair of that guarantee: alone it has closed forms."""
+        return None
+
+    @property
+    def concentrated(self) -> tuple[float, float] | None:
+        """(rho, xi), where it stands for all that is (xi, rho)-zCDP: such guarantees add up."""
+        return None
+
+    @property
+    def alone(self) -> tuple[LawSource, str] | None:
+        """A pair that dominates one release, each point of it attained by some instance, and by which."""
+        return None
