@@ -147,6 +147,13 @@ class PairProof(Jaw):
     side = Side.UPPER
 
     @property
+    def alone(self) -> PairProof:
+        """The same proof, for whoever does not ask what the pairs show."""
+        if type(self.composed) is not Composition:
+            return self
+        return PairProof(AboveComposition(self.composed.product, self.composed.fineness), self.reason, self.statement)
+
+    @property
     def curves_add(self) -> bool:
         """Not where laws have a resolution of their own."""
         return not self.composed.coarse

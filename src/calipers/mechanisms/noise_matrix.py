@@ -237,7 +237,8 @@ class NoiseMatrix:
 
     def _dense_sensitivity(self, patterns: Patterns, count: int) -> Sensitivity:
         assert self.dense is not None
-        gram, sizes = self.dense.T @ self.dense, np.abs(self.dense).T @ np.abs(self.dense)
+        gram = self.dense.T @ self.dense
+        sizes = gram if np.all(self.dense >= 0.0) else np.abs(self.dense).T @ np.abs(self.dense)
         above = np.abs(gram) + 4.0 * (self.dense.shape[0] + 4) * _UNIT * sizes
         candidates = _progressions(self.steps, patterns.min_separation, count)
         if patterns.fixed:
