@@ -40,6 +40,7 @@ from scipy.special import erf
 from calipers.citations import add_statement
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import ConditionError
+from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
 from calipers.theorems.parameters import (
     EPOCHS,
@@ -171,13 +172,7 @@ def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBoun
         bound = _one_epoch(noise_multiplier, rounds, distance)
         return bound.delta <= level and _holds(bound, noise_multiplier, rounds)
 
-    low, high = 2, 4
-    while not suffices(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+    return fewest(suffices, 2, 4)
 
 
 @theorem(
