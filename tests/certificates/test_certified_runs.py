@@ -101,6 +101,7 @@ def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, An
     consistent(Run(**keys), delta, 0.01)
 
 
+@pytest.mark.slow
 def test_a_certificate_says_where_measure_proves_more(coarse: None) -> None:
     """Small batches that use every record: measure has a second theorem, the checker falls back to fixed batches."""
     run = Run(**shuffled(dataset_size=200, batch_size=10, noise_multiplier=4.0))
