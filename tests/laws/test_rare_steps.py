@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from calipers.laws.composed.jumps import Kind, SplitSums
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import RareSteps
 from calipers.laws.composed.sweep import sweep
+from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
 from calipers.mechanisms.gaussian import poisson_gaussian
@@ -252,3 +254,25 @@ def test_curves_of_few_participations_are_narrow() -> None:
     for fpr in (0.1, 1e-3, 1e-6):
         low, high = (float(curves[side].rates(fpr)[1]) for side in (Side.LOWER, Side.UPPER))
         assert (1.0 - 1e-3) * high <= low <= high
+
+
+def test_total_variation_has_no_direction() -> None:
+    """At epsilon = 0 both orders are one number, so the better bound of either counts; three times wider otherwise."""
+    jaws = Product([(poisson_gaussian(1e-6, 0.7), 10_000)]).delta(0.0)
+    assert 0.0 < jaws.upper - jaws.lower <= 1e-3 * jaws.upper
+
+
+def test_the_order_that_shows_less_is_not_refined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first proof is below what the other order shows; no test of it is ever composed."""
+    composed = []
+    plain = Direction.lower
+
+    def noted(self: Direction, *rest: Any, **more: Any) -> LowerTail:
+        composed.append(self.reverse)
+        return plain(self, *rest, **more)
+
+    monkeypatch.setattr(Direction, "lower", noted)
+    jaws = Product([(poisson_gaussian(1e-6, 0.7), 10_000)]).delta(1e-3)
+    assert 0.0 < jaws.upper - jaws.lower <= 1e-3 * jaws.upper
+    assert not jaws.reversed
+    assert True not in composed

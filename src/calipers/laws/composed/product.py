@@ -113,7 +113,10 @@ class Product:
         tolerance = OPEN_UNIT.check("tolerance", tolerance)
         best = self._delta_one_way(self.directions[0], epsilon, tolerance, 0.0)
         for direction in self.directions[1:]:
-            best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
+            if epsilon > 0.0:
+                best = _larger(best, self._delta_one_way(direction, epsilon, tolerance, best.lower))
+            elif best.upper - best.lower > tolerance * best.upper:  # total variation has no direction
+                best = _tighter(best, self._delta_one_way(direction, epsilon, tolerance, 0.0))
         return best if best.lower >= SMALLEST_DELTA else Jaws(0.0, best.upper, best.threshold, best.reversed)
 
     def _delta_one_way(self, direction: Direction, epsilon: float, tolerance: float, known: float) -> Jaws:
@@ -139,7 +142,9 @@ class Product:
         if saddle.log_delta < 0.375 * log_tail:
             log_tail = math.floor(saddle.log_delta / 20.0 - 1.0) * 20.0 - 20.0 - math.log(direction.steps())
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-        found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance)
+        found = _solve_delta(direction, saddle, epsilon, log_tail, tolerance, known)
+        if found.upper <= known:
+            return found
         # The estimate may be far too large; then what was charged beyond the last cell exceeds the answer.
         while 0.0 < found.lower < math.exp(log_tail + 18.0) and found.upper - found.lower > tolerance * found.upper:
             deeper = math.log(found.lower) - math.log(direction.steps()) - 30.0
@@ -265,8 +270,13 @@ def _recentered(direction: Direction, log_tail: float, saddle: Saddle, center: f
     return moved
 
 
-def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
-    """As `_solve_epsilon`; at epsilon = 0 every total lies around its answer, and the plain transform comes first."""
+def _solve_delta(
+    direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float, known: float
+) -> Jaws:
+    """As `_solve_epsilon`; at epsilon = 0 every total lies around its answer, and the plain transform comes first.
+
+    An answer that is at most `known` need not be any narrower.
+    """
     best = Jaws(0.0, 1.0, math.inf, direction.reverse)
     # Where every log ratio lies on one lattice a transform rounds nothing.
     humps = epsilon > 0.0 and saddle.deviation > saddle.mean and direction.span is None
@@ -274,9 +284,9 @@ def _solve_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail:
         if conditioned:
             found = _conditioned_delta(direction, saddle, epsilon, tolerance)
         else:
-            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance)
+            found = _tilted_delta(direction, saddle, epsilon, log_tail, tolerance, known)
         best = _tighter(best, found)
-        if math.isfinite(best.upper) and best.upper - best.lower <= tolerance * best.upper:
+        if best.upper <= known or best.upper - best.lower <= tolerance * best.upper:
             break
     if best.lower > best.upper:
         raise CertificationError(f"delta jaws crossed at epsilon={epsilon}: {best}. Please report this.")
@@ -300,8 +310,10 @@ def _conditioned_delta(direction: Direction, saddle: Saddle, epsilon: float, tol
     return best
 
 
-def _tilted_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float) -> Jaws:
-    """Refine until upper - lower <= tolerance * upper, or the finest grid; always a valid bracket."""
+def _tilted_delta(
+    direction: Direction, saddle: Saddle, epsilon: float, log_tail: float, tolerance: float, known: float = 0.0
+) -> Jaws:
+    """Refine until upper - lower <= tolerance * upper, upper <= known, or the finest grid; always a valid bracket."""
     # Both jaws together move log delta by V theta (theta - 1) eta^2 / 4, and by about eta^2 / 4 however flat the tilt.
     curvature = 1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)
     finest = _finest_eta(direction.steps())
@@ -312,6 +324,8 @@ def _tilted_delta(direction: Direction, saddle: Saddle, epsilon: float, log_tail
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
         focus = Focus(epsilon=epsilon)
         upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
+        if upper <= known:
+            return Jaws(best.lower, min(upper, best.upper), best.threshold, direction.reverse)
         lower, threshold = direction.lower(saddle, eta, log_tail, log_escape, focus).best_test(epsilon)
         if lower > best.lower:
             best = Jaws(lower, best.upper, threshold, direction.reverse)

@@ -32,6 +32,8 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
+_PER_LOOK = 3
+"""Neighboring places of a conditioned curve that share their nodes."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -121,8 +123,10 @@ def _conditioned(
     if rare is None:
         return None
     nodes, deltas, tests = [], [], []
-    for epsilon in rare.places():
-        rare.look_at(epsilon)
+    places = rare.places()
+    for number, epsilon in enumerate(places):
+        if number % _PER_LOOK == 0:
+            rare.look_at(places[min(number + _PER_LOOK // 2, len(places) - 1)])
         nodes.append(epsilon)
         deltas.append(min(1.0, rare.upper(epsilon)))
         tests.append(rare.test(epsilon))
@@ -168,6 +172,8 @@ def directed_sweep(
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
+        if rare is not None:  # around the other humps a transform has nothing to add
+            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan[0].deviation <= plan[0].mean]
         between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if direction.spread else []
