@@ -28,7 +28,7 @@ from calipers.run import (
     as_phases,
     load_runs,
 )
-from calipers.schemes import SAMPLERS
+from calipers.schemes import ASSUMED, SAMPLERS, only_for
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -46,7 +46,7 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
     ("--epochs", REAL, "E", "Passes over the data, each floor(N/B) steps; or give --steps."),
     ("--steps", COUNT, "T", "Noisy sums released in total; or give --epochs."),
     ("--noise-multiplier", REAL, "S", "Standard deviation of the noise / clipping norm."),
-    ("--sampler", word(SAMPLERS), None, "How batches were really drawn, not assumed. [default: poisson]"),
+    ("--sampler", word(SAMPLERS), None, f"How batches were really drawn, not assumed. [default: {ASSUMED}]"),
     (
         "--normalization",
         word(NORMALIZATIONS),
@@ -76,9 +76,9 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
         None,
         "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. [default: every-epoch]",
     ),
-    ("--max-batch-size", COUNT, "B", "truncated-poisson: the largest batch; surplus is dropped."),
-    ("--cycle", COUNT, "K", "cyclic-poisson: how many groups of records take turns."),
-    ("--participations", COUNT, "K", "random-allocation: in how many of --steps each record is used."),
+    ("--max-batch-size", COUNT, "B", only_for("max_batch_size", "the largest batch; surplus is dropped.")),
+    ("--cycle", COUNT, "K", only_for("cycle", "how many groups of records take turns.")),
+    ("--participations", COUNT, "K", only_for("participations", "in how many of --steps each record is used.")),
     ("--unit", click.STRING, "NAME", "What is protected, if it has several records: user, patient, ..."),
     ("--records-per-unit", COUNT, "G", "The most records that one unit has. [default: 1]"),
     (
@@ -93,9 +93,16 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
 
 def _keyed_options(*, multiple: bool = False) -> tuple[Callable[[Command], Any], ...]:
     return tuple(
-        click.option(name, type=kind, metavar=metavar, help=words, multiple=multiple)
+        click.option(name, type=kind, metavar=metavar, help=words, multiple=True, callback=None if multiple else _once)
         for name, kind, metavar, words in _KEYED
     )
+
+
+def _once(context: click.Context, option: click.Parameter, values: Sequence[object]) -> object:
+    """The one value of an option. Two are a contradiction: whichever counted, the other one might have been meant."""
+    if len(set(values)) > 1:
+        raise click.BadParameter(f"it is given {len(values)} times, with different values; give one.", context, option)
+    return values[0] if values else None
 
 
 _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
@@ -263,6 +270,9 @@ def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | N
             raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
         return runs.measured(tolerance)
 
+    if dataset_sizes is not None and dataset_sizes[0] > dataset_sizes[1]:
+        low, high = dataset_sizes
+        raise InputError(f"Expected --dataset-size-range LOW HIGH with LOW at most HIGH, got {low} {high}.")
     named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
     return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
 

@@ -34,7 +34,6 @@ class TruncatedPoissonScheme(Scheme):
 
     name = "truncated-poisson"
     summary = "coins, up to a largest batch"
-    keys = ("max_batch_size",)
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove",)
