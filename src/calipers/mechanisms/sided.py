@@ -38,7 +38,7 @@ from calipers.numerics.types import FloatArray
 add_source(
     "dong2020",
     "Dong, Durfee, Rogers",
-    "Optimal Differential Privacy Composition for Exponential Mechanisms",
+    "Optimal Differential Privacy Composition for Exponential Mechanisms and the Cost of Adaptivity",
     2020,
     "ICML 2020, arXiv:1909.13830",
 )
