@@ -114,4 +114,4 @@ def whole(value: float) -> int | None:
 
 def toml_value(value: object) -> str:
     """A value as TOML writes it."""
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    return json.dumps(value) if isinstance(value, str | bool) else repr(value)

@@ -13,7 +13,7 @@ import click
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
 from calipers.cli.quick import load_special
-from calipers.cli.subjects import Subject, stated_subject, with_stated_options
+from calipers.cli.subjects import Subject, noisy_subject, stated_subject, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
@@ -118,11 +118,12 @@ _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
 
 
 def run_options(
-    *, noise_default: float | None = None, optional: bool = False, stated: bool = False
+    *, noise_default: float | None = None, optional: bool = False, stated: bool = False, noisy: bool = False
 ) -> Callable[[Command], Command]:
     """Add the options that describe a run; the command gets `runs`, its phases.
 
-    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands.
+    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands. With
+    `noisy`, the run may have correlated noise, be selected among several, or release more than the gradient.
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -133,18 +134,24 @@ def run_options(
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
-            subject = (
-                stated_subject(values, given, run_file, lambda *keys: _runs(run_file, given, noise_default, keys))
-                if stated
-                else None
-            )
+            subject: Subject | None = None
+
+            def read(*keys: str) -> tuple[Run, ...]:
+                return _runs(run_file, given, noise_default, keys)
+
+            if stated:
+                subject = stated_subject(values, given, run_file, read)
+            elif noisy:
+                defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
+                subject = noisy_subject(values, given, run_file, read, defaults)
             if subject is not None:
                 return command(runs=subject, **values)
             described = not optional or run_file is not None or bool(given)
             runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
-        return _decorated(with_stated_options(with_runs) if stated else with_runs, _RUN_OPTIONS)
+        more = with_stated_options if stated else with_noisy_options if noisy else None
+        return _decorated(with_runs if more is None else more(with_runs), _RUN_OPTIONS)
 
     return decorate
 

@@ -95,9 +95,21 @@ class CorrelatedNoise:
         }
         if self.patterns.max_participations is not None:
             keys["max_participations"] = self.patterns.max_participations
+        if self.patterns.fixed:
+            keys["fixed_order"] = True
         if self.sample_rate is not None:
             keys["sample_rate"] = self.sample_rate
         return Stated(words, tuple(keys.items()), self.adjacency, "correlated")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        return (
+            "The matrix is taken as it is given: noise that was really added with a rounded or truncated inverse of it "
+            "is another mechanism.",
+            "Participation is taken as stated: a loader that lets a record take part more often, or sooner again, leaks"
+            " more.",
+        )
 
     def replace(self, **changes: object) -> CorrelatedNoise:
         """The same with something changed."""
@@ -106,13 +118,7 @@ class CorrelatedNoise:
     def measured(self, tolerance: float) -> Measurement:
         """The bracket of this run."""
         evaluation = _known_times(self) if self.sample_rate is None else _cyclic(self)
-        notes = (
-            "The matrix is taken as it is given: noise that was really added with a rounded or truncated inverse of it "
-            "is another mechanism.",
-            "Participation is taken as stated: a loader that lets a record take part more often, or sooner again, leaks"
-            " more.",
-        )
-        return stated_measurement(self.stated, evaluation, tolerance, notes)
+        return stated_measurement(self.stated, evaluation, tolerance, self.notes)
 
 
 @implements("denisov2022:thm2.1")

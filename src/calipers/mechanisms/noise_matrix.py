@@ -111,8 +111,10 @@ class Sensitivity:
 class NoiseMatrix:
     """An encoder C: dense, or lower triangular Toeplitz given by its first column."""
 
-    def __init__(self, *, dense: FloatArray | None = None, toeplitz: FloatArray | None = None, name: str) -> None:
-        self.dense, self.toeplitz, self.name = dense, toeplitz, name
+    def __init__(
+        self, *, dense: FloatArray | None = None, toeplitz: FloatArray | None = None, name: str, tree: bool = False
+    ) -> None:
+        self.dense, self.toeplitz, self.name, self.tree_nodes = dense, toeplitz, name, tree
 
     @classmethod
     def of(cls, matrix: ArrayLike, name: str = "matrix", *, tree: bool = False) -> NoiseMatrix:
@@ -132,7 +134,7 @@ class NoiseMatrix:
             )
         if np.any(np.linalg.norm(array, axis=0) == 0.0):
             raise InputError(f"{name} has a column of zeros: that step is released without what it adds.")
-        return cls(dense=array, name=name)
+        return cls(dense=array, name=name, tree=tree)
 
     @classmethod
     def of_toeplitz(cls, coefficients: ArrayLike, steps: int, name: str = "Toeplitz matrix") -> NoiseMatrix:
