@@ -122,8 +122,8 @@ class Truncation:
         chances = np.zeros(self.unit + 1)
         for joined, chance in enumerate(self._joining):
             # `sizes` fill the batch by themselves, so whoever joins competes with all of them.
-            kept = hypergeometric_rows(sizes.astype(np.int64) + joined, joined, self.largest)[0]
-            chances[: joined + 1] += chance * (shares @ kept)
+            left = hypergeometric_rows(sizes.astype(np.int64) + joined, joined, self.largest)[0]
+            chances[: joined + 1] += chance * (shares @ left)
         moves = tuple((float(k), float(k), float(chance)) for k, chance in enumerate(chances))
         return Case(float(self.largest), self.truncated, moves)
 
