@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
 from calipers.measure.evaluation import evaluated
+from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.normal import gaussian_epsilon
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
@@ -74,6 +76,10 @@ def test_a_pair_that_is_proven_and_attained_closes() -> None:
     found = evaluated([phase, phase], replaced=False)
     assert found.closes
     assert found.below.epsilon(DELTA, TOLERANCE).value <= exactly(1.0) <= found.above.epsilon(DELTA, TOLERANCE).value
+    coin = randomized_response(0.3)
+    phase = closed(coin, 2, "zhu2022:thm10", "Coins", "All others are zero.")
+    found = evaluated([phase, phase], replaced=False)
+    assert found.above.epsilon(DELTA, TOLERANCE).value == Product([(coin, 4)]).epsilon(DELTA, TOLERANCE).upper
     nothing = evaluated([], replaced=False)
     assert nothing.closes
     assert nothing.above.delta(0.0, TOLERANCE).value == 0.0
