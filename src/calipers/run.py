@@ -31,9 +31,9 @@ from typing import Any
 
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
-from calipers.opacus_releases import run_keys
 from calipers.run_fields import RunFields
 from calipers.run_keys import (
+    called,
     checked,
     complete,
     exactly_one,
@@ -273,6 +273,8 @@ class Run(RunFields):
         `settings` are those of `calipers.opacus_releases.run_keys`: batch_size (or, before 1.0, sample_rate),
         epochs or steps, loss_reduction, drop_last, public_rate. Refused where the rate moves with the dataset's size.
         """
+        from calipers.opacus_releases import run_keys
+
         keys = run_keys(version, dataset_size=dataset_size, **settings)
         return cls.from_dict(keys | {"noise_multiplier": noise_multiplier, "dimension": dimension})
 
@@ -379,4 +381,4 @@ def load_runs(
         shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+        raise InputError(f"{called(name)}: {error}") from error

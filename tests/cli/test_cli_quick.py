@@ -5,7 +5,26 @@ from __future__ import annotations
 import subprocess
 import sys
 
-UNNEEDED = ("numpy.f2py", "numpy.testing", "scipy.stats", "scipy.optimize", "matplotlib", "rich")
+from click.testing import CliRunner
+
+import calipers as cp
+from calipers.cli import main
+
+UNNEEDED = (
+    "numpy.f2py",
+    "numpy.testing",
+    "numpy.ma",
+    "calipers.laws.divided",
+    "calipers.laws.allocated",
+    "calipers.samplers",
+    "calipers.cli.train",
+    "tomllib",
+    "importlib.resources",
+    "scipy.stats",
+    "scipy.optimize",
+    "matplotlib",
+    "rich",
+)
 MEASURE = ["measure", "--sample-rate", "0.1", "--steps", "3", "--noise-multiplier", "2"]
 
 
@@ -31,3 +50,29 @@ def test_numpy_is_left_as_it_was():
         "numpy.testing.assert_equal(scipy.special.ndtr(0.0), 0.5)\nprint(numpy.f2py.__name__)"
     )
     assert loaded(code) == "numpy.f2py\n"
+
+
+def test_scipy_documents_itself_to_those_who_come_later():
+    """Only the docstrings of what the command loaded stay unparsed; they keep their text, and the parser its place."""
+    code = (
+        "from calipers.cli.quick import load_special\nload_special()\nimport scipy.special\n"
+        "assert 'Cumulative' in scipy.special.ndtr.__doc__\n"
+        "import scipy._lib._docscrape as parser\nprint(parser.FunctionDoc.__name__)"
+    )
+    assert loaded(code) == "FunctionDoc\n"
+
+
+def test_a_poisson_run_is_computed_once_for_itself_and_for_its_claim():
+    """The usual accounting of a Poisson run is its own; that of a shuffled run is not."""
+    poisson = cp.measure(cp.Run(sample_rate=0.1, steps=3, noise_multiplier=2.0))
+    assert poisson.claim.proof is poisson.evaluation.above
+    assert poisson.claim.epsilon(1e-5) == poisson.epsilon(1e-5).upper
+    for other in ({"sampler": "balls-and-bins", "epochs": 1, "steps": None}, {"adjacency": "substitute"}):
+        measured = cp.measure(cp.Run(dataset_size=100, batch_size=10, noise_multiplier=2.0, **{"steps": 3} | other))
+        assert measured.claim.proof is not measured.evaluation.above
+
+
+def test_a_command_that_is_not_there_is_refused_with_the_nearest():
+    result = CliRunner().invoke(main, ["mesure", "--help"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Did you mean measure?" in result.stderr

@@ -12,6 +12,8 @@ from calipers.laws.allocated.several_rounds import TILTS, several_rounds_attack,
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.measure import measure
+from calipers.run import Run
 
 
 def log_mean(ratios, chosen):
@@ -90,3 +92,31 @@ def test_groups_use_every_round():
     assert sum(pair.rounds * count for pair, count in factors) == 391
     with pytest.raises(InputError, match="participations <= steps"):
         several_rounds_proof(1.0, 3, 4, "add-remove")
+
+
+def test_many_rounds_are_scored_one_by_one():
+    """Nobody knows which 100 of 100,000 rounds hold the record: rounding the others in blocks would tell them apart."""
+    sigma, rounds, chosen, delta = 1.0, 100_000, 100, 1e-5
+    upper = Product(several_rounds_proof(sigma, rounds, chosen, "add-remove")).epsilon(delta).upper
+    shown = [
+        AttackProduct(several_rounds_attack(sigma, rounds, chosen, "add-remove", tilt)).epsilon(delta)[0]
+        for tilt in TILTS
+    ]
+    assert 0.995 * upper < max(shown) <= upper
+
+
+@pytest.mark.parametrize(("sigma", "rounds", "chosen"), [(0.55, 391, 5), (1.0, 1000, 10)])
+def test_renyi_divergences_of_hidden_rounds(sigma, rounds, chosen):
+    """Order 2 in closed form: two draws of k rounds share j of them, and E_Q[L^2] is the mean of e^(j/sigma^2)."""
+    run = Run(steps=rounds, participations=chosen, noise_multiplier=sigma, sampler="random-allocation")
+    found = measure(run).rdp(2.0)
+    shared = (
+        math.comb(chosen, j)
+        * math.comb(rounds - chosen, chosen - j)
+        / math.comb(rounds, chosen)
+        * math.exp(j / sigma**2)
+        for j in range(chosen + 1)
+    )
+    exact = math.log(math.fsum(shared))
+    assert 0.3 * exact < found.lower <= exact <= found.upper
+    assert measure(run.replace(adjacency="substitute")).rdp(4.0).lower > found.lower

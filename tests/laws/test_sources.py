@@ -27,12 +27,13 @@ from calipers.schemes.exposure import Attack, Exposure, Proof
 
 
 def sources() -> list[type[Source]]:
-    """Every class of the two rooms that has laws."""
+    """Every class of the two rooms that has laws; not what several of a module share."""
     found: set[type[Source]] = set()
     for package in (calipers.laws, calipers.mechanisms):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-                if issubclass(kind, Source) and kind.__module__ != "calipers.laws.core.source":
+                shared = kind.__name__.startswith("_") and inspect.isabstract(kind)
+                if issubclass(kind, Source) and kind.__module__ != "calipers.laws.core.source" and not shared:
                     found.add(kind)
     return sorted(found, key=lambda kind: kind.__name__)
 

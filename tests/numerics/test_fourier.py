@@ -23,6 +23,7 @@ from calipers.numerics.fourier import (
     fft_relative_error,
     two_norm,
 )
+from calipers.numerics.slow_waves import slow_waves
 
 BITS = 256
 """Fixed-point convolution in Python integers keeps this many bits, five times what a float has."""
@@ -93,6 +94,49 @@ def test_the_bound_is_not_vacuous(n: int, power: int) -> None:
     values, error = cyclic_product([CyclicFactor((bell(n, 3.0),), power)])
     scale = (14.0 * math.log2(n) + 5.0) * (power + 4)
     assert 0 < error <= scale * UNIT_ROUNDOFF * (two_norm(values) + two_norm(bell(n, 3.0)))
+
+
+def narrow(n: int, width: float) -> np.ndarray:
+    """A bell around 0 on a long circle: what one of very many steps looks like."""
+    away = (np.arange(n) + n // 2) % n - n // 2
+    weights = np.where(np.abs(away) <= 9, np.exp(-0.5 * ((away - 0.3) / width) ** 2), 0.0)
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("powers", [(10**4,), (10**6,), (10**6, 3000)])
+def test_slow_waves_do_not_lose_with_the_number_of_steps(powers: tuple[int, ...]) -> None:
+    """Against exact convolution: after a million steps the error is of one rounding a step, not of a transform.
+
+    On a circle of 90 points a million steps have gone round often enough that only the constant is left; ten thousand
+    steps of a narrow bell have not.
+    """
+    n = 90
+    made = [narrow(n, 0.4 + 0.1 * i) for i in range(len(powers))]
+    exact = [2**BITS] + [0] * (n - 1)
+    for weights, power in zip(made, powers, strict=True):
+        exact = exact_cyclic(exact, exact_power(scaled(weights), power))
+    values, error = cyclic_product([CyclicFactor((w,), power) for w, power in zip(made, powers, strict=True)])
+    assert distance(values, exact) <= error
+    assert error <= 10.0 * UNIT_ROUNDOFF * (sum(powers) + 3000.0) * two_norm(values)
+
+
+def test_slow_waves_themselves() -> None:
+    """Every coefficient they replace, against mpmath; far more accurate than a power of a transform."""
+    n, count = 5000, 10**6
+    weights = narrow(n, 0.4)
+    rough = scipy.fft.rfft(weights) ** count
+    found = slow_waves([(weights, count)], rough, n)
+    assert found is not None
+    assert 3 <= len(found.index) < 300
+    worst = mp.mpf(0)
+    with mp.workdps(40):
+        places = np.flatnonzero(weights)
+        for k, value in zip(found.index, found.values, strict=True):
+            turn = [mp.expjpi(-2 * mp.mpf(int(k) * int(s)) / n) for s in places]
+            exact = mp.fsum(mp.mpf(float(weights[s])) * t for s, t in zip(places, turn, strict=True)) ** count
+            worst += 2 * abs(mp.mpc(complex(value)) - exact) ** 2
+        assert mp.sqrt(worst / n) <= found.error <= 1e-9
+    assert slow_waves([(weights, 10)], scipy.fft.rfft(weights) ** 10, n) is None
 
 
 @pytest.mark.parametrize("n", [24, 60])

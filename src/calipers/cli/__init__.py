@@ -1,36 +1,73 @@
 """The command `calipers`.
 
 Every command builds its objects, computes, renders, and only then prints: a command that fails
-leaves standard output empty. Heavy libraries are imported inside the commands, so that `--help`
-answers at once.
+leaves standard output empty. A command's file is imported when it is asked for, and heavy libraries
+inside the commands, so that the first verdict and `--help` come at once.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from calipers._version import __version__
-from calipers.cli.audit import audit_command
-from calipers.cli.calibrate import calibrate_command
-from calipers.cli.certify import certify_command, verify_command
-from calipers.cli.check import check_command
-from calipers.cli.compare import compare_command
-from calipers.cli.curve import curve_command
-from calipers.cli.explore import explore_command
-from calipers.cli.export import export_command
 from calipers.cli.failures import SpeakingGroup
-from calipers.cli.measure import measure_command
-from calipers.cli.probe import probe_command
-from calipers.cli.receipt import receipt_command, verify_receipt_command
-from calipers.cli.reproduce import reproduce_command
-from calipers.cli.theorem import theorem_command
-from calipers.cli.train import train_command
 
 __all__ = ["main"]
 
 
+_FILES = {
+    "audit": "audit",
+    "calibrate": "calibrate",
+    "certify": "certify",
+    "check": "check",
+    "compare": "compare",
+    "curve": "curve",
+    "explore": "explore",
+    "export": "export",
+    "measure": "measure",
+    "probe": "probe",
+    "receipt": "receipt",
+    "reproduce": "reproduce",
+    "theorem": "theorem",
+    "train": "train",
+    "verify": "certify",
+    "verify-receipt": "receipt",
+}
+"""Every command, and the file it is defined in."""
+
+
+class _Commands(SpeakingGroup):
+    """The commands, each imported when it is first asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, without importing anything."""
+        return list(_FILES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name: `measure_command` of `calipers.cli.measure`."""
+        if cmd_name not in _FILES:
+            return None
+        file = import_module(f"calipers.cli.{_FILES[cmd_name]}")
+        command: click.Command = getattr(file, f"{cmd_name.replace('-', '_')}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; what is none is refused with the nearest one."""
+        if args and not args[0].startswith("-") and args[0] not in _FILES:
+            import difflib
+
+            near = difflib.get_close_matches(args[0].lower(), _FILES, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
-    cls=SpeakingGroup,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="calipers")
@@ -67,24 +104,3 @@ def main() -> None:
     sentence goes to standard error and nothing to standard output. `check` and --fail-on print what
     they found and end with 3 (not proven, open) or 4 (an attack shows more).
     """
-
-
-for command in (
-    measure_command,
-    calibrate_command,
-    curve_command,
-    compare_command,
-    check_command,
-    certify_command,
-    verify_command,
-    receipt_command,
-    verify_receipt_command,
-    export_command,
-    audit_command,
-    probe_command,
-    train_command,
-    theorem_command,
-    reproduce_command,
-    explore_command,
-):
-    main.add_command(command)

@@ -5,7 +5,6 @@ It appears after two seconds on standard error, only if that is a terminal, and 
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -38,6 +37,8 @@ def _shown(said: list[str], done: threading.Event) -> None:
     began = time.monotonic()
     if done.wait(_AFTER):
         return
+    import shutil
+
     while True:
         seconds = f" ... {time.monotonic() - began:.0f} s"
         room = max(10, shutil.get_terminal_size().columns - len(seconds) - 1)

@@ -11,10 +11,10 @@ cover both, at the price of a shift that is larger by a share of 1/(2N), and the
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.divided import DividedBackend
 from calipers.measure.divisors import (
     REMEDY,
     check_divided,
@@ -26,9 +26,14 @@ from calipers.measure.divisors import (
     public_because,
     rate_moves,
 )
-from calipers.measure.neighbors import NeighborPair
+from calipers.measure.jaw import Evaluation
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
+
+if TYPE_CHECKING:
+    # Most runs divide by nothing; the laws of those that do are a twentieth of a second of imports.
+    from calipers.measure.divided import CollinearAttack
+    from calipers.measure.neighbors import NeighborPair
 
 _MANY = 2000
 _FIRST_BLOCK, _MOST_BLOCKS = 0.01, 6
@@ -44,7 +49,21 @@ _NOTHING_HIDDEN = (
 )
 
 
-def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
+def divided_evaluation(phases: tuple[Run, ...]) -> Evaluation:
+    """The largest over both neighbors of a dataset."""
+    from calipers.measure.divided import divided
+
+    return Evaluation(*divided(divided_pairs(phases)))
+
+
+def divided_attack(run: Run) -> CollinearAttack:
+    """The lower jaw of a divided run, which can be looked at roughly."""
+    from calipers.measure.divided import divided
+
+    return divided(divided_pairs((run,)))[1]
+
+
+def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
     """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
     for run in phases:
         if not scheme_of(run).independent:
@@ -58,11 +77,13 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
             check_moving_rate(run)
     size = phases[0].dataset_size
     assert size is not None
-    return DividedBackend(both_neighbors(phases, size))
+    return both_neighbors(phases, size)
 
 
-def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBackend:
+def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Evaluation:
     """The worst over all datasets of low to high records of a run with one phase."""
+    from calipers.measure.divided import divided
+
     low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
     if low > high:
         raise InputError(f"Expected dataset_sizes = (low, high) with low <= high, got {low} and {high}.")
@@ -80,11 +101,13 @@ def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBac
             f"floor(N q) is {divisor_of(run, low)} for every size from {low - 1} to {high + 1}: the divisor is the "
             "same public number for all of them; leave the range out."
         )
-    return DividedBackend(pairs)
+    return Evaluation(*divided(pairs))
 
 
 def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
     """Pairs that stand for (N - 1, N) and (N, N + 1)."""
+    from calipers.measure.neighbors import NeighborPair
+
     apart = tuple(NeighborPair(phases, smaller) for smaller in (size - 1, size))
     divided = [run for run in phases if is_divided(run)]
     if any(run.normalization == "floor" for run in divided) or any(rate_moves(run) for run in phases):
@@ -102,6 +125,8 @@ def range_of_neighbors(phases: tuple[Run, ...], low: int, high: int) -> tuple[Ne
 
     One proof covers a block of sizes; blocks are short where datasets are small, since that is where the worst lies.
     """
+    from calipers.measure.neighbors import NeighborPair
+
     run, first = phases[0], low - 1
     if run.normalization == "realized" and run.rate < 1.0:
         return (NeighborPair(phases, first, high),) if high > first else (NeighborPair(phases, first),)
@@ -159,7 +184,7 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
         elif is_divided(run):
             notes.extend(_moving_notes(run))
     if any(is_divided(run) for run in phases):
-        if divided_backend(phases).told_apart is not None:
+        if any(pair.is_told_apart for pair in divided_pairs(phases)):
             notes.append(_NOTHING_HIDDEN)
         notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
     return list(dict.fromkeys(notes))

@@ -69,6 +69,16 @@ class Sided(LawSource):
     attack: str = ""
 
     @property
+    def words(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def alone(self) -> tuple[LawSource, str] | None:
+        """The pair whose points are attained one by one."""
+        return None if self.pointwise is None else (self.pointwise, self.attack)
+
+    @property
     def symmetric(self) -> bool:
         """Whether both are."""
         return self.above.symmetric and self.below.symmetric

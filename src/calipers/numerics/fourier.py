@@ -27,6 +27,9 @@ Three facts carry the bound (u = 2^-53 is the unit round-off):
 3. A complex product has relative error below `sqrt(5) u`, so binary powering and the product
    of the factors lose at most `4 u sum_j T_j` relative to the result.
 
+Where T is large and few coefficients of the product are left, those are summed directly, and only the others carry the
+error of 2 (`calipers.numerics.slow_waves`).
+
 Parseval (`||Fx||_2 = sqrt(n) ||x||_2`) brings all three back to the data.
 """
 
@@ -40,6 +43,7 @@ import numpy as np
 import scipy.fft
 
 from calipers.errors import CertificationError
+from calipers.numerics.slow_waves import slow_waves
 from calipers.numerics.types import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -58,6 +62,11 @@ class CyclicFactor:
     count: int
     error: float = 0.0
     jump: FloatArray | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one vector, without jumps."""
+        return self.jump is None
 
     def spectrum(self) -> tuple[np.ndarray, float]:
         """Fourier coefficients, and a bound on the 2-norm of the error they stand for in the data."""
@@ -123,19 +132,29 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     n = len(factors[0].terms[0])
     spectra = [factor.spectrum() for factor in factors]
     total = sum(factor.count for factor in factors)
-    # |computed coefficient| <= 1 + |its error| <= 1 + sqrt(n) * data_error: bound its T-th power.
-    growth = math.fsum(f.count * math.sqrt(n) * error for f, (_, error) in zip(factors, spectra, strict=True))
+    # |computed coefficient| <= 1 + |its error|: bound its T-th power. The error is at most sqrt(n) * data_error, and
+    # for a plain vector that of a single coefficient.
+    growth = math.fsum(
+        f.count * (math.sqrt(n) * f.error + 1.01 * fft_relative_error(n) if f.plain else math.sqrt(n) * error)
+        for f, (_, error) in zip(factors, spectra, strict=True)
+    )
     _refuse_growth(growth, total, n)
     spectrum = _power(spectra[0][0], factors[0].count)
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
+    plain = all(factor.plain for factor in factors)
+    slow = slow_waves([(f.terms[0], f.count) for f in factors], spectrum, n) if plain else None
+    others, directly = spectrum, 0.0
+    if slow is not None:
+        others, spectrum, directly = spectrum.copy(), spectrum.copy(), slow.error
+        others[slow.index], spectrum[slow.index] = 0.0, slow.values
     result = scipy.fft.irfft(spectrum, n)
     rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * fft_relative_error(n)) * two_norm(result)
     propagated = math.fsum(
-        f.count * (min(error, f.error + _damped_error(coefficients, spectrum, n)) if f.count >= _MANY else error)
+        f.count * (min(error, f.error + _damped_error(coefficients, others, n)) if f.count >= _MANY else error)
         for f, (coefficients, error) in zip(factors, spectra, strict=True)
     )
-    return result, 1.02 * (propagated + rounding)
+    return result, 1.02 * (propagated + directly + rounding)
 
 
 def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> float:

@@ -8,13 +8,14 @@ removed or given another meaning; `assets/report.schema.json` says which there a
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 
 SCHEMA = "calipers-report/1"
 
 
 def asset(name: str) -> str:
     """A text file that is shipped with the reports."""
+    from importlib.resources import files
+
     return files("calipers.reports").joinpath("assets", name).read_text(encoding="utf-8")
 
 

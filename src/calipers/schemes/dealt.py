@@ -38,7 +38,7 @@ def hidden_alone(run: RunFields, share: float) -> Exposure:
     replaced = run.adjacency == "substitute"
     if run.reshuffle == "every-epoch" or epochs == 1:
         return hidden(noise, rounds, share, epochs, replaced)
-    seen, least = noise / math.sqrt(epochs), hidden_noise(run).low
+    seen, least = noise / math.sqrt(epochs), SIGMA.low
     once = hidden(max(seen, least), rounds, share, 1, replaced)
     if seen >= least:
         return once

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
+
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
 
 Proven = tuple[tuple[UpperSource, int], ...]
 Shown = tuple[tuple[LowerSource, int], ...]

@@ -7,6 +7,7 @@ no more (`calipers.mechanisms.gaussian`), which is attained when all other gradi
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -15,11 +16,12 @@ from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.draws import bernoulli_indices
-from calipers.samplers.poisson import Poisson
 from calipers.schemes.exposure import Exposure, closed
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 from calipers.schemes.units import sampled_unit
+
+if TYPE_CHECKING:
+    from calipers.samplers.poisson import Poisson
 
 LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
@@ -32,7 +34,6 @@ class PoissonScheme(Scheme):
 
     name = "poisson"
     summary = "independent draws"
-    keys = ("derived_rate",)
     independent = True
     whole_epochs = False
     stepwise = True
@@ -101,6 +102,8 @@ class PoissonScheme(Scheme):
 
     def sampler(self, run: RunFields) -> Poisson:
         """Draws coins."""
+        from calipers.samplers.poisson import Poisson
+
         assert run.dataset_size is not None
         size = {"batch_size": run.batch_size} if run.batch_size is not None else {"sample_rate": run.sample_rate}
         return Poisson(dataset_size=run.dataset_size, steps=run.total_steps, **size)
@@ -111,6 +114,8 @@ class PoissonScheme(Scheme):
 
     def crowd(self, sums: Sums, epochs: int, rng: np.random.Generator) -> FloatArray:
         """Successes among the others' coins: one long row of coins, cut into pieces."""
+        from calipers.samplers.draws import bernoulli_indices
+
         heads = bernoulli_indices(epochs * sums.others, sums.sample_rate, rng)
         return np.bincount(heads // sums.others, minlength=epochs).astype(np.float64)
 

@@ -51,6 +51,7 @@ _SHORT_SUM = 48
 """Longest plain sum where rounding errors are going to be doubled many times."""
 _ACCURATE_ABOVE = 3e-6
 """Relative error beyond which sums run over short blocks."""
+_HALVES = np.array([0.5, 1.0, 0.5])
 UNDERFLOW = 1e-280
 """More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
 
@@ -91,17 +92,8 @@ def joined(first: Strip | None, second: Strip | None) -> Strip | None:
 def coarsened(strip: Strip) -> Strip:
     """The strip on the next lattice up: odd places go to both neighbors, half each."""
     start, rows = strip
-    size = rows.shape[1]
-    low = start // 2
-    count = (start + size) // 2 - low + 1
-    result = np.zeros((rows.shape[0], count))
-    odd = start % 2  # the first entry stands at an odd place
-    result[:, odd : odd + (size - odd + 1) // 2] = rows[:, odd::2]
-    halves = 0.5 * rows[:, 1 - odd :: 2]
-    number = halves.shape[1]
-    result[:, :number] += halves
-    result[:, 1 : number + 1] += halves
-    return Strip(low, result)
+    first = 1 - start % 2  # the first even place
+    return Strip(start // 2, _stacked([np.correlate(row, _HALVES, "full")[first::2] for row in rows]))
 
 
 def _shrunk(strip: Strip) -> Strip | None:
@@ -285,10 +277,14 @@ def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None
     last = min(max(math.floor((plan.center + radius) / unit) - strip.low + 1, first), size)
     if first == 0 and last == size:
         return None, strip
+    kept = Strip(strip.low + first, strip.rows[:, first:last]) if last > first else None
+    if first == 0:
+        return Strip(strip.low + last, strip.rows[:, last:]), kept
+    if last == size:
+        return Strip(strip.low, strip.rows[:, :first]), kept
     outside = strip.rows.copy()
     outside[:, first:last] = 0.0
-    kept = Strip(strip.low + first, strip.rows[:, first:last]) if last > first else None
-    return _shrunk(Strip(strip.low, outside)), kept
+    return Strip(strip.low, outside), kept
 
 
 def _trimmed(

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from calipers.laws.allocated.average_ladder import LadderPlan
 from calipers.laws.allocated.hidden_sum import HiddenSum, expected_payoff
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.numerics.types import FloatArray
@@ -40,6 +41,8 @@ _SLACK = 1.0 + 1e-11
 _CELLS, _REACH = 1400, 14.0
 _PLACES, _NEAREST, _FARTHEST = 110, 1e-3, 1e7
 """Places of the payoff on either side of 0, in units of the width of a term."""
+_FEW = 2.0
+"""How much coarser the sum of the few heavy batches is kept than that of the many."""
 _LOSSES = (1.0, 2.0, 4.0, 8.0)
 """Exponents of losses that count as covered, beyond what the share exposed asks for."""
 
@@ -178,10 +181,11 @@ def hidden_with_first(
     # What the few have to make up for is the usual sum of the many.
     usual = covered.many * covered.low * math.expm1(term.epsilon) / covered.high
     few = HiddenSum.deep(term, covered.few, log_tail).ended(usual)
-    values = _before(few, covered.high, places, values, resolution)
+    # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will do.
+    values = _before(few, covered.high, places, values, few.plans(_FEW * resolution)[:1])
     places, values = lower_hull(places, values)
     many = HiddenSum.deep(term, covered.many, log_tail).ended(0.0)
-    value = _before(many, covered.low, places, values, resolution, np.zeros(1))[0]
+    value = _before(many, covered.low, places, values, many.plans(resolution), np.zeros(1))[0]
     # Sums are known up to a factor 1 +- rounding, and E|X| <= 1 + k for each of their terms.
     weight = covered.many * covered.low + covered.few * covered.high
     value += 4.0 * many.rounding * weight * (1.0 + math.exp(term.epsilon))
@@ -193,7 +197,7 @@ def _before(
     scale: float,
     places: FloatArray,
     values: FloatArray,
-    resolution: float,
+    ways: list[list[LadderPlan]],
     asked: FloatArray | None = None,
 ) -> FloatArray:
     """The payoff before a scaled sum is added to what was there, at the places or at those asked for."""
@@ -206,4 +210,4 @@ def _before(
         return np.asarray(np.interp(after, places, values) + beyond) / (steepest * scale)
 
     at_zero = payoff(np.zeros(1))[:, 0]
-    return np.asarray(steepest * scale * expected_payoff(total, payoff, at_zero, resolution) * _SLACK)
+    return np.asarray(steepest * scale * expected_payoff(total, payoff, at_zero, ways) * _SLACK)

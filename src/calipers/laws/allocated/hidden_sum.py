@@ -154,14 +154,15 @@ class HiddenSum:
 
 
 def expected_payoff(
-    total: HiddenSum, payoff: Callable[[FloatArray], FloatArray], at_zero: FloatArray, resolution: float
+    total: HiddenSum, payoff: Callable[[FloatArray], FloatArray], at_zero: FloatArray, ways: list[list[LadderPlan]]
 ) -> FloatArray:
     """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
 
-    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0.
+    Payoffs are convex and increasing with slope at most one, and `at_zero` at 0. `ways`: how to keep the sum, of which
+    the best counts.
     """
     k, best = math.exp(total.term.epsilon), np.full(at_zero.shape, math.inf)
-    for plans in total.plans(resolution):
+    for plans in ways:
         ladder = total.ladder(plans)
         if ladder.error > _LARGEST_ERROR:
             continue  # masses without digits bound nothing
@@ -183,5 +184,6 @@ def divergence(
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
     # The strike is rounded too, and so is the participation it is made of.
     rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
-    gain = expected_payoff(total, lambda sums: np.maximum(sums - strike + rounded, 0.0), np.array(rounded), resolution)
+    ways = total.plans(resolution)
+    gain = expected_payoff(total, lambda sums: np.maximum(sums - strike + rounded, 0.0), np.array(rounded), ways)
     return total.node, min(1.0, participation * float(gain) / rounds * (1.0 + 2.0 * total.rounding))

@@ -64,7 +64,8 @@ add_statement(
 
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
-"""Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
+"""Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_COARSE = 0.2
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
 _UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
@@ -73,6 +74,9 @@ epsilon to which they may grow as long as that is small against 2/sigma, the wid
 _SHALLOWER = 6.0
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
+_NEAR = 1e-3
+_AT_KNOWN = -20.0
+"""About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
 
 
 @lru_cache(maxsize=512)
@@ -115,6 +119,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     q_zero: ClassVar[float] = 0.0
 
     @property
+    def coarse(self) -> bool:
+        """A finer law would cost more than it tells."""
+        return True
+
+    @property
     def shift(self) -> float:
         """mu of one release whose time is known."""
         return 2.0 / self.sigma
@@ -145,6 +154,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         known = gaussian_epsilon_bounds(2.0 / self.sigma, delta, 2.0**-52)[1]
         guess, slope = self._located(log_delta, known, log_tail)
         upper = known
+        guess = min(known, guess * (1.0 + 2e-4))
         for _ in range(6):
             node, value = _upper_node(*self._key, guess, _FINE, log_tail)
             excess = math.log(max(value, 1e-300)) - log_delta
@@ -154,8 +164,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = 0.0
-        for _ in range(2):
+        lower = _tests(*self._key, upper, _FINE, log_tail).epsilon(delta)[0]
+        if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
             lower = max(lower, _tests(*self._key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
         return lower, upper
 
@@ -166,12 +176,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         def excess(epsilon: float) -> float:
             return math.log(max(_upper_node(*self._key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
 
-        below, above = excess(low), excess(high)
-        if below <= 0.0:
-            return 0.0, 1.0
+        # No divergence exceeds 1; where it falls below delta at once, that is found out last.
+        below, above = -log_delta, _AT_KNOWN
         for _ in range(12):
             # The logarithm is concave over most of its range: half way by value, half way by position.
-            secant = low + (high - low) * below / (below - above) if above < 0.0 else high
+            secant = low + (high - low) * below / (below - above)
             middle = 0.5 * (secant + 0.5 * (low + high))
             value = excess(middle)
             if value > 0.0:
@@ -180,6 +189,10 @@ class ReplacedPair(AllocatedEpoch, LawSource):
                 high, above = middle, value
             if high - low < 0.05 * high:
                 break
+        if low == 0.0:
+            below = excess(low)
+            if below <= 0.0:
+                return 0.0, 1.0
         slope = max((below - above) / (high - low), 1e-6)
         return min(high, low + below / slope), slope
 
@@ -212,7 +225,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     if not 0 < resolution <= 1:
         raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-    return max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+    # Building a law costs far more than composing it, so whoever begins roughly is given the one asked for next.
+    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
 
 
 @lru_cache(maxsize=12)

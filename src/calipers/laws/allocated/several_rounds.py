@@ -99,6 +99,11 @@ class ScoredRound(LowerSource):
     q_zero: ClassVar[float] = 0.0
 
     @property
+    def interchangeable(self) -> bool:
+        """Nobody is told which rounds the record is in."""
+        return True
+
+    @property
     def symmetric(self) -> bool:
         """Replacing a record is the same in both orders."""
         return self.opposite

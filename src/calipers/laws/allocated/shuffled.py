@@ -51,13 +51,13 @@ _LARGEST_SHIFTS = (3.4, 8.0)
 would leave the range of doubles. The order counts as known there."""
 _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
-_LADDER = 0.2
+_LADDER = 0.3
 """Resolution of the ladders of a law."""
-_GAP, _GROWTH = 0.25, 0.15
+_GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
-_FAR = 1e-13
-"""Below it nodes are twice as far apart: what an epoch shows so rarely decides no answer for a delta above 1e-11."""
+_FAR = 1e-9
+"""Below it nodes are twice as far apart: what an epoch shows so rarely decides little."""
 _NEGLIGIBLE = 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0

@@ -57,7 +57,8 @@ class LatticeTooLongError(CertificationError):
 class LatticePlan:
     """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window.
 
-    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do.
+    `bell_shaped` says that the tilted total has one hump, so that a short window around it will do; `faint` that
+    LOWER laws of faint steps are charged as such (`calipers.laws.composed.lattice`).
     """
 
     step: float
@@ -65,6 +66,7 @@ class LatticePlan:
     tilt: float
     log_escape: float
     bell_shaped: bool = False
+    faint: bool = False
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""
@@ -386,7 +388,7 @@ def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tupl
             for listed, fine, tilt in zip(sides, scored, tilts, strict=True):
                 listed.append(_block(fine, small_steps, tilt, size, times, plan, rescore))
         if rest:
-            for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt), strict=True):
+            for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt, plan.faint), strict=True):
                 listed.append(Factor.plain(measure, rest))
     window = _joined(_window(sides[0], plan.log_escape), _window(sides[1], plan.log_escape))
     return _convolve(sides[0], window), _convolve(sides[1], window)

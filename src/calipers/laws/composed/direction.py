@@ -37,7 +37,7 @@ _PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
 """Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
-_LONGEST_SINGLE_STAGE = 250_000.0
+_LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 
 
 Kind = TypeVar("Kind", bound=Source)
@@ -107,6 +107,7 @@ class _Order(ABC):
     def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
         self.counts = list(counts)
         self.reverse = reverse
+        self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
 
@@ -119,11 +120,16 @@ class _Order(ABC):
         return sum(self.counts)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
-        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages."""
+        """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.
+
+        Steps that cannot be told apart are scored `alike`: a second stage would round some of them together.
+        """
         steps = self.steps()
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
-        if longest < TWO_STAGE_COUNT or length < (_LONGEST_SINGLE_STAGE if longest < 30_000 else 60_000.0):
+        # Of faint steps every rounding counts, and one stage of them has fewer (`calipers.numerics.slow_waves`).
+        short = 60_000.0 if longest >= 30_000 and saddle.deviation > _FAINT_TOTAL else _LONGEST_SINGLE_STAGE
+        if self.alike or longest < TWO_STAGE_COUNT or length < short:
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
@@ -210,6 +216,7 @@ class Below(_Order):
     def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
         super().__init__(*_composed(attacks.factors), reverse)
         self._attacks = attacks
+        self.alike = any(source.interchangeable for source, _ in attacks.factors)
 
     def lower_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
         """The factors as LOWER laws in this direction."""
@@ -229,11 +236,13 @@ class Below(_Order):
             assert isinstance(tail, LowerTail)
             return tail
         plan = self._plan(saddle, eta, log_tail, log_escape)
+        plan = replace(plan, faint=plan.step == plan.fine_step)
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
             return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
+        charges = Charges.of(laws, plan.tilt, plan.step if plan.faint else None)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, focus)
 
 
 class Direction(Above, Below):

@@ -23,6 +23,7 @@ from calipers.domains import Domain
 from calipers.errors import UnsupportedError
 from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.product import Product
+from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource, Source, UpperSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -158,6 +159,25 @@ def renyi_below(
             total += count * _lower(law.reverse() if reverse else law, order)
         totals.append(total)
     return max(0.0, max(totals) / (order - 1.0))
+
+
+def renyi_of_tests(tests: Sequence[LowerTail], order: float) -> float:
+    """At most D_t of the truth, t = order > 1: what any single test of a sum shows, by data processing.
+
+    With false positive rate a and power b > a it is log(b^t a^(1-t) + (1 - b)^t (1 - a)^(1-t)) / (t - 1), which grows
+    with b and falls with a, so rates that are bounded on the unfavorable side serve.
+    """
+    order = ORDER.check("order", order)
+    best = 0.0
+    for tail in tests:
+        a, b = tail.log_alpha, np.minimum(tail.log_power, -1e-15)
+        useful = (a < b) & (a < -1e-9)
+        a, b = a[useful], b[useful]
+        rest_a, rest_b = np.log(-np.expm1(a)), np.log(-np.expm1(b))
+        found = np.logaddexp(order * b + (1.0 - order) * a, order * rest_b + (1.0 - order) * rest_a)
+        slack = 1e-13 + 1e-15 * order * (1.0 + np.abs(a) + np.abs(rest_b))
+        best = max(best, float(np.max(found - slack, initial=0.0)))
+    return best / (order - 1.0)
 
 
 def renyi_above(

@@ -71,6 +71,7 @@ class Parts:
             log_q=law.log_q[keep],
             p_inf=0.0,
             q_zero=0.0,
+            whole=False,
         )
         masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))

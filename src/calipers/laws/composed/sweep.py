@@ -26,6 +26,7 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
 from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
+from calipers.numerics.elementary import distinct
 from calipers.numerics.types import FloatArray, IntArray
 
 _SPACING = 2.0
@@ -57,7 +58,7 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     near = np.flatnonzero((eps >= start) & (eps <= saddle.mean + reach))
     if len(near) <= _NODES_PER_SADDLE:
         return near
-    chosen: IntArray = np.unique(np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.int64))
+    chosen: IntArray = np.linspace(0, len(near) - 1, _NODES_PER_SADDLE).round().astype(np.int64)
     return near[chosen]
 
 
@@ -190,7 +191,7 @@ def directed_sweep(
 def _profile(tail: UpperTail, kept: Kept) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The nodes at eps >= 0: eps, delta, and 1 - delta."""
     nodes = np.concatenate((tail.epsilon_nodes, kept.epsilon))
-    nodes = np.append(0.0, np.unique(nodes[nodes > 0]))
+    nodes = np.append(0.0, distinct(nodes[nodes > 0]))
     delta, rest = tail.deltas(nodes), kept.at(nodes)
     better = (rest < 0.5) & (rest > 1.0 - delta)
     return nodes, np.where(better, 1.0 - rest, delta), np.where(better, rest, 1.0 - delta)

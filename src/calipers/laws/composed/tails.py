@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.laws.composed.lattice import LatticeMeasure
+from calipers.laws.composed.lattice import FaintCharge, LatticeMeasure
 from calipers.laws.core.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
 from calipers.numerics.types import FloatArray
@@ -109,24 +109,44 @@ class LowerTail:
 
 @dataclass(frozen=True)
 class Charges:
-    """What all factors together owe: log mass error, shift of log L, P-mass at infinity."""
+    """What all factors together owe: log mass error, shift of log L, P-mass at infinity, and `blur`.
+
+    A sum S of weights in [0, 1] against the masses errs by blur sqrt(S) on top of the log mass error
+    (`calipers.laws.composed.lattice`, faint steps).
+    """
 
     log_mass: float
     shift: float
     infinite_upper: float
     infinite_lower: float
+    blur: float = 0.0
 
     @classmethod
-    def of(cls, factors: list[tuple[Law, int]], tilt: float = 1.0) -> Charges:
-        """Sums over factors with multiplicity; tilting rounds an exponent of size tilt |log L| once per factor."""
+    def of(cls, factors: list[tuple[Law, int]], tilt: float = 1.0, step: float | None = None) -> Charges:
+        """Sums over factors with multiplicity; tilting rounds an exponent of size tilt |log L| once per factor.
+
+        `step`: of the lattice on which LOWER laws were scored, for whom minds the blur of faint steps.
+        """
         log_none = math.fsum(count * math.log1p(-law.p_inf) for law, count in factors if law.p_inf < 1)
         anywhere = 1.0 if any(law.p_inf >= 1 for law, _ in factors) else -math.expm1(log_none)
+        masses, squares = [], []
+        for law, count in factors:
+            faint = None if step is None else FaintCharge.of(law, step, tilt)
+            each = law.rounding + 1e-15 * tilt * law.reach if faint is None else faint.log_norm
+            masses.append(count * each)
+            squares.append(0.0 if faint is None else count * faint.mean_square)
         return cls(
-            math.fsum(count * (law.rounding + 1e-15 * tilt * law.reach) for law, count in factors) * 1.01,
+            math.fsum(masses) * 1.01,
             math.fsum(count * law.shift_error for law, count in factors),
             infinite_mass(factors) * (1.0 + 1e-12),
             anywhere * (1.0 - 1e-12),
+            math.sqrt(math.expm1(1.01 * math.fsum(squares))),
         )
+
+    def blurred(self, sums: FloatArray) -> FloatArray:
+        """At least what blur moves such sums by: of the true one, S' <= S + blur sqrt(S')."""
+        moved: FloatArray = self.blur * (np.sqrt(np.maximum(sums, 0.0)) + self.blur)
+        return moved
 
 
 def infinite_mass(factors: list[tuple[Law, int]]) -> float:
@@ -292,6 +312,7 @@ def lower_tail(
         q_error = decay_norm(q_rate, n) * under_q.error + _missed(under_q, q_rate, index)
         p_sums = p_sums - rounding * np.abs(p_sums) - p_error
         q_sums = q_sums + rounding * np.abs(q_sums) + q_error
+        p_sums, q_sums = p_sums - charges.blurred(p_sums), q_sums + charges.blurred(q_sums)
         # A test whose power is not certified to be positive shows nothing.
         with np.errstate(divide="ignore", invalid="ignore"):
             log_p = np.where(p_sums > 0, np.log(np.where(p_sums > 0, p_sums, 1.0)), -np.inf)

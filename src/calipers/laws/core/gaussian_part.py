@@ -78,6 +78,7 @@ def gaussian_mixture_part(
         slope=float(mp.max() - mq.min()),
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
+        ratio_error=_faint_ratio_error(weights_p, means_p, weights_q, means_q),
     )
 
 
@@ -126,6 +127,29 @@ def _accurate_log_ratio(
         return np.asarray(ratio)
 
     return log_ratio
+
+
+def _faint_ratio_error(
+    weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
+) -> Callable[[float, float], float]:
+    """At least the error of `_accurate_log_ratio` between low and high: next to nothing for a small rate.
+
+    Against the standard normal alone log L = log1p(change), change = sum of w (e^a - 1) with a = m (z - m/2). Two
+    roundings of a move e^a - 1 by at most 2 u |a| e^a, and the rest is a few roundings of the change. Where |change| is
+    at most 1/2, log1p doubles that at most.
+    """
+    shifted = [(w, m) for w, m in zip(weights_p, means_p, strict=True) if m != 0.0]
+    standard = list(means_q) == [0.0] and list(weights_q) == [1.0]
+
+    def error(low: float, high: float) -> float:
+        if not standard:
+            return math.inf
+        farthest = [(w, max(m * (low - 0.5 * m), m * (high - 0.5 * m), 0.0)) for w, m in shifted]
+        change = math.fsum(w * math.exp(min(a, 600.0)) for w, a in farthest)
+        # |a| e^a is at most 1 for a < 0.
+        return 1e-15 * (4.0 + max(a for _, a in farthest)) * change if change <= 0.5 else math.inf
+
+    return error
 
 
 @dataclass(frozen=True)

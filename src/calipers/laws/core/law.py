@@ -49,6 +49,8 @@ class Law:
     q_zero: float = 0.0
     mass_error: float = ATOM_ROUNDING
     shift_error: float = 0.0
+    whole: bool = False
+    """All outcomes are here: the exact P-masses sum to 1, and so do the Q-masses."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.log_ratio), len(self.log_p), len(self.log_q)}
@@ -62,6 +64,10 @@ class Law:
         off = np.abs(self.log_p - self.log_q - self.log_ratio)
         if self.side is Side.UPPER and np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
             raise InputError("An UPPER law needs log_p = log_q + log_ratio at every atom.")
+        if self.whole:
+            for name, masses in (("log_p", self.log_p), ("log_q", self.log_q)):
+                if abs(float(np.exp(masses).sum()) - 1.0) > 1e-9:
+                    raise InputError(f"A whole law's {name} must sum to 1.")
         PROBABILITY.check("p_inf", float(self.p_inf))
         PROBABILITY.check("q_zero", float(self.q_zero))
 
@@ -134,6 +140,7 @@ class Law:
             q_zero=self.p_inf,
             mass_error=self.mass_error,
             shift_error=self.shift_error,
+            whole=self.whole,
         )
 
     def subsample(self, rate: float) -> Law:

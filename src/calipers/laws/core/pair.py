@@ -77,6 +77,8 @@ class SmoothPart:
     log_growth_below: Callable[[float, float], float]
     """(rate, z) -> log E_P[e^(rate (z - Z)); Z < z], for the reversed pair."""
     scale: float = 1.0
+    ratio_error: Callable[[float, float], float] | None = None
+    """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,11 @@ class Pair(LawSource):
     symmetric: bool = False
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+
+    @property
+    def words(self) -> str:
+        """Its name."""
+        return self.name
 
     @property
     def slope(self) -> float:
@@ -158,7 +165,8 @@ class Pair(LawSource):
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         build = _split if side is Side.UPPER else _condense
-        pieces = [build(part, _cells(part, resolution, log_tail, tilt)) for part in self.smooth]
+        cells = [_cells(part, resolution, log_tail, tilt) for part in self.smooth]
+        pieces = [build(part, each) for part, each in zip(self.smooth, cells, strict=True)]
         ratio = [piece.log_ratio for piece in pieces]
         log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
         if self.atom_log_p:
@@ -179,9 +187,20 @@ class Pair(LawSource):
             q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
             mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest,
-            # log L may be a difference of two logs that are larger than it: of weights, down to 1e-12.
-            shift_error=8e-16 * (30.0 + biggest) if self.smooth or side is Side.UPPER else 0.0,
+            shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
+            whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )
+
+    @property
+    def _one_smooth_part(self) -> bool:
+        """Whether one smooth part is all there is; then its cells, the two tails included, hold all mass."""
+        return len(self.smooth) == 1 and not self.atom_log_p and self.p_inf == self.q_zero == 0.0
+
+    def _shift_error(self, biggest: float, log_tail: float) -> float:
+        """log L may be a difference of two logs that are larger than it: of weights, down to 1e-12."""
+        known = [part.ratio_error(*part.range_for(log_tail)) for part in self.smooth if part.ratio_error is not None]
+        every = len(known) == len(self.smooth) > 0 and not self.atom_log_p
+        return min(8e-16 * (30.0 + biggest), max(known)) if every else 8e-16 * (30.0 + biggest)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class RoundedPair(Pair):
         return self._charged(super().lower_for(resolution, log_tail, tilt))
 
     def _charged(self, law: Law) -> Law:
-        return replace(law, mass_error=law.mass_error + self.rounding)
+        return replace(law, mass_error=law.mass_error + self.rounding, whole=False)
 
 
 def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1e-15) -> RoundedPair:
