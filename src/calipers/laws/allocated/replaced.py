@@ -40,7 +40,7 @@ import numpy as np
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.allocated.average import AllocatedEpoch
+from calipers.laws.allocated.average import AllocatedEpoch, shared_depth
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
 from calipers.laws.allocated.hidden_sum import HiddenSum, divergence
 from calipers.laws.allocated.hidden_term import opposite
@@ -65,9 +65,11 @@ add_statement(
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
 """Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
+_RESOLUTIONS = (0.2, 0.1, FINEST_RESOLUTION)
+"""Of the laws that are built."""
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.1), (7.0, 0.35)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _SHALLOWER = 6.0
@@ -219,7 +221,9 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     if not 0 < resolution <= 1:
         raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-    return max(resolution, FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+    # A few laws serve all questions: the next finer resolution of a kind, the next deeper tail.
+    finer = next((each for each in _RESOLUTIONS if each <= resolution), FINEST_RESOLUTION)
+    return finer, shared_depth(log_tail)
 
 
 @lru_cache(maxsize=12)
