@@ -2,9 +2,9 @@
 
 Sections: verdict (whole commands, from the shell to the last line), settings (five reference runs), steps (a thousand
 steps against a million), calibration, deltas (1e-15 and 1e-18), gdp (mu beside gdpnum), memory, auditing (trials per
-second), allocation (balls-and-bins and shuffling), training (records per second). "true" is the value of an oracle that
-shares no code with Calipers (tests/oracles/reference.json). An answer below it understates the privacy loss and is
-printed in red.
+second), allocation (balls-and-bins and shuffling), samplers (every sampler, unit and noise), training (records per
+second). "true" is the value of an oracle that shares no code with Calipers (tests/oracles/reference.json). An answer
+below it understates the privacy loss and is printed in red.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from . import allocation, auditing, peers, training, verdict
+from . import allocation, auditing, peers, samplers, training, verdict
 from .clock import Timed, best_of, peak_memory
 from .peers import Answer, Peer, Setting
 
@@ -260,6 +260,10 @@ class Bench:
         """Balls-and-bins and shuffling, beside what else there is."""
         allocation.compare(self.console, self.repeats, self.limit)
 
+    def samplers(self) -> None:
+        """One typical question each."""
+        samplers.compare(self.console, self.repeats, self.limit)
+
 
 SECTIONS = (
     "verdict",
@@ -271,6 +275,7 @@ SECTIONS = (
     "memory",
     "auditing",
     "allocation",
+    "samplers",
     "training",
 )
 

@@ -140,8 +140,8 @@ def compare(console: Console, repeats: int, device: str = "cpu", precise: bool =
     where = device if device == "cpu" else torch.cuda.get_device_name()
     rounding = "one thread" if device == "cpu" else "no TF32" if precise else "TF32 for all"
     table = Table(
-        title=f"Training on {where}, PyTorch {torch.__version__}, {rounding}, {datetime.date.today()}: records per second "
-        "(share of plain)",
+        title=f"Training on {where}, PyTorch {torch.__version__}, {rounding}, {datetime.date.today()}: "
+        "records per second (share of plain)",
         title_justify="left",
     )
     peers = ("Calipers", f"Opacus {opacus.__version__}", "Opacus, ghost", "plain SGD")

@@ -18,7 +18,7 @@ from _generate.text import paper_heading, plain
 from calipers.citations import SOURCES
 from calipers.cli.reproduce import difference, ours
 from calipers.errors import InputError
-from calipers.papers.items import Item, Row, Verdict
+from calipers.papers.items import Agreement, Item, Row
 from calipers.papers.registry import finished, list_items, load, reproduce
 from calipers.papers.storage import Result
 
@@ -123,10 +123,10 @@ def _item(item: Item, result: Result, place: str, note: str) -> Iterator[str]:
 
 def _counted(rows: tuple[Row, ...]) -> str:
     counts = Counter(row.verdict for row in rows)
-    printed = sum(count for verdict, count in counts.items() if verdict is not Verdict.NOT_PRINTED)
+    printed = sum(count for verdict, count in counts.items() if verdict is not Agreement.NOT_PRINTED)
     if not printed:
         return "The paper prints no number of this one."
-    words = {Verdict.AGREES: "agree", Verdict.DIFFERS: "differ", Verdict.UNDECIDED: "undecided"}
+    words = {Agreement.AGREES: "agree", Agreement.DIFFERS: "differ", Agreement.UNDECIDED: "undecided"}
     parts = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
     return f"Printed numbers compared: {printed} ({', '.join(parts)})."
 

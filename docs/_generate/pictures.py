@@ -10,20 +10,29 @@ from __future__ import annotations
 
 import argparse
 import html
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from calipers.measure import Measurement
 
 STATIC = Path(__file__).parents[1] / "_static"
 WIDTHS = (380, 800, 1440)
 RUN = {"dataset_size": 10_000, "batch_size": 99, "epochs": 10, "noise_multiplier": 1, "sampler": "shuffle"}
 OTHER = {**RUN, "sampler": "poisson"}
 PATIENCE = 300.0
+STATE = "return document.documentElement.dataset.state ?? (location.protocol === 'file:' ? 'ready' : 'loading')"
+Address = Callable[[int], str]
+"""Where a page of a width is found."""
 
 
 def options(run: dict[str, object]) -> list[str]:
@@ -49,26 +58,42 @@ def browser(profile: str) -> object:
     return webdriver.Chrome(options=chosen, service=webdriver.ChromeService(shutil.which("chromedriver")))
 
 
-def pages(folder: Path) -> dict[str, str]:
-    """Addresses of a terminal's text, a notebook's cells and two reports."""
+def pages(folder: Path) -> dict[str, Address]:
+    """Addresses of a terminal's text, a notebook's cells and two reports, for every width."""
     import calipers as cp
 
-    report, compared, printed, cells = (
-        folder / f"{name}.html" for name in ("report", "compare", "terminal", "notebook")
-    )
-    text = calipers("measure", *options(RUN), "--report", str(report))
+    report, compared, cells = (folder / f"{name}.html" for name in ("report", "compare", "notebook"))
+    calipers("measure", *options(RUN), "--report", str(report))
     files = []
     for name, run in (("shuffled", RUN), ("poisson", OTHER)):
         files.append(f"{name}={folder / name}.toml")
         (folder / f"{name}.toml").write_text(cp.Run.from_dict(run).to_toml(), "utf-8")
     calipers("compare", *files, "--report", str(compared))
     frame = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><body>'
-    printed.write_text(f"{frame}<pre style='font: 13px monospace'>{html.escape(text)}</pre>", "utf-8")
+    printed = terminals(cp.measure(cp.Run.from_dict(RUN)))
+    for width, text in printed.items():
+        page = f"{frame}<pre style='font: 13px monospace'>{html.escape(text)}</pre>"
+        (folder / f"terminal-{width}.html").write_text(page, "utf-8")
     run = cp.Run.from_dict(OTHER)
     measured = cp.measure(run)
     shown = (run, measured, measured.epsilon(delta=1e-5))
     cells.write_text(frame + "<hr>".join(one._repr_html_() for one in shown), "utf-8")
-    return {path.stem: path.as_uri() for path in (report, compared, printed, cells)}
+    same = {path.stem: lambda _, path=path: path.as_uri() for path in (report, compared, cells)}
+    return {**same, "terminal": lambda width: (folder / f"terminal-{width}.html").as_uri()}
+
+
+def terminals(measurement: Measurement) -> dict[int, str]:
+    """What terminals of these widths show, at eight points for a character."""
+    from calipers.reports.answers import Questions, answer
+    from calipers.reports.report import brief_measurement
+    from calipers.reports.terminal import to_text
+
+    document = brief_measurement(answer(measurement, Questions()), measurement.tolerance)
+    found = {}
+    for width in WIDTHS:
+        os.environ.update(COLUMNS=str((width - 16) // 8), NO_COLOR="1")
+        found[width] = to_text(document, terminal=True)
+    return found
 
 
 def explored(port: int) -> str:
@@ -84,7 +109,7 @@ def take(driver: object, address: str, width: int, height: int | None, path: Pat
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)  # type: ignore[attr-defined]
     driver.get(address)  # type: ignore[attr-defined]
     until = time.monotonic() + PATIENCE
-    while driver.execute_script("return document.documentElement.dataset.state ?? 'ready'") != "ready":  # type: ignore[attr-defined]
+    while driver.execute_script(STATE) != "ready":  # type: ignore[attr-defined]
         assert time.monotonic() < until, f"{address} is not ready"
         time.sleep(0.2)
     time.sleep(1.0)
@@ -108,15 +133,15 @@ def main() -> None:
             assert server.stdout is not None
             found = re.search(r"http://127\.0\.0\.1:(\d+)/", server.stdout.readline())
             assert found
-            addresses = {**pages(Path(place)), "explorer": explored(int(found[1]))}
+            addresses = {**pages(Path(place)), "explorer": lambda _: explored(int(found[1]))}
             if asked.documentation:
-                take(driver, addresses["report"], 900, 640, STATIC / "report.png")
-                take(driver, addresses["explorer"], 1280, 960, STATIC / "explorer.png")
+                take(driver, addresses["report"](900), 900, 640, STATIC / "report.png")
+                take(driver, addresses["explorer"](1280), 1280, 960, STATIC / "explorer.png")
             if asked.folder is not None:
                 asked.folder.mkdir(parents=True, exist_ok=True)
                 for name, address in addresses.items():
                     for width in WIDTHS:
-                        take(driver, address, width, None, asked.folder / f"{name}-{width}.png")
+                        take(driver, address(width), width, None, asked.folder / f"{name}-{width}.png")
         finally:
             driver.quit()  # type: ignore[attr-defined]
             server.terminate()

@@ -33,6 +33,7 @@ from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
 from calipers.run_keys import (
+    called,
     checked,
     complete,
     exactly_one,
@@ -380,4 +381,4 @@ def load_runs(
         shared = overridden(dict(defaults or {}), described)
         return as_phases([Run.from_dict(overridden(shared, phase)) for phase in phase_tables(record)])
     except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+        raise InputError(f"{called(name)}: {error}") from error

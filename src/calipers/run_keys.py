@@ -25,6 +25,11 @@ def phase_tables(record: Mapping[str, object]) -> list[dict[str, object]]:
     return phases
 
 
+def called(name: str) -> str:
+    """A run file as a refusal calls it."""
+    return "Standard input" if name == STANDARD_INPUT else name
+
+
 def read_toml(name: str) -> dict[str, object]:
     """What a run file holds ("-": standard input), or `InputError` naming the file."""
     import tomllib
@@ -32,14 +37,17 @@ def read_toml(name: str) -> dict[str, object]:
     try:
         content = _piped() if name == STANDARD_INPUT else Path(name).read_bytes()
         # Some editors begin a file with a byte order mark; TOML has none.
-        return tomllib.loads(content.decode("utf-8-sig"))
+        found = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not a text file in UTF-8; a run file is TOML.") from error
+        raise InputError(f"{called(name)} is not a text file in UTF-8; a run file is TOML.") from error
     except (ValueError, RecursionError) as error:
         detail = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"{name} is not valid TOML: {detail}.") from error
+        raise InputError(f"{called(name)} is not valid TOML: {detail}.") from error
+    if name == STANDARD_INPUT and not content.strip():
+        raise InputError("Standard input is empty; pipe a run file into it.")
+    return found
 
 
 _READ: list[tuple[object, bytes]] = []
@@ -106,4 +114,4 @@ def whole(value: float) -> int | None:
 
 def toml_value(value: object) -> str:
     """A value as TOML writes it."""
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    return json.dumps(value) if isinstance(value, str | bool) else repr(value)

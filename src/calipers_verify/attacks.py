@@ -16,18 +16,27 @@ others are zero, or -u where batches of fixed size are shuffled and the adversar
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from flint import arb, fmpz
 
 from calipers_verify.calls import ball, rounded_down, rounded_up, tail
-from calipers_verify.reading import Effort, Refused, fields, increasing, items, rational, whole, wholes
-from calipers_verify.rows import HALVES, ONE, Row, dense, halved, plus, product, repeated, together, window
+from calipers_verify.reading import Effort, Items, Rational, Refused, Whole
+from calipers_verify.rows import HALVES, ONE, Row, composed, dense, halved, plus, product, window
 from calipers_verify.steps import Phase
 
 MOST_CELLS = 20_000
-MOST_SCORE = 10**5
+SCORES = Items(Whole(-(10**5), 10**5), 1, MOST_CELLS)
+FACTOR = {
+    "cuts": Items(Rational(1000, -1000), 0, MOST_CELLS),
+    "scores": SCORES,
+    "bins": Items(Whole(-(10**9), 10**9), 0, MOST_CELLS),
+    "bin_scores": SCORES._replace(least=0),
+}
+ATTACK = {"factors": Items(FACTOR, 1, 64), "threshold": Whole(-(10**12), 10**12)}
 Rows = list[Row]
 """Rows of the same places; those with an even index are rounded down, the others up."""
 
@@ -38,20 +47,27 @@ def shifts(phase: Phase, back: bool) -> tuple[arb, arb]:
     return (absent * phase.r, present * phase.r) if back else (present * phase.r, absent * phase.r)
 
 
-def tested(attack: Any, phases: list[Phase], direction: str, effort: Effort) -> Rows:
+def tested(factors: Any, phases: list[Phase], back: bool, dust: int, effort: Effort) -> Rows:
     """[p, q] of the score of the whole run."""
-    attack = fields(attack, ("dust", "factors", "threshold"), "an attack")
-    dust = whole(attack["dust"], 0, ONE, "dust")
-    found = []
-    for factor, phase in zip(items(attack["factors"], len(phases), len(phases), "factors"), phases, strict=True):
-        if phase.kind in ("realized", "size"):
-            raise Refused("no attack on a phase like this can be checked here")
-        factor = fields(factor, ("cuts", "scores", "coarsen", "bins", "bin_scores", "coarsen_epochs"), "a factor")
-        total = binned(epoch(factor, phase, direction == "absent-present", dust, effort), factor)
-        coarsen = read_coarsen(factor["coarsen_epochs"], phase.repeats)
-        each = phase.repeats * phase.repeats.bit_length()
-        found.append((sum(coarsen), _sum(total, phase.repeats, coarsen, dust, each, effort)))
-    return together(found, _halved, lambda a, b: _cut(_added(a, b, effort), dust))
+    if any(phase.kind in ("realized", "size") for phase in phases):
+        raise Refused("no attack on a phase like this can be checked here")
+    parts = []
+    for factor, phase in zip(factors, phases, strict=True):
+        rows = epoch(factor, phase, back, dust // phase.repeats, effort)
+        if factor["bins"]:  # bin_scores[i] where the sum is at least bins[i - 1] and below bins[i]
+            rows = [scored(row, factor["bins"], factor["bin_scores"]) for row in rows]
+        parts.append((rows, phase.repeats))
+    return _sum(parts, 3, dust, effort)
+
+
+def scored(row: Row, bins: Any, scores: Any) -> Row:
+    """The row by score of its bin."""
+    if len(scores) != len(bins) + 1 or any(a >= b for a, b in pairwise(bins)):
+        raise Refused("bins should increase, and have a score each")
+    masses = dict.fromkeys(scores, fmpz(0))
+    for place, mass in enumerate(row.masses, row.low):
+        masses[scores[bisect_right(bins, place)]] += mass
+    return dense(masses)
 
 
 def epoch(factor: Any, phase: Phase, back: bool, dust: int, effort: Effort) -> Rows:
@@ -60,19 +76,18 @@ def epoch(factor: Any, phase: Phase, back: bool, dust: int, effort: Effort) -> R
     Four rows are carried along: noise alone, from below and above, and, summed over the rounds the record may be in,
     under P and under Q. Coins treat rounds differently, so that it would not do to put it into the last one.
     """
-    values = [rational(cut, -1000, 1000, "a cut") for cut in items(factor["cuts"], 1, MOST_CELLS, "cuts")]
-    cuts = [ball(cut) for cut in increasing(values, "cuts")]
-    scores = wholes(factor["scores"], len(cuts) + 1, -MOST_SCORE, MOST_SCORE, "scores")
+    cuts, scores = factor["cuts"], factor["scores"]
+    if len(scores) != len(cuts) + 1 or any(a >= b for a, b in pairwise(cuts)):
+        raise Refused("cuts should increase, and every cell have a score")
     effort.spend(400 * len(cuts))
     rows = []
     for mean, rounded in zip((arb(0), arb(0), *shifts(phase, back)), (rounded_down, rounded_up) * 2, strict=True):
-        above = [arb(1), *(tail(cut - mean) for cut in cuts), arb(0)]
+        above = [arb(1), *(tail(ball(cut) - mean) for cut in cuts), arb(0)]
         masses = dict.fromkeys(scores, 0)
-        for score, left, right in zip(scores, above[:-1], above[1:], strict=True):
+        for score, (left, right) in zip(scores, pairwise(above), strict=True):
             masses[score] += max(0, rounded(left - right))
         rows.append(dense(masses))
-    coarsen = read_coarsen(factor["coarsen"], phase.rounds)
-    rows = _sum(rows, phase.rounds, coarsen, dust, phase.rounds.bit_length(), effort)
+    rows = _sum([(rows, phase.rounds)], 2, dust, effort)
     top, bottom = phase.share.numerator, phase.share.denominator * phase.rounds
     rest = bottom - top * phase.rounds
     low, noise_down, noise_up, p, q = rows[0].low, *(row.masses for row in rows)
@@ -82,9 +97,9 @@ def epoch(factor: Any, phase: Phase, back: bool, dust: int, effort: Effort) -> R
     ]
 
 
-def _sum(rows: Rows, count: int, coarsen: list[int], dust: int, parts: int, effort: Effort) -> Rows:
-    """The rows of `count` independent scores; n of them may lose a share of n in `parts` of `dust`."""
-    return repeated(rows, count, coarsen, _halved, lambda a, b, n: _cut(_added(a, b, effort), dust * n // parts))
+def _sum(parts: list[tuple[Rows, int]], every: int, dust: int, effort: Effort) -> Rows:
+    """The rows of so many independent scores of each part; cutting tails costs about `dust`."""
+    return composed(parts, every, _halved, lambda a, b, uses: _cut(_added(a, b, effort), dust // uses))
 
 
 def _added(first: Rows, second: Rows, effort: Effort) -> Rows:
@@ -110,29 +125,6 @@ def _cut(rows: Rows, dust: int) -> Rows:
 def _halved(rows: Rows) -> Rows:
     """Half of every score; a coin decides between the neighbors of an odd one."""
     return [halved(row, HALVES, bool(i % 2)) for i, row in enumerate(rows)]
-
-
-def binned(rows: Rows, factor: Any) -> Rows:
-    """The score of an epoch: bin_scores[i] where the sum is at least bins[i - 1] and below bins[i]; null: the sum."""
-    if factor["bins"] is None and factor["bin_scores"] is None:
-        return rows
-    values = [whole(edge, -(10**9), 10**9, "a bin") for edge in items(factor["bins"], 1, MOST_CELLS, "bins")]
-    bins = increasing(values, "bins")
-    scores = wholes(factor["bin_scores"], len(bins) + 1, -MOST_SCORE, MOST_SCORE, "bin_scores")
-    found = []
-    for row in rows:
-        masses, at = dict.fromkeys(scores, fmpz(0)), 0
-        for place, mass in enumerate(row.masses, row.low):
-            while at < len(bins) and place >= bins[at]:
-                at += 1
-            masses[scores[at]] += mass
-        found.append(dense(masses))
-    return found
-
-
-def read_coarsen(value: Any, count: int) -> list[int]:
-    """How often to coarsen before each doubling on the way to `count`."""
-    return wholes(value, count.bit_length(), 0, 40, "coarsen")
 
 
 def delta_shown(rows: Rows, threshold: int, epsilon: Fraction) -> arb:

@@ -20,17 +20,22 @@ everything:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from flint import arb
 
 from calipers_verify.calls import ball, rounded_up
-from calipers_verify.reading import Effort, Refused, fields, increasing, items, whole, wholes
-from calipers_verify.rows import ONE, Row, dense, halved, product, repeated, together, window
+from calipers_verify.reading import Effort, Items, Refused, Whole
+from calipers_verify.rows import ONE, Row, composed, dense, halved, product, window
 
 MOST_NODES = 60_000
+LAW = {
+    "places": Items(Whole(-(10**9), 10**9), 2, MOST_NODES),
+    "masses": Items(Whole(0, 2 * ONE), 2, MOST_NODES),
+    "infinity": Whole(0, ONE),
+}
 
 
 class Law(NamedTuple):
@@ -41,25 +46,18 @@ class Law(NamedTuple):
     infinity: int
 
 
-def read_places(record: Any) -> list[int]:
-    """The places of the law in `record`, in order."""
-    places = items(fields(record, ("places", "masses", "infinity"), "a law")["places"], 2, MOST_NODES, "places")
-    return increasing([whole(place, -(10**9), 10**9, "a place") for place in places], "places")
-
-
-def dominating(record: Any, spacing: Fraction, call: Callable[[Fraction], arb]) -> Law:
-    """The law in `record` (places, masses, infinity), checked to dominate the step whose D at e^x is `call(x)`."""
-    places = read_places(record)
-    masses = wholes(record["masses"], len(places), 0, 2 * ONE, "masses")
-    infinity = whole(record["infinity"], 0, ONE, "infinity")
+def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
+    """The law in `record`, checked to dominate the step whose D at the ratios of its places is at most `bounds`."""
+    places, masses, infinity = record["places"], record["masses"], record["infinity"]
+    if any(a >= b for a, b in pairwise(places)):
+        raise Refused("the places of a law should increase")
     if sum(masses) + infinity < ONE:
         raise Refused("the masses of a law sum to less than 1")
     mass_above, ratio_above = infinity, arb(0)  # of all places to the right of the present one
-    for place, mass in zip(reversed(places), reversed(masses), strict=True):
-        x = place * spacing
-        k = ball(x).exp()
-        if not arb(mass_above) - k * ratio_above >= ONE * call(x):
-            raise Refused(f"the law does not dominate the step at the log ratio {float(x):.6g}")
+    for place, mass, bound in reversed(list(zip(places, masses, bounds, strict=True))):
+        k = ball(place * spacing).exp()
+        if not arb(mass_above) - k * ratio_above >= ONE * bound:
+            raise Refused(f"the law does not dominate the step at the log ratio {float(place * spacing):.6g}")
         mass_above, ratio_above = mass_above + mass, ratio_above + mass / k
     return Law(spacing, dense(dict(zip(places, masses, strict=True))), infinity)
 
@@ -88,15 +86,9 @@ def coarsened(law: Law) -> Law:
     return Law(2 * law.spacing, halved(law.row, shares, True), law.infinity)
 
 
-def power(law: Law, count: int, coarsen: list[int], dust: int, effort: Effort) -> Law:
-    """A law that dominates `count` steps; a product that stands for n of them may lose a share of n/count of `dust`."""
-    each = count * count.bit_length()
-    return repeated(law, count, coarsen, coarsened, lambda a, b, n: multiplied(a, b, dust * n // each, effort))
-
-
-def all_phases(laws: list[tuple[int, Law]], dust: int, effort: Effort) -> Law:
-    """The product of the laws of all phases, each with how often it was coarsened from one common spacing."""
-    return together(laws, coarsened, lambda a, b: multiplied(a, b, dust, effort))
+def power(laws: list[tuple[Law, int]], dust: int, effort: Effort) -> Law:
+    """A law that dominates so many steps of every phase; cutting tails costs about `dust`."""
+    return composed(laws, 3, coarsened, lambda a, b, uses: multiplied(a, b, dust // uses, effort))
 
 
 def delta_bound(law: Law, epsilon: Fraction) -> arb:

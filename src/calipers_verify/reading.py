@@ -1,25 +1,24 @@
 """Reading a file that nobody vouches for.
 
 A certificate is JSON made of objects, lists, strings and whole numbers. There are no floating-point numbers in it:
-rationals are strings such as "11/10". Everything here either returns a value of the kind asked for, within its
-limits, or raises `Refused` with a reason; nothing in a file is ever executed, and nothing grows beyond what the
-limits allow.
+rationals are strings such as "11/10". What may stand where is a table of *shapes* (`calipers_verify.checker`), and
+`read` either returns a value of the shape asked for or raises `Refused` with a reason; nothing in a file is ever
+executed, and nothing grows beyond what the limits allow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 MOST_BYTES = 8_000_000
 MOST_DIGITS = 100
 MOST_EFFORT = 100_000_000
-MOST_COUNT = 1 << 53
 _RATIONAL = re.compile(r"-?[0-9]{1,60}(/[0-9]{1,60})?", re.ASCII)
 
 
@@ -38,6 +37,85 @@ class Effort:
         self.left -= amount
         if self.left < 0:
             raise Refused(f"checking it would take more than the {MOST_EFFORT} operations this checker spends")
+
+
+class Whole(NamedTuple):
+    """A whole number from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+class Rational(NamedTuple):
+    """A string such as "11/10", an exact number up to `high`, and positive or at least `low`."""
+
+    high: Fraction | int
+    low: Fraction | int = Fraction(1, 10**60)
+
+
+class Items(NamedTuple):
+    """A list of `least` to `most` values of one shape."""
+
+    each: Any
+    least: int
+    most: int
+
+
+class Or(NamedTuple):
+    """One certain word, or null, or else a value of the shape."""
+
+    word: str | None
+    shape: Any
+
+
+class Chosen(NamedTuple):
+    """An object whose entry `key` says which of the shapes it has."""
+
+    key: str
+    shapes: dict[str, Any]
+
+
+def read(value: Any, shape: Any, where: str) -> Any:
+    """`value`, if it has the shape: one of those above, a tuple of words, or an object with exactly the keys of a dict.
+
+    Lists become tuples and rationals fractions.
+    """
+    match shape:
+        case dict():
+            if isinstance(value, dict) and value.keys() == shape.keys():
+                return {key: read(value[key], shape[key], key) for key in shape}
+            raise Refused(f"{where} should be an object with exactly the keys {', '.join(sorted(shape))}")
+        case Chosen(key, shapes):
+            word = read(value.get(key) if isinstance(value, dict) else None, tuple(shapes), key)
+            return read(value, {key: (word,), **shapes[word]}, f"{where} with {key} {word}")
+        case Or(word, inner):
+            return value if value == word else read(value, inner, where)
+        case Items(each, least, most):
+            if not isinstance(value, list) or not least <= len(value) <= most:
+                raise Refused(f"{where} should be a list of {least} to {most} entries")
+            return tuple(read(entry, each, where) for entry in value)
+        case Whole(low, high):
+            if type(value) is not int or not low <= value <= high:
+                raise Refused(f"{where} should be a whole number from {low} to {high}")
+            return value
+        case Rational(high, low):
+            if not isinstance(value, str) or not _RATIONAL.fullmatch(value) or re.search("/0+$", value):
+                raise Refused(f"{where} should be a string such as 11/10")
+            if not low <= Fraction(value) <= high:
+                raise Refused(f"{where} should lie between {low} and {high}")
+            return Fraction(value)
+    if not isinstance(value, str) or value not in shape:
+        raise Refused(f"{where} should be one of {', '.join(shape)}")
+    return value
+
+
+def loaded(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file, as many as are ever read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise Refused(f"it cannot be read ({error.strerror or error})") from error
 
 
 def parsed(data: bytes) -> dict[str, Any]:
@@ -88,56 +166,3 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise Refused("an object in it names a key twice")
     return found
-
-
-def fields(value: Any, names: Iterable[str], where: str) -> dict[str, Any]:
-    """`value` as an object with exactly these keys."""
-    if not isinstance(value, dict) or set(value) != set(names):
-        raise Refused(f"{where} should be an object with exactly the keys {', '.join(sorted(names))}")
-    return value
-
-
-def items(value: Any, low: int, high: int, where: str) -> list[Any]:
-    """`value` as a list of `low` to `high` entries."""
-    if not isinstance(value, list) or not low <= len(value) <= high:
-        raise Refused(f"{where} should be a list of {low} to {high} entries")
-    return value
-
-
-def one_of(value: Any, allowed: Iterable[str], where: str) -> str:
-    """`value`, one of a few words."""
-    if not isinstance(value, str) or value not in allowed:
-        raise Refused(f"{where} should be one of {', '.join(allowed)}")
-    return value
-
-
-def whole(value: Any, low: int, high: int, where: str) -> int:
-    """`value` as a whole number between `low` and `high`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise Refused(f"{where} should be a whole number from {low} to {high}")
-    return value
-
-
-def wholes(value: Any, count: int, low: int, high: int, where: str) -> list[int]:
-    """`value` as a list of exactly `count` whole numbers."""
-    return [whole(entry, low, high, where) for entry in items(value, count, count, where)]
-
-
-def rational(value: Any, low: Fraction | int, high: Fraction | int, where: str) -> Fraction:
-    """`value`, a string such as "11/10", as an exact number with low < number <= high."""
-    if not isinstance(value, str) or not _RATIONAL.fullmatch(value):
-        raise Refused(f"{where} should be a string such as 11/10")
-    try:
-        found = Fraction(value)
-    except ZeroDivisionError as error:
-        raise Refused(f"{where} divides by zero") from error
-    if not low < found <= high:
-        raise Refused(f"{where} should lie in ({low}, {high}]")
-    return found
-
-
-def increasing(numbers: list[Any], where: str) -> list[Any]:
-    """The numbers, if each is larger than the one before."""
-    if any(a >= b for a, b in pairwise(numbers)):
-        raise Refused(f"{where} should increase")
-    return numbers

@@ -98,38 +98,27 @@ def window(masses: list[Any], dust: int) -> tuple[int, int]:
     return start, end
 
 
-def repeated(
-    one: Anything,
-    count: int,
-    coarsen: list[int],
+def composed(
+    parts: list[tuple[Anything, int]],
+    every: int,
     halve: Callable[[Anything], Anything],
     join: Callable[[Anything, Anything, int], Anything],
 ) -> Anything:
-    """`count` copies joined by doubling, coarsen[j] halvings before the j-th; join is told how many copies it joins."""
-    result: Anything | None = None
-    have = 0
-    for j in range(count.bit_length()):
-        for _ in range(coarsen[j]):
-            one, result = halve(one), None if result is None else halve(result)
-        if count >> j & 1:
-            have += 1 << j
-            result = one if result is None else join(result, one, have)
-        if count >> (j + 1):
-            one = join(one, one, 2 << j)
-    assert result is not None
-    return result
+    """So many independent copies of each part, joined by doubling.
 
-
-def together(
-    parts: list[tuple[int, Anything]],
-    halve: Callable[[Anything], Anything],
-    join: Callable[[Anything, Anything], Anything],
-) -> Anything:
-    """All parts joined; each comes with how often it was halved, and those halved less often than others catch up."""
+    All are halved before every so-many-th doubling (0: never), so that lattices get coarser as sums get wider. join is
+    told about how often its result, and others like it, will be used: what it loses counts so many times.
+    """
     result: Anything | None = None
-    for halvings, part in parts:
-        for _ in range(max(level for level, _ in parts) - halvings):
-            part = halve(part)
-        result = part if result is None else join(result, part)
+    doublings = max(count for _, count in parts).bit_length()
+    for j in range(doublings):
+        if every and j and j % every == 0:
+            parts = [(halve(one), count) for one, count in parts]
+            result = None if result is None else halve(result)
+        uses = doublings << (doublings - 1 - j)
+        for one, count in parts:
+            if count >> j & 1:
+                result = one if result is None else join(result, one, uses)
+        parts = [(join(one, one, uses), count) for one, count in parts if count >> (j + 1)]
     assert result is not None
     return result

@@ -1,7 +1,7 @@
 """Sums of many independent terms from above: what an epoch shows whose M rounds hide one record.
 
-For such an epoch D_k is at most E[(w0 + w S)+] with S a sum of M independent terms whose call c -> E[(X - c)+] is a
-closed form. Here a term is replaced by a measure on whole multiples of a unit, and `lost`, that stands for
+For such an epoch D_k is at most E[(w0 + w S)+] with S a sum of M independent terms whose call c -> E[(X - c)+] is
+known. Here a term is replaced by a measure on whole multiples of a unit, and `lost`, that stands for
 
     V(c) = sum_i m_i (v_i - c)+ + lost        for every real c,
 
@@ -17,9 +17,6 @@ at least the call everywhere. Facts, as for the laws of `calipers_verify.lattice
 
 Ladder. Rung e holds places on the lattice unit * 2^e. The lowest rung reaches `reach` places from the center to both
 sides, a higher one `tail` places, so that a heavy tail costs few of them; moving up a rung is fact 3.
-
-Blocks. Terms may be taken together by 2, 4, 8, ... and each block replaced by one variable above it
-(`calipers_verify.blocks`); rounds that fill no block are added as terms.
 """
 
 from __future__ import annotations
@@ -31,22 +28,30 @@ from typing import Any, NamedTuple
 
 from flint import arb
 
-from calipers_verify.blocks import Blocks, read_blocks
 from calipers_verify.calls import Call, ball, rounded_up
-from calipers_verify.reading import Effort, Refused, fields, rational, whole, wholes
-from calipers_verify.rows import HALVES, ONE, Row, dense, halved, plus, product, repeated
+from calipers_verify.reading import Effort, Items, Rational, Refused, Whole
+from calipers_verify.rows import HALVES, ONE, Row, composed, dense, halved, plus, product
 
-MOST_REACH = 20_000
 MOST_TERM_NODES = 60_000
-HIGHEST_RUNG = 200
+FAR = 1 << 200
+PLAN = {
+    "unit": Rational(10**30),
+    "centers": Items(Whole(-FAR, FAR), 1, 64),
+    "lowest": Items(Whole(0, 200), 1, 64),
+    "reach": Whole(8, 20_000),
+    "tail": Whole(8, 20_000),
+    "low": Whole(-FAR, FAR),
+    "high": Whole(-FAR, FAR),
+}
+Node = tuple[int, int]
+"""Value in units, and rung."""
 
 
 class Plan(NamedTuple):
-    """How a sum of so many terms is kept: unit; centers and lowest rungs of 1, 2, 4, ... terms; places per rung and
-    side; between which values a single term, or block, has its places; and how terms are taken together, if they are.
+    """How sums are kept: unit; centers and lowest rungs of 1, 2, 4, ... terms; places per rung and side; between which
+    values a single term has its places. Any plan is safe; a bad one proves little.
     """
 
-    terms: int
     unit: Fraction
     centers: tuple[int, ...]
     lowest: tuple[int, ...]
@@ -54,36 +59,36 @@ class Plan(NamedTuple):
     tail: int
     low: int
     high: int
-    blocks: Blocks | None = None
+
+    def layout(self, terms: int) -> tuple[int, int]:
+        """Center and lowest rung of a sum of so many terms."""
+        j = terms.bit_length() - 1
+        return self.centers[j] * terms >> j, self.lowest[j]
 
     def radius(self, e: int, lowest: int) -> int:
         """How far from the center rung e reaches, in units."""
         return self.reach << e if e == lowest else self.tail << e
 
-
-def read_plan(record: Any, most_terms: int) -> Plan:
-    """The plan in `record`. Any plan is safe; a bad one proves little."""
-    blocks = record.get("blocks") if isinstance(record, dict) else None
-    record = fields(record, Plan._fields if blocks else Plan._fields[:-1], "a plan")
-    terms = whole(record["terms"], 1, most_terms, "terms")
-    limit, bits = 1 << HIGHEST_RUNG, terms.bit_length()
-    high = whole(record["high"], 1, limit, "high")
-    return Plan(
-        terms,
-        rational(record["unit"], 0, 10**30, "unit"),
-        tuple(wholes(record["centers"], bits, -limit, limit, "centers")),
-        tuple(wholes(record["lowest"], bits, 0, HIGHEST_RUNG, "lowest")),
-        whole(record["reach"], 8, MOST_REACH, "reach"),
-        whole(record["tail"], 8, MOST_REACH, "tail"),
-        whole(record["low"], -limit, high - 1, "low"),
-        high,
-        read_blocks(blocks) if blocks else None,
-    )
+    def nodes(self, terms: int) -> list[Node]:
+        """The places of something as wide as so many terms, in order."""
+        found, inner, (center, lowest) = list[Node](), -1, self.layout(terms)
+        e = lowest
+        while inner < max(self.high - center, center - self.low):
+            radius = self.radius(e, lowest)
+            first, last = max(self.low, center - radius), min(self.high, center + radius)
+            found += [(n << e, e) for n in range(-(-first >> e), (last >> e) + 1) if abs((n << e) - center) > inner]
+            if len(found) > MOST_TERM_NODES:
+                raise Refused("a plan has too many nodes")
+            inner, e = max(inner, radius), e + 1
+        if len(found) < 2:
+            raise Refused("a plan has too few nodes")
+        return sorted(found)
 
 
 class Sum(NamedTuple):
-    """Rows by rung, and what is lost beyond the last place, in 2^-256 units."""
+    """So many terms: rows by rung, and what is lost beyond the last place, in 2^-256 units."""
 
+    terms: int
     rungs: dict[int, Row]
     lost: int
 
@@ -91,15 +96,23 @@ class Sum(NamedTuple):
         """The mass of all rungs."""
         return sum(int(sum(row.masses)) for row in self.rungs.values())
 
+    def atoms(self) -> dict[int, int]:
+        """Masses by value, in units."""
+        found: dict[int, int] = {}
+        for e, (low, row) in self.rungs.items():
+            for place, mass in enumerate(row, low):
+                found[place << e] = found.get(place << e, 0) + int(mass)
+        return found
 
-def connected(call: Call, plan: Plan, effort: Effort) -> Sum:
-    """One term: V connects upper bounds of the call at the plan's nodes, so that it is above the call everywhere.
+
+def connected(call: Call, plan: Plan, effort: Effort, terms: int = 1) -> Sum:
+    """One term, or something that stands for `terms` of them: V connects upper bounds of its call at the plan's nodes.
 
     With C_j at least the call at node n_j, and sigma_j the slope from n_j to n_(j+1), masses of at least
     sigma_(j-1) - sigma_j and lost >= C_last give V(n_j) >= C_j, by summation. Nodes whose C_j lies above a chord of
     others are passed over: the call is convex, so it is below that chord too.
     """
-    nodes, unit = _nodes(plan), ball(plan.unit)
+    nodes, unit = plan.nodes(terms), ball(plan.unit)
     effort.spend(100 * len(nodes))
     nodes, heights = _hull(nodes, [rounded_up(call(n * unit) / unit) for n, _ in nodes])
     falls = [Fraction(ONE)]  # the slope to the left of the first node, at most; beyond the last it is 0
@@ -109,10 +122,10 @@ def connected(call: Call, plan: Plan, effort: Effort) -> Sum:
     for i, (n, e) in enumerate(nodes):
         excess = falls[i] - falls[i + 1]
         rungs.setdefault(e, {})[n >> e] = max(0, -((-excess.numerator) // excess.denominator))
-    return Sum({e: dense(found) for e, found in rungs.items()}, max(0, heights[-1]))
+    return Sum(terms, {e: dense(found) for e, found in rungs.items()}, max(0, heights[-1]))
 
 
-def _hull(nodes: list[tuple[int, int]], heights: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
+def _hull(nodes: list[Node], heights: list[int]) -> tuple[list[Node], list[int]]:
     """The nodes at which the largest convex function below the heights touches them."""
     kept: list[int] = []
     for i, (n, _) in enumerate(nodes):
@@ -125,26 +138,15 @@ def _hull(nodes: list[tuple[int, int]], heights: list[int]) -> tuple[list[tuple[
     return [nodes[i] for i in kept], [heights[i] for i in kept]
 
 
-def _nodes(plan: Plan) -> list[tuple[int, int]]:
-    """(value in units, rung) of the places of one term, in order."""
-    center, found, inner = plan.centers[0], [], -1
-    e = plan.lowest[0]
-    while inner < max(plan.high - center, center - plan.low):
-        radius = plan.radius(e, plan.lowest[0])
-        first, last = max(plan.low, center - radius), min(plan.high, center + radius)
-        found += [(n << e, e) for n in range(-(-first >> e), (last >> e) + 1) if abs((n << e) - center) > inner]
-        if len(found) > MOST_TERM_NODES:
-            raise Refused("a plan has too many nodes")
-        inner, e = max(inner, radius), e + 1
-    if len(found) < 2:
-        raise Refused("a plan has too few nodes")
-    return sorted(found)
+def summed(parts: list[tuple[Sum, int]], plan: Plan, effort: Effort) -> Sum:
+    """So many independent copies of each part, kept as the plan says."""
+    return composed(parts, 0, lambda one: one, lambda a, b, _: _added(a, b, plan, effort))
 
 
-def _added(first: Sum, second: Sum, plan: Plan, terms: int, effort: Effort) -> Sum:
-    """A sum of two independent sums, `terms` terms in all, kept as `plan` says."""
-    j = terms.bit_length() - 1
-    middle, lowest = plan.centers[j] * terms >> j, plan.lowest[j]
+def _added(first: Sum, second: Sum, plan: Plan, effort: Effort) -> Sum:
+    """A sum of two independent sums."""
+    terms = first.terms + second.terms
+    middle, lowest = plan.layout(terms)
     lost = -(-(first.lost * second.total() + second.lost * first.total()) // ONE)
     rungs: dict[int, Row] = {}
     finer: tuple[Row | None, Row | None] = (None, None)  # all lower rungs of either sum, raised to this one
@@ -161,7 +163,7 @@ def _added(first: Sum, second: Sum, plan: Plan, terms: int, effort: Effort) -> S
             if kept is not None:
                 rungs[e] = kept
         finer, carry, e = (_raised(both[0]), _raised(both[1])), _raised(carry), e + 1
-    return Sum(rungs, lost)
+    return Sum(terms, rungs, lost)
 
 
 def _raised(row: Row | None) -> Row | None:
@@ -181,35 +183,12 @@ def _inside(row: Row, e: int, middle: int, radius: int) -> tuple[Row | None, Row
     return Row(low + start, masses[start:end]), plus(left, right)
 
 
-def summed(call: Call, plan: Plan, count: int, effort: Effort) -> Sum:
-    """`count` terms, or blocks."""
-    term, never = connected(call, plan, effort), [0] * count.bit_length()
-    return repeated(term, count, never, lambda one: one, lambda a, b, n: _added(a, b, plan, n, effort))
-
-
-def in_blocks(call: Call, payoff: Call, plan: Plan, effort: Effort) -> Sum:
-    """The plan's terms by blocks, whose calls are at most `payoff`, and at most those of so many terms."""
-    assert plan.blocks is not None
-    doublings = plan.blocks.doublings
-    blocks, rest = plan.terms >> doublings, plan.terms % (1 << doublings)
-    if not blocks:
-        raise Refused("a block is longer than the epoch")
-    terms = Calls(summed(call, plan, 1 << doublings, effort), plan.unit)
-    wide = plan._replace(centers=plan.centers[doublings:], lowest=plan.lowest[doublings:])
-    found = summed(lambda c: payoff(c).min(terms(c)), wide, blocks, effort)
-    return _added(found, summed(call, plan, rest, effort), wide, blocks, effort) if rest else found
-
-
 class Calls:
     """V of a sum, asked at many strikes."""
 
     def __init__(self, found: Sum, unit: Fraction) -> None:
-        masses: dict[int, int] = {}
-        for e, (low, row) in found.rungs.items():
-            for i, mass in enumerate(row):
-                value = (low + i) << e
-                masses[value] = masses.get(value, 0) + int(mass)
-        self.unit, self.values = unit, sorted(masses)
+        masses: dict[int, Any] = found.atoms()
+        self.unit, self.values = ball(unit), sorted(masses)
         self.mass, self.moment = [0], [found.lost]  # of all values from the right
         for value in reversed(self.values):
             self.mass.append(self.mass[-1] + masses[value])
@@ -217,6 +196,6 @@ class Calls:
 
     def __call__(self, strike: arb) -> arb:
         """At least E[(S - strike)+]."""
-        low = (strike / ball(self.unit)).lower()  # an exact number; a smaller strike gives a larger call
+        low = (strike / self.unit).lower()  # an exact number; a smaller strike gives a larger call
         above = len(self.values) - bisect_right(self.values, int(low.floor().unique_fmpz()))
-        return ball(self.unit) * (arb(self.moment[above]) - low * self.mass[above]) / ONE
+        return self.unit * (arb(self.moment[above]) - low * self.mass[above]) / ONE

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calipers.adapters.jax_privacy import batch_keys
+from calipers.adapters.jax_privacy import _REFUSED, batch_keys
 from calipers.errors import UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
@@ -34,7 +34,10 @@ ROWS = [
         {"sampling_prob": 0.05, "iterations": 40, "truncated_batch_size": 9},
         "truncated-poisson",
     ),
+    # The page's rows "fixed order, several epochs" and "shuffling": one split into groups, by default an equal one.
+    ("CyclicPoissonSampling", {"sampling_prob": 1.0, "iterations": 40, "cycle_length": 20}, "cyclic-poisson"),
     ("BallsInBinsSampling", {"iterations": 40, "cycle_length": 20}, "balls-and-bins"),
+    ("RandomAllocationSampling", {"total_participations": 2, "iterations": 40}, "random-allocation"),
     ("FixedBatchSampling", {"batch_size": 5, "iterations": 40}, "without-replacement"),
     ("FixedBatchSampling", {"batch_size": 5, "iterations": 40, "replace": True}, "with-replacement"),
 ]
@@ -78,3 +81,34 @@ def test_what_no_run_describes_is_refused_with_the_reason(name: str, settings: d
         batch_keys(strategy(name, **settings))
     with pytest.raises(UnsupportedError, match="not known"):
         batch_keys(object())
+
+
+def test_every_strategy_of_the_installed_library_is_answered() -> None:
+    """A row, users in the place of records, or a refusal with the reason: all that the page on batches lists."""
+    listed = {
+        name
+        for name, kind in vars(selection).items()
+        if isinstance(kind, type) and issubclass(kind, selection.BatchSelectionStrategy)
+    } - {"BatchSelectionStrategy", "UserSelectionStrategy"}
+    assert listed <= {name for name, _, _ in ROWS} | set(_REFUSED)
+
+
+def test_a_split_that_is_drawn_in_secret_is_said_to_show_less() -> None:
+    """Groups are read as known: the upper jaw holds for a secret split, the lower one is about whoever knows it."""
+    split = strategy("CyclicPoissonSampling", sampling_prob=1.0, iterations=40, cycle_length=20)
+    run = Run.from_dict({"noise_multiplier": 2.0, "dataset_size": 100, "adjacency": "zero-out", **batch_keys(split)})
+    assert any("a split that is drawn and kept secret" in note for note in measure(run).notes)
+
+
+def test_several_participations_are_never_read_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """k of t as JAX-Privacy names it from release 2.3 on; where k is not said there is no silent 1."""
+
+    class RandomAllocationSampling:
+        iterations = 40
+
+    monkeypatch.setattr(selection, "RandomAllocationSampling", RandomAllocationSampling, raising=False)
+    several = RandomAllocationSampling()
+    with pytest.raises(UnsupportedError, match="total_participations"):
+        batch_keys(several)
+    several.total_participations = 3
+    assert batch_keys(several) == {"sampler": "random-allocation", "participations": 3, "steps": 40}

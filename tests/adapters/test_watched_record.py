@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calipers.adapters.unproven import Unproven
+from calipers.adapters.unproven import unproven
 from calipers.adapters.watched_record import Participation
 from calipers.adapters.watched_run import together
-from calipers.bracket import Side
 
 RECORDS = 7
 STEPS = st.lists(
@@ -89,11 +88,11 @@ def test_several_releases_are_never_called_noisier_than_they_are(noises) -> None
 
 def test_where_nothing_is_proven_everything_is_possible() -> None:
     """Between guessing and a perfect attack, with the reason in both pieces of evidence."""
-    nothing = Unproven("Because.")
-    jaws = nothing.epsilon(1e-5, 1e-3)
-    assert (jaws.lower, jaws.upper) == (0.0, math.inf)
-    curves = nothing.curves(1e-12, 1e-3)
-    assert float(curves[Side.UPPER](0.1)) == 0.0
-    assert float(curves[Side.LOWER](0.1)) == pytest.approx(0.9)
-    assert "Because." in nothing.upper_evidence().statement
-    assert "Because." in nothing.lower_evidence().statement
+    nothing = unproven("Because.")
+    below, above = nothing.below.epsilon(1e-5, 1e-3), nothing.above.epsilon(1e-5, 1e-3)
+    assert (below.value, above.value) == (0.0, math.inf)
+    assert (nothing.above.delta(50.0, 1e-3).value, nothing.above.renyi(2.0).value) == (1.0, math.inf)
+    assert float(nothing.above.curve(1e-12, 1e-3)(0.1)) == 0.0
+    assert float(nothing.below.curve(1e-12, 1e-3)(0.1)) == pytest.approx(0.9)
+    assert "Because." in above.evidence.statement
+    assert "Because." in below.evidence.statement

@@ -7,6 +7,9 @@ is known to Calipers: values go through the logger that the user has.
 from __future__ import annotations
 
 import importlib
+import json
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,10 +97,11 @@ def test_lightning_and_tensorboard(tmp_path) -> None:
     check(found[LOW], found[HIGH], callback.guard)
 
 
-def test_a_plain_loop_and_mlflow(tmp_path) -> None:
+def test_a_plain_loop_and_mlflow(tmp_path, monkeypatch) -> None:
     """`mlflow.log_metrics` takes values and step as the guard gives them."""
     mlflow = pytest.importorskip("mlflow")
-    mlflow.set_tracking_uri(tmp_path.as_uri())
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'tracked.db'}")
     with mlflow.start_run() as started:
         guard = trained(mlflow.log_metrics)
     client = mlflow.MlflowClient()
@@ -111,14 +115,40 @@ def test_a_plain_loop_and_weights_and_biases(tmp_path, monkeypatch) -> None:
     """`wandb.log` takes values and step as the guard gives them; offline, it keeps them in a file of its own."""
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    seen: list[tuple[int, float, float]] = []
     run = wandb.init(project="calipers", mode="offline", dir=str(tmp_path))
-
-    def log(values, step):
-        wandb.log(values, step)
-        seen.append((step, run.summary[LOW], run.summary[HIGH]))
-
-    guard = trained(log)
+    guard = trained(wandb.log)
     run.finish()
-    check([(step, low) for step, low, _ in seen], [(step, high) for step, _, high in seen], guard)
-    assert list((tmp_path / "wandb").rglob("*.wandb"))
+    wandb.teardown()  # the process that writes the file ends when it is written
+    (file,) = (tmp_path / "wandb").rglob("*.wandb")
+    found = history(file)
+    check(found[LOW], found[HIGH], guard)
+
+
+def history(file: Path) -> dict[str, list[tuple[int, float]]]:
+    """(step, value) of every name in the file that W&B keeps, whose records are messages of W&B's own."""
+    record_type = importlib.import_module("wandb.proto.wandb_internal_pb2").Record
+    found: dict[str, list[tuple[int, float]]] = {}
+    for data in logged(file.read_bytes()):
+        record = record_type()
+        record.ParseFromString(data)
+        for item in record.history.item:
+            value = json.loads(item.value_json)
+            if isinstance(value, float):
+                found.setdefault(item.key or ".".join(item.nested_key), []).append((record.history.step.num, value))
+    return found
+
+
+def logged(content: bytes) -> Iterator[bytes]:
+    """The records of a log of 32 KiB blocks: seven bytes of head, then pieces with checksum, length and kind."""
+    assert content.startswith(b":W&B")
+    place, record = 7, b""
+    while place + 7 <= len(content):
+        if 32768 - place % 32768 < 7:  # no head fits into the rest of a block
+            place += 32768 - place % 32768
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        record += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # a whole record, or the last piece of one
+            yield record
+            record = b""

@@ -82,7 +82,7 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
     "shuffled": (shuffled(), 1e-4),
     "shuffled, isolated": (shuffled(epochs=2, noise_multiplier=1.0, view="isolated"), 1e-5),
     "shuffled, last batch kept": (shuffled(dataset_size=5050, batch_size=100, last_batch="keep"), 1e-4),
-    "shuffled, nothing left over": (shuffled(dataset_size=6000, batch_size=200, epochs=2, noise_multiplier=3.0), 1e-4),
+    "shuffled, nothing left over": (shuffled(dataset_size=6000, batch_size=200, noise_multiplier=3.0), 1e-4),
     "shuffled, nothing left over, replaced": (
         shuffled(dataset_size=6000, batch_size=200, noise_multiplier=4.0, adjacency="substitute"),
         1e-4,
@@ -97,15 +97,21 @@ SLOW: dict[str, tuple[dict[str, Any], float]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("keys", "delta"), SLOW.values(), ids=SLOW.keys())
 def test_certificates_that_take_their_time_agree_with_measure(keys: dict[str, Any], delta: float) -> None:
-    """Replaced and shuffled epochs, and steps that show their size.
-
-    Where nothing is left over the checker knows the theorem of a random member only, and `measure` a better one: up to
-    fixed batches there, 1 % elsewhere.
-    """
+    """Replaced and shuffled epochs, and steps that show their size; where every record is used cells are wider: 2 %."""
     run = Run(**keys)
     everybody = run.sampler == "shuffle" and (run.last_batch == "keep" or run.dataset_size % run.batch_size == 0)
-    fixed = measure(run.replace(sampler="deterministic")).epsilon(delta).upper if everybody else 0.0
-    consistent(run, delta, max(0.01, fixed / measure(run).epsilon(delta).upper - 0.99))
+    consistent(run, delta, 0.02 if everybody else 0.01)
+
+
+@pytest.mark.slow
+def test_a_certificate_says_where_measure_proves_more(coarse: None) -> None:
+    """Small batches that use every record: measure has a second theorem, the checker falls back to fixed batches."""
+    run = Run(**shuffled(dataset_size=200, batch_size=10, noise_multiplier=4.0))
+    certificate = certify(run, delta=1e-3)
+    assert certificate.epsilon[1] == certify(run.replace(sampler="deterministic"), delta=1e-3).epsilon[1]
+    assert certificate.remark is not None
+    assert "weaker theorem" in certificate.remark
+    assert certify(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), delta=1e-3).remark is None
 
 
 def test_fixed_batches_are_certified_where_hiding_proves_no_more(coarse: None) -> None:
@@ -245,8 +251,8 @@ def test_the_checker_is_small_and_imports_nothing_of_calipers() -> None:
                 root = name.partition(".")[0]
                 assert root in {"flint", "calipers_verify"} or root in sys.stdlib_module_names, name
             assert not (isinstance(node, ast.Name) and node.id in {"eval", "exec", "compile", "__import__"})
-    assert code < 1050
-    assert lines < 1650
+    assert code < 945
+    assert lines < 1520
 
 
 def random_run(rng: random.Random) -> tuple[Run, float]:
@@ -376,7 +382,7 @@ def test_certificates_keep_to_their_schema(kind: str, request: pytest.FixtureReq
     record = json.loads(request.getfixturevalue(kind).to_json())
     assert fits(record, schema, schema)
     assert not fits({**record, "more": 1}, schema, schema)
-    assert not fits({**record, "version": 2}, schema, schema)
+    assert not fits({**record, "version": 1}, schema, schema)
     del record["claims"][0]["epsilon"]
     assert not fits(record, schema, schema)
 

@@ -120,6 +120,8 @@ def calibrated_with(monkeypatch):
             noise_multipliers=(0.123456789012,) * len(solved),
             target=target,
             achieved=achieved,
+            subject=None,
+            beside={},
         )
 
     module = ModuleType("calipers.calibrate")

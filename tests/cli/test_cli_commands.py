@@ -49,6 +49,41 @@ def test_calibrate_prints_the_noise_rounded_up(calipers, calibrated_with):
     assert calibrated_with[0][1] == {"tpr": 0.2, "fpr": 0.1}
 
 
+NOISY_FILES = {
+    "tree": 'noise_matrix = "tree"\nsteps = 16\nmin_separation = 4\nfixed_order = true\n',
+    "matrix": 'noise_matrix = "banded.txt"\nsteps = 12\nmin_separation = 3\n',
+    "selection": 'selected_mean = 10\ntrials = "poisson"\nsample_rate = 1.0\nsteps = 4\n',
+    "beside": "beside = [9.0, 12.0]\nsample_rate = 1.0\nsteps = 4\n",
+    "count": "clip_count_noise = 12.8\nsample_rate = 1.0\nsteps = 4\n",
+}
+
+
+@pytest.mark.parametrize("kind", NOISY_FILES)
+def test_calibrate_takes_run_files_that_say_more_than_a_run(calipers, tmp_path, kind):
+    """The run file that is printed, measured again, meets the target, and with less noise does not."""
+    (tmp_path / "banded.txt").write_text("1\n0.5\n0.25\n")
+    path = tmp_path / "run.toml"
+    path.write_text(NOISY_FILES[kind])
+    asked = ("calibrate", "--run", path, "--epsilon", 2, "--delta", 1e-5, "--tolerance", 0.01)
+    printed = calipers(*asked).stdout.split("The run, as a run file")[1].splitlines()
+    found = json.loads(calipers(*asked, "--json").stdout)
+    noise = found["noise_multiplier"]
+    assert found["achieved"]["upper"] <= 2.0
+    path.write_text("\n".join(line.strip() for line in printed[1 : printed.index("", 1)]))
+    again = json.loads(calipers("measure", "--run", path, "--delta", 1e-5, "--json").stdout)["epsilon"][0]
+    assert again["upper"] <= 2.0 * (1.0 + 1e-3)
+    less = json.loads(
+        calipers("measure", "--run", path, "--noise-multiplier", 0.95 * noise, "--delta", 1e-5, "--json").stdout
+    )
+    assert less["epsilon"][0]["upper"] > 2.0
+
+
+def test_calibrate_refuses_a_guarantee(refused, tmp_path):
+    path = tmp_path / "stated.toml"
+    path.write_text("[guarantee]\nepsilon = 3\ndelta = 1e-5\n")
+    assert "no noise that could be changed" in refused("calibrate", "--run", path, "--mu", 0.5)
+
+
 def test_calibrate_says_what_licenses_the_noise(calipers):
     """Five full batches: the Gaussian theorem above, the likelihood ratio test below, and the notes of the run."""
     output = " ".join(calipers("calibrate", "--sample-rate", 1, "--steps", 5, "--mu", 0.5, "--explain").stdout.split())

@@ -177,6 +177,22 @@ def test_a_finished_checkpoint_is_not_trained_again(folder, calipers, refused, t
 
 
 @pytest.mark.torch
+def test_weights_replace_weights_and_nothing_else(folder, calipers, refused, tmp_path) -> None:
+    """The file loads as PyTorch's own, is known as ours, and a thesis of the same name is kept."""
+    torch = pytest.importorskip("torch")
+    weights, thesis = tmp_path / "w.pt", tmp_path / "thesis.pt"
+    arguments = options(folder, "--epochs", 1, "--noise-multiplier", 0)
+    for _ in range(2):
+        assert f"wrote {weights}" in calipers(*arguments, "--output", weights).stderr
+    loaded = torch.load(weights, weights_only=True)
+    assert sum(part.numel() for part in loaded.values()) == 25_812
+    thesis.write_bytes(b"years of work")
+    assert "was not written by Calipers" in refused(*arguments, "--output", thesis)
+    assert thesis.read_bytes() == b"years of work"
+    assert calipers(*arguments, "--output", thesis, "--overwrite").exit_code == 0
+
+
+@pytest.mark.torch
 def test_the_report_is_for_people(folder, calipers) -> None:
     shown = calipers(*options(folder, "--epochs", 1, "--noise-multiplier", 1)).stdout
     assert shown.startswith("cnn (25,812 parameters) on mnist: accuracy 0.")

@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from calipers.cli import main
 
 RUN = ("--sample-rate", "0.1", "--steps", "10", "--noise-multiplier", "2")
 SIZES = ("--dataset-size", "1000", "--batch-size", "10")
@@ -47,6 +50,8 @@ WRONG = [
     (("measure", *RUN, "--tolerance", "0"), "Expected --tolerance in"),
     (("measure", *RUN, "--fpr", "5%"), "is not a number"),
     (("measure", *RUN, "run.toml"), "unexpected extra argument"),
+    (("measure", *RUN, "--noise-multiplier", "3"), "given 2 times, with different values"),
+    (("measure", *RUN, "--dataset-size-range", "5", "3"), "Expected --dataset-size-range LOW HIGH"),
     (("measure", "--run", "absent.toml"), "absent.toml: No such file"),
     (("measure", "--run", "phases.toml", "--steps", "5"), "--steps would give all 2 phases"),
     (("measure", "--run", "thesis.csv"), "thesis.csv is not valid TOML"),
@@ -126,13 +131,17 @@ def test_words_in_any_case(calipers, measured_with):
 
 def test_a_run_from_standard_input_may_begin_with_a_mark(measured_with):
     """A byte order mark, as some editors write it, is no part of the first key; `--run -` reads what is piped in."""
-    from click.testing import CliRunner
-
-    from calipers.cli import main
-
     text = b"\xef\xbb\xbfsample_rate = 0.1\nsteps = 3\nnoise_multiplier = 2\n"
     assert CliRunner().invoke(main, ["measure", "--run", "-"], input=text).exit_code == 0
     assert measured_with[-1][0].steps == 3
+
+
+@pytest.mark.parametrize("typed", ["", "  \n"])
+def test_an_empty_standard_input_is_said_to_be_empty(measured_with, typed):
+    """A pipe whose first command printed nothing is no run file that lacks keys."""
+    result = CliRunner().invoke(main, ["measure", "--run", "-"], input=typed)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "Error: Standard input is empty; pipe a run file into it.\n"
 
 
 def test_what_was_written_is_said_and_may_be_written_again(calipers, measured_with, desk):

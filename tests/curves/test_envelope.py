@@ -17,9 +17,9 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.gdp import gaussian_curve
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import InputError
-from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
-from calipers.measure.backends import ProductBackend
+from calipers.measure.closed import KnownCurve
+from calipers.measure.jaw import Evaluation, Found
 from calipers.measure.measurement import Measurement
 from calipers.run import Run
 
@@ -130,30 +130,21 @@ def test_sides_do_not_mix() -> None:
         Envelope.of([])
 
 
-class _Wide(ProductBackend):
-    """A product whose brackets come out a tenth wide."""
+def _wide(side: Side) -> KnownCurve:
+    """A jaw of brackets that come out a tenth wide."""
 
-    closes = True
+    class Wide(KnownCurve):
+        def epsilon(self, delta: float, tolerance: float) -> Found:
+            return Found(1.0 if self.side is Side.UPPER else 0.9, self.said)
 
-    def __init__(self) -> None:
-        pass
-
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        return Jaws(0.9, 1.0, 0.0, False)
-
-    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        return {side: gaussian_curve(0.1 if side is Side.LOWER else 5.0, side) for side in Side}
-
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        return Evidence(Kind.NUMERICAL, "A proof.", "here")
-
-    lower_evidence = upper_evidence
+    curve = gaussian_curve(0.1 if side is Side.LOWER else 5.0, side)
+    return Wide(curve, Evidence(Kind.NUMERICAL, "A proof.", "here"))
 
 
 def test_a_missed_tolerance_is_said_and_the_bracket_no_longer_claims_to_close() -> None:
     """Until something was asked nothing is missed; a bracket within the tolerance says nothing."""
-    backend = _Wide()
-    narrow, wide = (Measurement((), backend, None, tolerance, ("A condition.",)) for tolerance in (0.2, 0.01))
+    jaws = Evaluation(_wide(Side.UPPER), _wide(Side.LOWER), closes=True)
+    narrow, wide = (Measurement((), jaws, None, tolerance, ("A condition.",)) for tolerance in (0.2, 0.01))
     assert narrow.closes
     assert wide.closes
     narrow.epsilon(1e-5)

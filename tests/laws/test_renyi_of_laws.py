@@ -13,6 +13,9 @@ from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import AllocationPair
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below
+from calipers.laws.core.law import Law
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.source import UpperSource
 from calipers.laws.divided.pairs import ScaleFactor
 from calipers.measure import measure
 from calipers.mechanisms.gaussian import poisson_gaussian
@@ -172,3 +175,21 @@ def test_faint_steps_keep_their_digits(rate: float, sigma: float, order: float) 
     found = measure(Run(sample_rate=rate, steps=1000, noise_multiplier=sigma)).rdp(order)
     assert found.lower <= 1000 * truth <= found.upper
     assert found.upper <= 1.001 * found.lower
+
+
+class FourFifths(UpperSource):
+    """A fifth of Q lies where P vanishes, and nothing beyond the ends of the law."""
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        pair = Pair("", atom_log_p=(math.log(0.5),) * 2, atom_log_q=(math.log(0.4),) * 2, q_zero=0.2)
+        return pair.upper(resolution, log_tail)
+
+    def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float]:
+        return []
+
+
+@pytest.mark.parametrize("order", [1.1, 2.0, 7.0])
+def test_mass_where_the_first_dataset_cannot_be_counts(order: float) -> None:
+    """E_Q[L^t] = 0.8 * 1.25^t, though no atom of the law holds the fifth whose ratio is 0."""
+    truth = (math.log(0.8) + order * math.log(1.25)) / (order - 1.0)
+    assert truth <= renyi_above([(FourFifths(), 1)], order, (False,)) <= truth * (1.0 + 1e-9)

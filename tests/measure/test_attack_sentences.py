@@ -10,8 +10,10 @@ import pytest
 from scipy import stats
 
 from calipers.laws.allocated.shuffle import ShuffleTest
-from calipers.laws.composed.direction import Jaws
-from calipers.measure.allocation import AttackBackend
+from calipers.measure import measure
+from calipers.measure.composed import LawAttack
+from calipers.measure.jaw import Evaluation
+from calipers.run import Run
 
 
 def gain(threshold: float, epsilon: float, reversed_: bool) -> float:
@@ -29,8 +31,8 @@ def gain(threshold: float, epsilon: float, reversed_: bool) -> float:
 @pytest.mark.parametrize("epsilon", [0.3, 0.7, 2.0])
 def test_the_threshold_in_the_sentence_is_the_best_one(epsilon: float, reversed_: bool) -> None:
     """A likelihood ratio test is best at e^epsilon, or at e^-epsilon when its answer is "zeroed out"."""
-    backend = AttackBackend(None, "", ("present", "zeroed out"))  # type: ignore[arg-type]
-    sentence = backend.lower_evidence(Jaws(0.1, math.inf, epsilon, reversed_)).statement
+    attack = LawAttack(None, "", ("present", "zeroed out"))  # type: ignore[arg-type]
+    sentence = attack.test_at(0.1, epsilon, reversed_).statement
     said = re.search(r"Say '(.*)' when the sum of all scores (is below|exceeds) (-?[\d.]+)\.$", sentence)
     assert said is not None
     assert (said[1], said[2]) == (("zeroed out", "is below") if reversed_ else ("present", "exceeds"))
@@ -47,3 +49,24 @@ def test_the_factor_of_a_shuffle_test_is_the_ratio_it_compares_with(reversed_: b
     assert math.log(float(factor[1])) == pytest.approx(-0.7 if reversed_ else 0.7, abs=1e-5)
     assert (" < 0" in said) == reversed_
     assert ("'zeroed out'" in said) == reversed_
+
+
+def test_the_winning_attack_names_its_own_threshold() -> None:
+    """Where attacks compete, the sentence beside the number is that of the attack that gave it, at its threshold."""
+    run = Run(
+        sampler="without-replacement",
+        dataset_size=100,
+        batch_size=10,
+        steps=20,
+        noise_multiplier=1.5,
+        adjacency="zero-out",
+    )
+    found = measure(run).epsilon(1e-5)
+    assert f"exceeds {found.lower:.10g}." in found.lower_evidence.statement
+
+
+def test_a_jaw_does_not_serve_the_other_side() -> None:
+    """A proof is no attack: an evaluation with both jaws of one side cannot be built."""
+    found = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=1.0)).evaluation
+    with pytest.raises(AssertionError):
+        Evaluation(found.below, found.above)

@@ -7,35 +7,40 @@ from dataclasses import replace
 import mpmath
 import pytest
 
+from calipers.bracket import Side
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.composed.direction import Jaws
 from calipers.measure import measure
-from calipers.measure.backends import ProductBackend
+from calipers.measure.composed import Composition, PairAttack, PairProof
+from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Measurement
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.05, steps=100, noise_multiplier=1.5)
 
 
-class Vague(ProductBackend):
-    """A backend that says next to nothing at some places, as a computation that has run out of digits does."""
+class Vague(Composition):
+    """A product that says next to nothing at some places, as a computation that has run out of digits does."""
 
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
+    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         """Nothing at 1e-6."""
-        found = super().epsilon(delta, tolerance)
+        found = super()._epsilon(delta, tolerance)
         return found if delta != 1e-6 else Jaws(0.0, 50.0, 1.0, False)
 
-    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
         """Nothing at 2."""
-        found = super().delta(epsilon, tolerance)
+        found = super()._delta(epsilon, tolerance)
         return found if epsilon != 2.0 else Jaws(0.0, 1.0, 1.0, False)
 
 
 def vague() -> tuple[Measurement, Measurement]:
     sharp = measure(RUN)
-    backend = sharp.backend
-    assert isinstance(backend, ProductBackend)
-    blunt = Vague(backend.product, backend.reason, backend.statement, backend.attack, backend.ways)
-    return sharp, replace(sharp, backend=blunt, _cache={}, _missed=[])
+    above, below = sharp.evaluation.above, sharp.evaluation.below
+    assert isinstance(above, PairProof)
+    assert isinstance(below, PairAttack)
+    composed = Vague(above.composed.product)
+    blunt = Evaluation(replace(above, composed=composed), replace(below, composed=composed), closes=True)
+    return sharp, replace(sharp, evaluation=blunt, _answers={}, _cache={}, _missed=[])
 
 
 def test_the_curve_steps_in() -> None:
@@ -51,15 +56,10 @@ def test_the_curve_steps_in() -> None:
 def test_answers_to_other_questions_step_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a curve: epsilon at a smaller delta bounds from above, at a larger one from below; likewise delta."""
     sharp, blunt = vague()
-    nothing = {
-        side: curve
-        for side, curve in measure(Run(sample_rate=1.0, steps=10_000, noise_multiplier=0.5))
-        .backend.curves(1e-12, 1e-3)
-        .items()
-    }
-    perfect = {side: type(curve).perfect_privacy(side) for side, curve in nothing.items()}
-    upper, lower = sorted(nothing, key=lambda side: side.name, reverse=True)
-    monkeypatch.setattr(Vague, "curves", lambda *_: {upper: nothing[upper], lower: perfect[lower]})
+    leaking = measure(Run(sample_rate=1.0, steps=10_000, noise_multiplier=0.5)).evaluation.above.curve(1e-12, 1e-3)
+    curves = {Side.UPPER: leaking, Side.LOWER: TradeoffCurve.perfect_privacy(Side.LOWER)}
+    for jaw in (PairProof, PairAttack):
+        monkeypatch.setattr(jaw, "curve", lambda self, *_: curves[self.side])
     near = [blunt.epsilon(0.9e-6), blunt.epsilon(1.1e-6)]
     found = blunt.epsilon(1e-6)
     assert (found.lower, found.upper) == (near[1].lower, near[0].upper)

@@ -90,7 +90,7 @@ def sampled(kind: str, rng: np.random.Generator) -> Asked:
     """A run of the sampler, of any size that one would use."""
     size = int(10 ** rng.uniform(1.2, 5))
     batch = max(1, min(size // 2, int(size * 10 ** rng.uniform(-3, -0.5))))
-    steps = int(10 ** rng.uniform(0, 3.5))
+    steps = int(10 ** rng.uniform(0, 5))
     adjacency = str(rng.choice(ADJACENCIES))
     keys: dict[str, object] = {
         "noise_multiplier": float(np.round(10 ** rng.uniform(-0.2, 1), 3)),

@@ -30,7 +30,7 @@ from calipers.papers.chua2024.settings import (
     shuffle_epsilon_bracket,
     shuffle_epsilon_by_event,
 )
-from calipers.papers.items import Verdict
+from calipers.papers.items import Agreement
 
 QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3-2")
 SLOW = ("figure-1", "figure-3", "figure-4", "figure-5", "figure-6", "figure-7")
@@ -219,7 +219,7 @@ def test_renyi_divergences(sigma, steps):
 
 def test_figure_1_agrees():
     rows = [row for quote in published.FIGURE_1.quotes for row in epsilon_rows(quote, 10_000, 1e-6, bins=False)]
-    assert {row.verdict for row in rows if row.published is not None} == {Verdict.AGREES}
+    assert {row.verdict for row in rows if row.published is not None} == {Agreement.AGREES}
     assert sum(row.published is not None for row in rows) == 8
     gains = {row.quantity: row.lower for row in rows if "ε_S" in row.quantity}
     assert 1.01 < gains["σ = 1.3: ε_S"] / gains["σ = 1.3: ε_S by Equation (3)"] < 1.015
@@ -235,7 +235,7 @@ def test_figure_3_claims_more_than_fixed_batches_leak():
     rows = quoted_deltas(published.FIGURE_3)
     assert rows["δ_S(12)"].lower < fixed <= rows["δ_S(12)"].upper
     assert rows["δ_S(12)"].lower > rows["δ_P(4)"].upper
-    wrong = {name for name, row in rows.items() if row.verdict is Verdict.DIFFERS}
+    wrong = {name for name, row in rows.items() if row.verdict is Agreement.DIFFERS}
     assert wrong == {"δ_S(12)", "δ_S(12) by Equation (3)"}
 
 
@@ -243,10 +243,10 @@ def test_figure_4_is_that_of_the_text_and_not_of_the_caption():
     """T = 100,000 gives every quoted number; with T = 10,000 the bounds of epsilon_P would be false."""
     quotes = published.FIGURE_4.quotes
     text = [row for quote in quotes for row in epsilon_rows(quote, 100_000, 1e-6, bins=False)]
-    assert {row.verdict for row in text if row.published is not None} == {Verdict.AGREES}
+    assert {row.verdict for row in text if row.published is not None} == {Agreement.AGREES}
     steps = published.FIGURE_4_STEPS_OF_CAPTION
     caption = [row for quote in quotes for row in epsilon_rows(quote, steps, 1e-6, bins=False)]
-    wrong = {row.quantity for row in caption if row.verdict is Verdict.DIFFERS}
+    wrong = {row.quantity for row in caption if row.verdict is Agreement.DIFFERS}
     assert wrong == {"σ = 0.4: ε_P", "σ = 0.4: ε_P by Rényi accounting", "σ = 1.3: ε_P"}
     assert LatticeProfile(0.4, 10_000).epsilon(1e-6) == pytest.approx(5.344, abs=3e-3)
     low, _ = shuffle_epsilon_bracket(epoch(1.3, 100_000), 1e-6)
@@ -256,7 +256,7 @@ def test_figure_4_is_that_of_the_text_and_not_of_the_caption():
 def test_renyi_accounting_does_not_give_the_epsilon_of_figure_5():
     """No real order gives 1.64: the smallest over a fine grid of orders, by Gauss-Legendre quadrature, is 1.652."""
     row = by_name(row for quote in published.FIGURE_5.quotes for row in epsilon_rows(quote, 1000, 1e-5, bins=False))
-    assert {name for name, entry in row.items() if entry.verdict is Verdict.DIFFERS} == {
+    assert {name for name, entry in row.items() if entry.verdict is Agreement.DIFFERS} == {
         "σ = 0.7: ε_P by Rényi accounting"
     }
 
@@ -280,13 +280,13 @@ def test_figure_6_rounds_its_lower_bounds_up():
     """0.018 and 1.6e-4 are more than Equation (3) gives for any C, and no more than the best test shows."""
     rows = quoted_deltas(published.FIGURE_6)
     for epsilon, bound in ((1, 0.018), (4, 1.6e-4)):
-        assert rows[f"δ_S({epsilon}) by Equation (3)"].verdict is Verdict.DIFFERS
-        assert rows[f"δ_S({epsilon})"].verdict is Verdict.AGREES
+        assert rows[f"δ_S({epsilon}) by Equation (3)"].verdict is Agreement.DIFFERS
+        assert rows[f"δ_S({epsilon})"].verdict is Agreement.AGREES
         assert event_delta(epsilon, 0.8, 1000) * mp.mpf("1.0005") < bound
     assert f"{rows['δ_S(1)'].lower:.4g} {rows['δ_S(4)'].lower:.5g}" == "0.01826 0.00016005"
     assert f"{rows['δ_P(4)'].lower:.3g} {rows['δ_P(4) by Rényi accounting'].lower:.2g}" == "4.45e-17 3.2e-15"
     others = [row.verdict for name, row in rows.items() if "δ_S" not in name and row.published is not None]
-    assert others == [Verdict.AGREES] * 2
+    assert others == [Agreement.AGREES] * 2
 
 
 def sampled_delta(sigma, steps, epsilon, samples, rng):
@@ -315,11 +315,11 @@ def test_the_pair_of_figure_7_leaks_what_the_best_test_shows(epsilon, samples):
 def test_figure_7_quotes_epsilon_one_half():
     """All three numbers quoted for epsilon = 1 fit epsilon = 1/2 to their last digit."""
     rows = quoted_deltas(published.FIGURE_7) | by_name(delta_rows(published.FIGURE_7_AT_ONE_HALF, 1.0, 1000))
-    assert rows["δ_S(1) by Equation (3)"].verdict is Verdict.DIFFERS
-    assert rows["δ_S(1)"].verdict is Verdict.UNDECIDED
+    assert rows["δ_S(1) by Equation (3)"].verdict is Agreement.DIFFERS
+    assert rows["δ_S(1)"].verdict is Agreement.UNDECIDED
     assert f"{rows['δ_P(4)'].lower:.2g} {rows['δ_P(4)'].upper:.2g}" == "1.3e-26 1.3e-26"
     half = [row for name, row in rows.items() if "(0.5)" in name and row.published is not None]
-    assert [row.verdict for row in half] == [Verdict.AGREES] * 4
+    assert [row.verdict for row in half] == [Agreement.AGREES] * 4
     assert f"{LatticeProfile(1.0, 1000).delta(0.5):.2e}" == "2.06e-10"
     at_one = rows["δ_P(1)"]
     assert (f"{at_one.lower:.2e}", f"{at_one.upper:.2e}") == ("2.54e-13", "2.54e-13")
@@ -356,7 +356,7 @@ def test_the_crossing_of_figure_2():
 
 def test_figure_2_rows(result_of):
     rows = by_name(result_of("figure-2").rows)
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     low, high = (rows[f"an ε{n} of Theorem 4.2({part}), from the proof"].upper for n, part in ((0, "a"), (1, "b")))
     assert low < rows["a crossing of δ_D and δ_P"].lower < rows["a crossing of δ_D and δ_P"].upper < high
 
@@ -372,7 +372,7 @@ def test_group_privacy_gives_a_valid_epsilon():
 def test_the_separation_survives_substitution(result_of):
     rows = by_name(result_of("substitution").rows)
     for sigma in ("0.5", "1.3"):
-        assert rows[f"σ = {sigma}: ε_S − ε_P under substitution"].verdict is Verdict.AGREES
+        assert rows[f"σ = {sigma}: ε_S − ε_P under substitution"].verdict is Agreement.AGREES
         tight, loose = (rows[f"σ = {sigma}: ε_P under substitution{end}"] for end in ("", ", group privacy"))
         assert tight.upper < loose.lower
 
@@ -418,7 +418,7 @@ def test_the_conjecture_is_refuted_at_two_batches(result_of):
     rows = by_name(result_of("conjecture-3-2").rows)
     differences = [row for name, row in rows.items() if name.endswith("less the pair's")]
     assert len(differences) == 5
-    assert all(row.verdict is Verdict.DIFFERS for row in differences)
+    assert all(row.verdict is Agreement.DIFFERS for row in differences)
     first = rows["σ = 2, T = 2: δ_S(0.5), adaptive"]
     assert 0.03528 < first.lower < 0.03530
     pair = rows["σ = 2, T = 2: δ(0.5) of the conjectured pair"]

@@ -16,7 +16,7 @@ from calipers.bracket import Bracket, Evidence, Kind
 from calipers.papers import registry
 from calipers.papers.ertan2026 import claims, figures, published, settings, sizes, tables
 from calipers.papers.ertan2026.settings import epoch, epochs_of, forced_noise, leaks, poisson_ceiling
-from calipers.papers.items import Verdict
+from calipers.papers.items import Agreement
 
 QUICK = ("figure-1", "figure-2", "figure-3", "figure-4", "model-sizes", "utility")
 SLOW = (*(f"table-{number}" for number in range(1, 11)), "thresholds", "theorem-6-1", "forced-noise")
@@ -162,8 +162,8 @@ def one_epoch(monkeypatch, number, *batches):
 
 def test_svhn_rows_say_which_reading_holds(monkeypatch):
     rows = by_quantity(one_epoch(monkeypatch, 9, 512))
-    assert rows["batch 512, 1 epoch: σ"].verdict is Verdict.AGREES
-    assert rows["batch 512, 1 epoch: σ, stated N"].verdict is Verdict.DIFFERS
+    assert rows["batch 512, 1 epoch: σ"].verdict is Agreement.AGREES
+    assert rows["batch 512, 1 epoch: σ, stated N"].verdict is Agreement.DIFFERS
 
 
 def test_runs_at_the_threshold_leak_what_the_theorems_force_and_far_more(monkeypatch):
@@ -232,7 +232,7 @@ def test_table_10_compares_its_bounds_with_the_truth(monkeypatch):
     monkeypatch.setattr(published, "TABLE_10", published.TABLE_10[:1])
     outcome = tables.table_10(unheard)
     assert len(outcome.rows) == 8
-    assert {row.verdict for row in outcome.rows} == {Verdict.AGREES}
+    assert {row.verdict for row in outcome.rows} == {Agreement.AGREES}
     rows = by_quantity(outcome)
     compare_with_the_truth(rows, "M = 1,000")
     assert rows["M = 1,000: true ε, Poisson"].lower > rows["M = 1,000: true ε, shuffling, worst case"].upper
@@ -245,8 +245,8 @@ def test_whole_tables(rows_of, number):
     rows = rows_of(f"table-{number}")
     sigmas = [row for name, row in rows.items() if name.endswith(": σ")]
     assert len(sigmas) == 3 * len(published.TABLES[number].noise)
-    assert {row.verdict for row in sigmas} == {Verdict.AGREES}
-    differing = [name for name, row in rows.items() if row.verdict is Verdict.DIFFERS]
+    assert {row.verdict for row in sigmas} == {Agreement.AGREES}
+    differing = [name for name, row in rows.items() if row.verdict is Agreement.DIFFERS]
     assert len(differing) == (9 if number == 9 else 0)
     assert all(name.endswith("stated N") for name in differing)
 
@@ -255,7 +255,7 @@ def test_whole_tables(rows_of, number):
 def test_whole_table_10_agrees(rows_of):
     rows = rows_of("table-10")
     assert len(rows) == 72
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES}
     for line in published.TABLE_10:
         compare_with_the_truth(rows, f"M = {line.rounds:,}")
 
@@ -271,7 +271,7 @@ def test_quoted_thresholds(monkeypatch):
         assert f"{float(threshold(rounds)):.2f}" == quoted.noise
     monkeypatch.setattr(published, "THRESHOLDS", published.THRESHOLDS[:1])
     rows = by_quantity(claims.thresholds(unheard))
-    assert rows["ImageNet-1k: M"].verdict is rows["ImageNet-1k: σ"].verdict is Verdict.AGREES
+    assert rows["ImageNet-1k: M"].verdict is rows["ImageNet-1k: σ"].verdict is Agreement.AGREES
     assert rows["ImageNet-1k: separation, isolated"].lower > rows["ImageNet-1k: κ of Theorem 6.1"].upper
 
 
@@ -281,7 +281,7 @@ def test_theorem_6_1_holds_as_stated(monkeypatch):
     monkeypatch.setattr(claims, "EVERY_ROUND_UP_TO", 2_000)
     outcome = claims.dichotomies(unheard)
     rows = by_quantity(outcome)
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     with mp.workdps(30):
         for rounds in (2, 3, 12, 390, 2_000, 10**10):
             sigma, level = threshold(rounds), 1 / mp.sqrt(4 * mp.pi * mp.log(rounds))
@@ -298,7 +298,7 @@ def test_theorem_6_1_holds_as_stated(monkeypatch):
 @pytest.mark.slow
 def test_whole_dichotomies_and_thresholds(rows_of):
     for name in ("theorem-6-1", "thresholds"):
-        assert {row.verdict for row in rows_of(name).values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+        assert {row.verdict for row in rows_of(name).values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
 
 
 def test_forced_noise_brackets_a_known_root():
@@ -319,7 +319,7 @@ def test_forced_noise_brackets_a_known_root():
 @pytest.mark.slow
 def test_small_separation_takes_far_more_noise_than_the_threshold(rows_of):
     rows = rows_of("forced-noise")
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES}
     for rounds in claims.FORCED_ROUNDS:
         for sampler in ("isolated", "Poisson"):
             ratio = rows[f"M = {rounds}, κ = 0.01: σ, {sampler}"]
@@ -336,7 +336,7 @@ def test_model_sizes_against_known_counts(rows_of):
     assert sizes.vision_transformer(768).most == 85_054_464 + rest
     tokens, block = 30_000 * 256, 4 * 256**2 + 3 * 256 * 1024
     assert sizes.text_transformer(256, 4, 1024, 128).least == tokens + 4 * block + 128 * 256 + 4 * 256
-    differing = {name.split(":")[0] for name, row in rows_of("model-sizes").items() if row.verdict is Verdict.DIFFERS}
+    differing = {name.split(":")[0] for name, row in rows_of("model-sizes").items() if row.verdict is Agreement.DIFFERS}
     assert differing == {"Transformer-Tiny", "ViT-Tiny", "ViT-Small"}
 
 
@@ -346,7 +346,7 @@ def test_model_sizes_against_known_counts(rows_of):
 def test_figure_2_orders_its_three_distances(rows_of):
     """x' from the formula, κ_sub from the errors of the test on a fine grid of thresholds."""
     rows, rounds = rows_of("figure-2"), figures.DRAWN_ROUNDS
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     shift = float(1 / threshold(rounds))
     cdf = np.vectorize(lambda x: 0.5 * math.erfc(-x / math.sqrt(2)))
     h = np.linspace(-2, 6, 8001)
@@ -383,7 +383,7 @@ def test_figure_3_and_the_limits_of_its_prediction(rows_of):
         for name, value in limits.items():
             row = rows[f"predicted separation as M → ∞, {name}"]
             assert row.lower == pytest.approx(float(value), abs=1e-12)
-            assert row.verdict is (Verdict.AGREES if name == "s < 1" else Verdict.DIFFERS)
+            assert row.verdict is (Agreement.AGREES if name == "s < 1" else Agreement.DIFFERS)
 
 
 def test_figure_4_predicts_more_than_any_noise_can_give(result_of):

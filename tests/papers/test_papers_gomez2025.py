@@ -18,7 +18,7 @@ from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.desiderata import order_violations
 from calipers.papers.gomez2025.settings import dpsgd, fit, fit_run, mu_over_all_alpha, response_curves
 from calipers.papers.gomez2025.tables import solved_noise
-from calipers.papers.items import Verdict
+from calipers.papers.items import Agreement
 
 QUICK = ("table-2", "table-3", "headline", "tpr", "topdown", "figure-2", "figure-5", "figure-6")
 FIGURES = ("figure-2", "figure-5", "figure-6")
@@ -45,7 +45,7 @@ def test_table_3_to_its_printed_digits(rows_of):
                     <= gaussian_profile(mp.mpf(row.upper), epsilon)
                 )
                 assert f"{row.lower:.2f}" == f"{row.upper:.2f}" == text
-                assert row.verdict is Verdict.AGREES
+                assert row.verdict is Agreement.AGREES
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_headline_mu_and_regret_against_the_oracle(rows_of, headline_profile):
 
 def test_headline_agrees_with_the_print_and_says_what_every_alpha_would_need(rows_of):
     rows = rows_of("headline")
-    assert rows["μ up to δ0 = 1e-10"].verdict is Verdict.AGREES
-    assert rows["regret up to δ0 = 1e-10"].verdict is Verdict.AGREES
-    assert rows["μ at every α: √T/σ"].verdict is Verdict.DIFFERS
+    assert rows["μ up to δ0 = 1e-10"].verdict is Agreement.AGREES
+    assert rows["regret up to δ0 = 1e-10"].verdict is Agreement.AGREES
+    assert rows["μ at every α: √T/σ"].verdict is Agreement.DIFFERS
 
 
 def test_mu_over_all_alpha_is_needed_and_enough():
@@ -105,7 +105,7 @@ def test_mu_over_all_alpha_is_needed_and_enough():
 def test_quoted_true_positive_rates(rows_of, headline_profile):
     """61 percent and 99.95 percent, and the oracle's bound 1 - f(0.1) = min over eps of delta + e^eps 0.1."""
     rows = rows_of("tpr")
-    assert all(row.verdict is Verdict.AGREES for row in rows.values())
+    assert all(row.verdict is Agreement.AGREES for row in rows.values())
     epsilons, deltas = headline_profile
     line = 100 * np.min(deltas + np.exp(epsilons) * 0.1)
     assert rows["TPR at FPR 10 %, the run (%)"].lower <= line
@@ -116,7 +116,7 @@ def test_table_2_holds_for_sixty_thousand_records_only(rows_of):
     rows = {name: row for name, row in rows_of("table-2").items() if "rate" in name}
     assert len(rows) == 16
     for name, row in rows.items():
-        assert row.verdict is (Verdict.AGREES if name.endswith("60000") else Verdict.DIFFERS), name
+        assert row.verdict is (Agreement.AGREES if name.endswith("60000") else Agreement.DIFFERS), name
 
 
 @pytest.mark.parametrize(("name", "mu"), [("ρ = 3.65", 2.701851), ("ρ = (485/254)²", 2.700368)])
@@ -129,8 +129,8 @@ def test_topdown_lies_in_its_bracket(rows_of, name, mu):
 
 def test_topdown_print_is_that_of_the_rounded_budget(rows_of):
     rows = rows_of("topdown")
-    assert rows["μ, ρ = 3.65"].verdict is Verdict.AGREES
-    assert rows["μ, ρ = (485/254)²"].verdict is Verdict.DIFFERS
+    assert rows["μ, ρ = 3.65"].verdict is Agreement.AGREES
+    assert rows["μ, ρ = (485/254)²"].verdict is Agreement.DIFFERS
     assert sum(published.TOPDOWN_SHARES.values()) == 1000
 
 
@@ -144,7 +144,7 @@ def test_randomized_response_regret(rows_of):
     assert found.mu[0] <= mu + 1e-9
     assert found.mu[1] >= mu - 1e-9
     assert found.regret[1] == pytest.approx(oracle, abs=1e-8)
-    assert rows_of("figure-5")["randomized response: regret"].verdict is Verdict.AGREES
+    assert rows_of("figure-5")["randomized response: regret"].verdict is Agreement.AGREES
 
 
 def test_order_marks_come_from_both_answers():
@@ -202,7 +202,7 @@ def test_more_tables_are_written(reproduced, name):
 def test_table_1_marks_agree(rows_of):
     rows = rows_of("table-1")
     assert len(rows) == 18
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES}
 
 
 @pytest.mark.slow
@@ -210,9 +210,9 @@ def test_table_1_marks_agree(rows_of):
 def test_hyperparameters_give_the_printed_epsilon_by_renyi_accounting_only(rows_of, name):
     for quantity, row in rows_of(name).items():
         if "Rényi" in quantity:
-            assert row.verdict is Verdict.AGREES
+            assert row.verdict is Agreement.AGREES
         elif "ε at" in quantity:
-            assert row.verdict is Verdict.DIFFERS
+            assert row.verdict is Agreement.DIFFERS
             assert row.upper < row.published.low
 
 
@@ -251,5 +251,5 @@ def test_the_rows_without_a_printed_noise(reproduced, rows_of):
         assert noise.lower == pytest.approx(column.noise_multiplier, rel=1e-2)
     for where in ("rows 2 and 5", "row 6"):
         row = rows[f"{where}, ε = 8, T = 100,000: μ"]
-        assert (row.verdict, round(row.lower, 2)) == (Verdict.DIFFERS, 1.44)
+        assert (row.verdict, round(row.lower, 2)) == (Agreement.DIFFERS, 1.44)
     assert any("neither σ nor batch size nor updates" in remark for remark in reproduced("table-2-solved").remarks)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from calipers.errors import InputError
-from calipers.papers.items import Data, Published, Row, Verdict, printed
+from calipers.papers.items import Agreement, Data, Published, Row, printed
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_printed_refuses_words():
 @pytest.mark.parametrize(
     ("lower", "upper", "verdict"),
     [
-        (1.566, 1.574, Verdict.AGREES),
-        (1.565, 1.575, Verdict.AGREES),
-        (1.56, 1.57, Verdict.UNDECIDED),
-        (1.57, 1.58, Verdict.UNDECIDED),
-        (1.4, 1.8, Verdict.UNDECIDED),
-        (1.576, 1.58, Verdict.DIFFERS),
-        (1.5, 1.5649, Verdict.DIFFERS),
+        (1.566, 1.574, Agreement.AGREES),
+        (1.565, 1.575, Agreement.AGREES),
+        (1.56, 1.57, Agreement.UNDECIDED),
+        (1.57, 1.58, Agreement.UNDECIDED),
+        (1.4, 1.8, Agreement.UNDECIDED),
+        (1.576, 1.58, Agreement.DIFFERS),
+        (1.5, 1.5649, Agreement.DIFFERS),
     ],
 )
 def test_verdicts(lower, upper, verdict):
     """Inside: agrees. Disjoint: differs. Anything else decides nothing."""
     assert Row("x", printed("1.57"), lower, upper).verdict is verdict
-    assert Row("x", None, lower, upper).verdict is Verdict.NOT_PRINTED
+    assert Row("x", None, lower, upper).verdict is Agreement.NOT_PRINTED
 
 
 def test_the_difference_is_ours_less_theirs():

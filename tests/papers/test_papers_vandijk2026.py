@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.papers import registry
-from calipers.papers.items import Verdict
+from calipers.papers.items import Agreement
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_advantage, profile
 from calipers.papers.vandijk2026.ratio_mean import standardized_cdf
@@ -144,11 +144,11 @@ def test_table_1_prints_one_digit_that_its_formula_does_not_give(rows_of):
     with mp.workdps(30):
         assert 3714997 < two_terms(mp.mpf("0.01"), 0.75) < 3714998
     compared = {name: row.verdict for name, row in rows.items() if row.published is not None}
-    assert {name for name, verdict in compared.items() if verdict is not Verdict.AGREES} == {
+    assert {name for name, verdict in compared.items() if verdict is not Agreement.AGREES} == {
         "σ = 0.75: M by Equation (3)"
     }
     assert len(compared) == 20
-    assert rows["σ = 0.75: M by Equation (3)"].verdict is Verdict.DIFFERS
+    assert rows["σ = 0.75: M by Equation (3)"].verdict is Agreement.DIFFERS
     asked = rows["σ = 1: Theorem 4.1 asks for this many times too much"]
     assert asked.lower < 418 < asked.upper
     # 452 rounds, found by the oracle below, against 14,889,792.
@@ -282,7 +282,7 @@ def test_figure_1_claims(rows_of):
                 room - theorem_delta(sigma, m) - B * berry_esseen(sigma) / mp.sqrt(m - 1) for m in (start - 1, start)
             ]
         assert slack[0] < 0 <= slack[1]
-        assert rows[f"σ = {sigma:g}: first M"].verdict is Verdict.AGREES
+        assert rows[f"σ = {sigma:g}: first M"].verdict is Agreement.AGREES
         exact = rows[f"σ = {sigma:g}: advantage at M = 1e8"]
         # To first order the advantage is mu/sqrt(2 pi); at M = 1e8 that is good to one percent.
         assert exact.upper == pytest.approx(math.sqrt(math.expm1(sigma**-2) / (2e8 * math.pi)), rel=0.01)
@@ -308,8 +308,8 @@ def test_figure_2_numbers(rows_of):
         assert rows["ratio at σ = 0.1"].lower == pytest.approx(float(ratio(0.1)), rel=1e-14)
         assert rows["ratio at σ = 10,000"].lower == pytest.approx(float(ratio(10**4)), rel=1e-9)
     assert {row.verdict for name, row in rows.items() if "over shuffling" not in name} <= {
-        Verdict.AGREES,
-        Verdict.NOT_PRINTED,
+        Agreement.AGREES,
+        Agreement.NOT_PRINTED,
     }
 
 
@@ -319,7 +319,7 @@ def test_poisson_is_no_worse_than_shuffling(rows_of):
     found = [row for name, row in rows.items() if name.endswith("Poisson over shuffling")]
     assert len(found) == 3
     for row in found:
-        assert row.verdict is Verdict.DIFFERS
+        assert row.verdict is Agreement.DIFFERS
         assert row.upper < 1.001
     truth = contour.delta(oracle_pairs.poisson_gaussian(1e-4, 0.5), 10**5, 0.0, "PQ")
     row = rows["σ = 0.5, M = 10000, E = 10: advantage, Poisson"]
@@ -340,13 +340,13 @@ def test_interpretation(rows_of):
     row = rows["δ in units of B M^(−(1 − 3/s²)/2), s = 3, M = 1e60"]
     assert row.lower == pytest.approx(float(multiple), rel=1e-9)
     assert multiple < 2.00001
-    assert row.verdict is Verdict.DIFFERS
-    assert [other.verdict for other in rows.values() if other is not row] == [Verdict.AGREES] * 4
+    assert row.verdict is Agreement.DIFFERS
+    assert [other.verdict for other in rows.values() if other is not row] == [Agreement.AGREES] * 4
 
 
 def test_constants_are_safe(rows_of):
     """E|Y - 1|^3 by quadrature in mpmath is below what (20) and (21) put in its place."""
-    assert {row.verdict for row in rows_of("constants").values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows_of("constants").values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     for sigma in (0.5, 1.0, 1.7, 2.0, 10.0):
         with mp.workdps(30):
             u = 1 / mp.mpf(sigma)
@@ -384,7 +384,7 @@ def test_edgeworth_errors_vanish(rows_of):
     errors = [rows[f"σ = 2, n = {n}: n sup |F_n − Φ(p_n)|"].lower for n in (100, 1000, 10_000, 100_000)]
     for before, after in pairwise(errors):
         assert before / after == pytest.approx(math.sqrt(10.0), rel=0.05)
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     # At x = 0 the first correction is c_n n(0) = (e + 2) sqrt(e - 1) / (6 sqrt(2 pi n)).
     first = (math.e + 2.0) * math.sqrt(math.e - 1.0) / (6.0 * math.sqrt(2.0 * math.pi))
     assert rows["σ = 1, n = 100000: √n sup |F_n − Φ|"].lower == pytest.approx(first, rel=2e-3)
@@ -394,7 +394,7 @@ def test_edgeworth_errors_vanish(rows_of):
 def test_settings(rows_of):
     """Everything Section 6 prints agrees, and its settings do buy what they promise, in the isolated view."""
     rows = rows_of("settings")
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     for epochs, most in ((1, 2730), (4, 10_950), (100, 274_000)):
         assert rows[f"E = {epochs}: M that the pair needs for advantage 0.01"].upper <= most
 
@@ -406,7 +406,7 @@ def test_figure_3_claims(rows_of):
     with mp.workdps(30):
         least = mp.findroot(lambda s: mp.diff(lambda t: two_terms(mp.mpf("0.01"), t), s), 1.03)
     assert rows["σ with the fewest rounds by Equation (3)"].lower == pytest.approx(float(least), abs=1e-6)
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     for delta in published.FIGURE_3_DELTAS:
         asked = [shuffle_rounds_sharp(delta, float(sigma)) for sigma in np.geomspace(0.4, 3.7, 61)]
         assert asked == sorted(asked, reverse=True)
@@ -416,7 +416,7 @@ def test_figure_3_claims(rows_of):
 def test_epochs(rows_of):
     """Theorem 4.1 and the conjecture hold at M = 1.14e6; the exact sqrt(E) law fails in all three settings."""
     rows = rows_of("epochs")
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     assert all(row.upper < 0.05 for name, row in rows.items() if name.endswith("over √E δ"))
     skewed = [row for name, row in rows.items() if name.endswith("advantage of one epoch")]
     assert len(skewed) == 3
@@ -441,9 +441,9 @@ def test_gaussian_limit(rows_of):
 def test_shuffled_batches(rows_of):
     """The theorem holds in the isolated view everywhere, and fails for shuffled batches at sigma = 0.5."""
     rows = rows_of("shuffled-batches")
-    assert {row.verdict for name, row in rows.items() if "isolated" in name} == {Verdict.AGREES}
+    assert {row.verdict for name, row in rows.items() if "isolated" in name} == {Agreement.AGREES}
     shuffled = {name: row.verdict for name, row in rows.items() if name.endswith("shuffled batches")}
-    assert {name for name, verdict in shuffled.items() if verdict is Verdict.DIFFERS} == {
+    assert {name for name, verdict in shuffled.items() if verdict is Agreement.DIFFERS} == {
         "σ = 0.5, M = 1,574,557,422: advantage, shuffled batches",
         "σ = 0.5, M = 10,000,000,000: advantage, shuffled batches",
     }
@@ -452,7 +452,7 @@ def test_shuffled_batches(rows_of):
         miss = lambda c, shift: 1 - mp.ncdf(2 * (c - shift)) * mp.ncdf(2 * c) ** (10**10 - 1)  # noqa: E731
         best = max(miss(c, 2) - miss(c, 1) for c in np.linspace(2.9, 3.5, 61))
     assert event.lower == pytest.approx(float(best), rel=1e-3)
-    assert event.verdict is Verdict.DIFFERS
+    assert event.verdict is Agreement.DIFFERS
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -17,7 +17,7 @@ from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.opacus_releases import RELEASES, VERSIONS
 from calipers.papers import registry
-from calipers.papers.items import Verdict
+from calipers.papers.items import Agreement
 from calipers.papers.wang2026 import implementations, published, synthetic
 from calipers.papers.wang2026.ceilings import Ceiling, smallest_telling_copies
 from calipers.papers.wang2026.claims import NETWORK_LAYERS, fpr_at
@@ -185,7 +185,7 @@ def test_below_the_threshold_the_limit_theorem_says_nothing(divisor):
 
 def test_figure_5_for_26010_parameters_cannot_come_from_the_limit_theorem(rows_of):
     rows = rows_of("figure-5")
-    differing = [name for name, row in rows.items() if row.verdict is Verdict.DIFFERS]
+    differing = [name for name, row in rows.items() if row.verdict is Agreement.DIFFERS]
     assert differing == ["DPSGD-HF, N = 59,999: claim − limit theorem"]
     gap = rows["DPSGD-HF, N = 59,999: claim − exact ceiling"]
     # Change of scale by 1/N in n coordinates: sqrt(n/2) 2/N deviations, of which the density at 0 makes a distance.
@@ -265,13 +265,13 @@ def test_figure_2b_falls_where_section_5_2_sees_a_rise(rows_of):
     for rate in published.REALIZED_RATES:
         row = rows[f"q = {rate:g}: least fall of δ(0) from N to N + 1"]
         assert row.lower > 0.0
-        assert row.verdict is (Verdict.DIFFERS if rate in published.NOT_MONOTONE_RATES else Verdict.AGREES)
+        assert row.verdict is (Agreement.DIFFERS if rate in published.NOT_MONOTONE_RATES else Agreement.AGREES)
     for rate in published.NOT_MONOTONE_RATES:
         values = [revealed_delta_at_zero(size, rate, 100) for size in published.AUDITED_SIZES]
         row = rows[f"q = {rate:g}: least fall of Theorem 3.7's δ(0) from N to N + 1"]
         assert min(-np.diff(values)) < 0.0
         assert row.lower <= min(-np.diff(values)) <= row.upper
-        assert row.verdict is Verdict.AGREES
+        assert row.verdict is Agreement.AGREES
 
 
 def test_no_audit_of_figure_2b_exceeds_the_proof(rows_of):
@@ -336,7 +336,7 @@ def test_the_length_test_needs_a_length_and_stays_below_the_proof():
 def test_quoted_rates(rows_of):
     """Every printed relation holds; the ceiling is met where it should be."""
     rows = rows_of("quoted-rates")
-    assert {row.verdict for row in rows.values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     ceiling = Ceiling(26_009, 999)
     assert float(ceiling.exact(np.array([fpr_at(ceiling, 0.5)]))[0]) == pytest.approx(0.5, abs=1e-7)
     four = rows["mechanism divided by |B|, N = 4"]
@@ -362,10 +362,10 @@ def test_table_2_agrees_and_the_introduction_does_not(rows_of):
     rows = rows_of("table-2")
     of_table = [row for name, row in rows.items() if not name.startswith("Section 1")]
     assert len(of_table) == 13
-    assert {row.verdict for row in of_table} == {Verdict.AGREES}
-    assert rows["Section 1: releases 0.14.0 to 1.4.1 that divide by N q"].verdict is Verdict.DIFFERS
-    assert rows["Section 1: 1.4.1 is EASGM"].verdict is Verdict.DIFFERS
-    assert rows["Section 1: 0.13.0 is ASGM"].verdict is Verdict.AGREES
+    assert {row.verdict for row in of_table} == {Agreement.AGREES}
+    assert rows["Section 1: releases 0.14.0 to 1.4.1 that divide by N q"].verdict is Agreement.DIFFERS
+    assert rows["Section 1: 1.4.1 is EASGM"].verdict is Agreement.DIFFERS
+    assert rows["Section 1: 0.13.0 is ASGM"].verdict is Agreement.AGREES
 
 
 def test_table_2_lists_every_release_up_to_the_paper():
@@ -384,7 +384,7 @@ def test_parameters_of_the_small_model():
 
 def test_figure_6_exceeds_its_claim(rows_of):
     rows = rows_of("figure-6")
-    assert rows["ε − claimed ε"].verdict is Verdict.AGREES
+    assert rows["ε − claimed ε"].verdict is Agreement.AGREES
     assert rows["audited ε"].upper < math.log(published.TRIALS) < rows["ε"].lower
     assert rows["audited δ(0)"].upper > 0.99
     ten = rows["the same with n = 10: δ(0)"]
@@ -455,7 +455,7 @@ def test_more_files_are_written(reproduced, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SLOW, "figure-2a-normality", "figure-3-normality"])
 def test_everything_else_the_paper_says_holds(rows_of, name):
-    assert {row.verdict for row in rows_of(name).values()} == {Verdict.AGREES, Verdict.NOT_PRINTED}
+    assert {row.verdict for row in rows_of(name).values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
 
 
 @pytest.mark.slow

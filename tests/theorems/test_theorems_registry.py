@@ -9,7 +9,7 @@ import pytest
 from calipers.citations import IMPLEMENTATIONS, STATEMENTS
 from calipers.domains import POSITIVE
 from calipers.errors import CalipersError, ConditionError, InputError
-from calipers.theorems import THEOREMS, Direction, evaluate, find, theorem
+from calipers.theorems import THEOREMS, Relation, evaluate, find, theorem
 
 # A run whose noisy sum is divided by 3.5, by its floor, or by the size of the batch.
 DIVIDED: dict[str, float] = {"dimension": 100, "dataset_size": 7, "sample_rate": 0.5, "noise_multiplier": 10.0}
@@ -127,7 +127,7 @@ def test_evaluating_gives_finite_values_with_their_meaning(name):
     assert f"calipers.theorems.{find(name).function.__module__.rsplit('.', 1)[1]}" in " ".join(
         IMPLEMENTATIONS[result.statement.key]
     )
-    assert result.direction in Direction
+    assert result.direction in Relation
     assert result.reads
 
 
@@ -172,7 +172,7 @@ def test_a_name_cannot_be_taken_twice_and_parameters_must_match():
     register = theorem(
         "chua-prop-3.1",
         statement="chua2024:prop3.1",
-        direction=Direction.EXACT,
+        direction=Relation.EXACT,
         reads="value",
         parameters={"x": (POSITIVE, "x")},
     )

@@ -29,7 +29,6 @@ and they are no product. An event is believed: nothing in it says how batches we
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,12 +43,14 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import LawSource
-from calipers.measure.backends import Backend, GaussianBackend, ProductBackend
+from calipers.measure.closed import gaussians
+from calipers.measure.composed import Composition, composition
 from calipers.measure.evaluation import gaussian_releases
+from calipers.measure.guarantees import no_release
+from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Measurement
-from calipers.measure.perfect import NoRelease
-from calipers.measure.released import backend_of, stated_measurement
-from calipers.measure.selection import SelectionBackend
+from calipers.measure.released import evaluation_of, stated_measurement
+from calipers.measure.selection import selected
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
@@ -210,8 +211,9 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
             )
         return truncated_release(parameters, adjacency) if kind == "truncated" else PAIRS[kind](parameters)
     if kind == "selection":
-        curves = _selection(release, adjacency).curves(1e-14, 1e-3)
-        return Sided(Trials(*parameters).words, ProvenCurve(curves[Side.UPPER]), AttainedCurve(curves[Side.LOWER]))
+        found = _selection(release, adjacency)
+        above, below = (found.jaw(side).curve(1e-14, 1e-3) for side in (Side.UPPER, Side.LOWER))
+        return Sided(Trials(*parameters).words, ProvenCurve(above), AttainedCurve(below))
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
         return poisson_gaussian(rate, parameters[0], adjacency)
@@ -237,33 +239,32 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
     return Subsampled(inner, rate)
 
 
-def _selection(release: _Release, adjacency: str) -> SelectionBackend:
-    return SelectionBackend(_backend(dict(release.inner), adjacency), Trials(*release.parameters))
+def _selection(release: _Release, adjacency: str) -> Evaluation:
+    return selected(_evaluation(dict(release.inner), adjacency), Trials(*release.parameters))
 
 
-def _backend(releases: dict[_Release, int], adjacency: str) -> Backend:
+def _evaluation(releases: dict[_Release, int], adjacency: str) -> Evaluation:
     if not releases:
-        return NoRelease()
+        return no_release()
     total = sum(releases.values())
     if all(release.kind == "Gaussian" and release.rate == 1.0 for release in releases):
         reach = 2.0 if adjacency == "substitute" else 1.0
         shifts = [(reach / release.parameters[0], count) for release, count in releases.items()]
-        mu = math.sqrt(math.fsum(count * shift * shift for shift, count in shifts))
-        return GaussianBackend(mu, f"The record takes part in {gaussian_releases(total)}.")
+        return gaussians(shifts, f"The record takes part in {gaussian_releases(total)}.")
     if total == 1 and next(iter(releases)).kind == "selection":
         return _selection(next(iter(releases)), adjacency)
     if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
-        return backend_of(Product([(_pair_of(release, adjacency), count) for release, count in releases.items()]))
+        return evaluation_of(Product([(_pair_of(release, adjacency), count) for release, count in releases.items()]))
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
-    names = "; ".join(f"{count} x {getattr(source, 'name', 'pair')}" for source, count in factors[:4])
+    names = "; ".join(f"{count} x {source.words}" for source, count in factors[:4])
     if len(factors) > 4:
         names += f"; and {len(factors) - 4} more"
     sampled = any(release.rate != 1.0 for release in releases)
     statement = "zhu2022:thm10"
     if sampled:
         statement = "calipers:substitute-pair" if adjacency == "substitute" else "zhu2022:thm11"
-    return ProductBackend(
-        Product(factors),
+    return composition(
+        Composition(Product(factors)),
         f"Each release is dominated by its pair ({adjacency}), all of them by the product of {total} pairs: {names}.",
         statement,
         "In every release the record contributes what its pair assumes (full norm along one direction, or its own "
@@ -289,13 +290,13 @@ def measurement_of(
     library = library_of_events()
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     word = _adjacency(adjacency, library)
-    backend = _backend(_collected(event, library), word)
+    found = _evaluation(_collected(event, library), word)
     notes = (
         f"Read from a dp_accounting event under {word} adjacency ({RELATIONS[word]}). The event is taken at its word: "
         "it does not say how batches were really drawn or what the noisy sum was divided by; a Run does.",
     )
     stated = Stated(f"A dp_accounting event: {_shown(event)}", (("event", _shown(event)),), word, "event")
-    return stated_measurement(stated, backend, tolerance, notes)
+    return stated_measurement(stated, found, tolerance, notes)
 
 
 def _shown(event: DpEvent) -> str:

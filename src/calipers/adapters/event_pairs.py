@@ -137,9 +137,9 @@ class Subsampled(LawSource):
         SUBSAMPLE_RATE.check("sampling_probability", self.rate)
 
     @property
-    def name(self) -> str:
+    def words(self) -> str:
         """The mechanism in words."""
-        return f"Poisson-sampled (q = {self.rate:g}) {self.inner.name}"
+        return f"Poisson-sampled (q = {self.rate:g}) {self.inner.words}"
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of 1 - rate + rate L from above."""
@@ -153,6 +153,6 @@ class Subsampled(LawSource):
         """At least log E_Q[L^t] and log E_P[L^-t], the moments of both directions, for t >= 1."""
         law = self.upper(_MOMENT_RESOLUTION)
         if law.p_inf > 0 or law.q_zero > 0:
-            raise InputError(f"{self.name}: mass where only one dataset can be leaves no finite moment.")
+            raise InputError(f"{self.words}: mass where only one dataset can be leaves no finite moment.")
         value = max(law.cumulants(order)[0], law.reverse().cumulants(order)[0])
         return value + law.mass_error + order * law.shift_error + 1e-13 * (1.0 + abs(value))

@@ -98,7 +98,7 @@ def _discrete_gaussian(parameters: Parameters) -> LawSource:
     if dimension == 1.0:
         return one
     rho = 0.5 * (sensitivity / sigma) ** 2 * (1.0 + 1e-15)
-    return Sided(f"{one.name}, in several dimensions", Concentrated(rho), one)
+    return Sided(f"{one.words}, in several dimensions", Concentrated(rho), one)
 
 
 def _read_epsilon(event: Any) -> Parameters:

@@ -256,8 +256,13 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
         drawn = "with-replacement" if strategy.replace else "without-replacement"
         return {"sampler": drawn, "batch_size": int(strategy.batch_size), "steps": int(strategy.iterations)}
     if is_a("RandomAllocationSampling"):
-        often = getattr(strategy, "participations", getattr(strategy, "num_participations", 1))
-        return {"sampler": "random-allocation", "participations": int(often), "steps": int(strategy.iterations)}
+        if not hasattr(strategy, "total_participations"):
+            raise UnsupportedError(
+                "RandomAllocationSampling of this release of JAX-Privacy does not say total_participations, how often "
+                "a record takes part; describe the run by hand."
+            )
+        often = int(strategy.total_participations)
+        return {"sampler": "random-allocation", "participations": often, "steps": int(strategy.iterations)}
     reason = _REFUSED.get(name, "it is not known")
     raise UnsupportedError(f"{name} cannot be described as a Run: {reason}.")
 

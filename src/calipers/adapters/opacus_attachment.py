@@ -9,7 +9,7 @@ from typing import Any
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import Source
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
-from calipers.adapters.unproven import Unproven
+from calipers.adapters.unproven import unproven
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, Reading, describe
@@ -18,7 +18,7 @@ from calipers.bracket import Bracket
 from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import Measurement, measure
-from calipers.measure.backends import Backend, SplitBackend
+from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
 from calipers.run import ADJACENCIES, Run
 
@@ -122,14 +122,15 @@ class Attachment:
         claim = measure(claimed, tolerance=tolerance).claim if claimed else None
         why = " ".join(found.reasons)
         if not found.runs:
-            nothing = Unproven(why)
-            return Measurement((), nothing, claim or Claim(nothing, tolerance), tolerance, found.reasons)
+            nothing = unproven(why)
+            return Measurement((), nothing, claim or Claim(nothing.above, tolerance), tolerance, found.reasons)
         measured = measure(found.runs, tolerance=tolerance)
         conditions = (*found.reasons, *filter(None, [found.note]), *measured.conditions)
-        backend: Backend = (
-            measured.backend if found.attained else SplitBackend(measured.backend, Unproven(found.note or why))
-        )
-        return dataclasses.replace(measured, backend=backend, claim=claim or measured.claim, conditions=conditions)
+        evaluation = measured.evaluation
+        if not found.attained:
+            evaluation = Evaluation(evaluation.above, unproven(found.note or why).below)
+        claim = claim or measured.claim
+        return dataclasses.replace(measured, evaluation=evaluation, claim=claim, conditions=conditions)
 
     def epsilon(self, delta: float, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""

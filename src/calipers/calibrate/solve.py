@@ -19,6 +19,7 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
+from calipers.measure.correlated_files import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
@@ -61,7 +62,25 @@ class Calibration:
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """The noise multiplier of every phase."""
-        return tuple(phase.noise_multiplier for phase in self.phases)
+        return tuple(phase.noise_multiplier for phase in self.phases) or (self.noise_multiplier,)
+
+    @property
+    def beside(self) -> dict[str, object]:
+        """What a run file says beside the phases: how one of several runs is selected, what else is released.
+
+        All of it where the noise is correlated; its matrix is named, and has to lie beside the file.
+        """
+        if isinstance(self.run, CorrelatedNoise):
+            keys = dict(self.run.stated.keys) | {"adjacency": self.run.adjacency}
+            return keys | ({"noise_matrix": TREE} if self.run.matrix.tree_nodes else {})
+        if isinstance(self.subject, Selection):
+            chosen = {"selected_mean": self.subject.mean, "trials": self.subject.trials}
+            return chosen | ({} if self.subject.shape is None else {"trials_shape": self.subject.shape})
+        return {"beside": list(self.subject.noises)} if isinstance(self.subject, Beside) else {}
+
+    def measured(self, tolerance: float) -> Measurement:
+        """The measurement of what was found."""
+        return measure(self.phases if self.subject is None else self.subject, tolerance=tolerance)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calipers._version import __version__
+from calipers.bracket import Bracket
 from calipers.domains import NON_NEGATIVE, Domain
 from calipers.errors import CertificationError, InputError, MissingExtraError
 from calipers.measure import measure
@@ -22,16 +23,21 @@ if TYPE_CHECKING:
 
 DELTA = Domain(1e-60, 1.0, low_open=False, high_open=True)
 """Masses in a certificate are whole numbers of 2^-256."""
+_CLEARLY = 1.01
 MADE_BY = 200
 """The checker reads no longer a string."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Certificate:
-    """A statement about a run and what proves it: `record` is the JSON object, `verdict` what was checked."""
+    """A statement about a run and what proves it: `record` is the JSON object, `verdict` what was checked.
+
+    `remark`: what to know about it, where `measure` proves clearly more.
+    """
 
     record: dict[str, Any]
     verdict: Verdict
+    remark: str | None = None
 
     def to_json(self) -> str:
         """The text of the file."""
@@ -94,7 +100,19 @@ def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: fl
         else:
             assert epsilon is not None
             claims = claims_at_epsilon(record, exact(epsilon), likely)
-    return sealed({"run": record, "claims": claims})
+    certificate = sealed({"run": record, "claims": claims})
+    return dataclasses.replace(certificate, remark=_remark(certificate, likely, asked_delta=delta is not None))
+
+
+def _remark(certificate: Certificate, measured: Bracket, asked_delta: bool) -> str | None:
+    """A sentence where the certified upper jaw is clearly above the measured one."""
+    name, value = ("epsilon", certificate.epsilon[1]) if asked_delta else ("delta", certificate.delta[1])
+    if value is None or float(value) <= _CLEARLY * measured.upper:
+        return None
+    return (
+        f"The certified {name} is above the one that calipers measure prints ({measured.upper:.6g}): for such a run "
+        "the checker knows a weaker theorem than measure (docs, what can be certified). Both are upper bounds."
+    )
 
 
 def made_by() -> str:

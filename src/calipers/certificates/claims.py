@@ -10,7 +10,7 @@ from calipers.bracket import Bracket
 from calipers.certificates.lower import LowerAttack, Shown
 from calipers.certificates.rounds import hides, one_sum
 from calipers.certificates.upper import UpperProof
-from calipers_verify.checker import read_run
+from calipers_verify.checker import pairs_of
 from calipers_verify.steps import Phase
 
 _SHARE, _SHARE_OF_MANY = 0.0005, 0.002
@@ -20,7 +20,7 @@ own.
 
 
 def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
-    pairs = read_run(record)
+    pairs = pairs_of(record)
     many = any(hides(phase) and not one_sum(phase) for phase in pairs[0])
     return pairs, _SHARE_OF_MANY if many else _SHARE
 

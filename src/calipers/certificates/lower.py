@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers.certificates.placing import coarsening, dust_for, spacing_for
+from calipers.certificates.exact import exact
+from calipers.certificates.placing import spacing_for
 from calipers.certificates.upper import rounded
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray, IntArray
 from calipers_verify import attacks
 from calipers_verify.calls import ball, gaussian
-from calipers_verify.checker import DIRECTIONS, fixed_batches
-from calipers_verify.reading import Effort
+from calipers_verify.checker import DIRECTIONS, dust_of, fixed_batches
+from calipers_verify.reading import Effort, read
 from calipers_verify.rows import ONE
 from calipers_verify.steps import Phase
 
@@ -76,8 +77,7 @@ def _step(phase: Phase, back: bool, spacing: float, small: float) -> dict[str, o
     log_p, log_q = (
         np.log1p(q * np.expm1(mean * z - 0.5 * mean * mean)) if q < 1 else mean * z - 0.5 * mean**2 for mean in means
     )
-    own = {"coarsen": [0], "bins": None, "bin_scores": None, "coarsen_epochs": coarsening(phase.repeats)}
-    return _cells(z, (log_p - log_q) / spacing) | own
+    return _cells(z, (log_p - log_q) / spacing) | {"bins": [], "bin_scores": []}
 
 
 def _epoch(
@@ -97,9 +97,8 @@ def _epoch(
     farthest = min(farthest, float(np.max(np.abs(terms - middle))))
     unit = max(spread / _PER_SPREAD, farthest / _MOST_SCORE)
     values = np.clip((terms - middle) / unit, -_MOST_SCORE, _MOST_SCORE)
-    coarsen = [1 if j >= 2 and j % 2 == 0 else 0 for j in range(phase.rounds.bit_length())]
-    record = _cells(z, values) | {"coarsen": coarsen}
-    total = attacks.epoch(record, phase, back, dust, effort)
+    record = _cells(z, values) | {"bins": [], "bin_scores": []}
+    total = attacks.epoch(read(record, attacks.FACTOR, "a factor"), phase, back, dust // phase.repeats, effort)
     p, q = (np.array([int(mass) / ONE for mass in row.masses]) for row in total)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where((p > 0) & (q > 0), np.log(p) - np.log(q), -np.inf)
@@ -112,7 +111,7 @@ def _epoch(
         "bins": [total[0].low + int(i) for i in starts],
         "bin_scores": [int(scores[0]), *(int(scores[i]) for i in starts)],
     }
-    return record | own | {"coarsen_epochs": coarsening(phase.repeats)}
+    return record | own
 
 
 class LowerAttack:
@@ -125,10 +124,10 @@ class LowerAttack:
         if any(phase.kind in ("realized", "size") for phase in phases):
             return  # no attack on these is checked
         if not any(phase.is_hidden for phase in phases):
-            self.mu = fixed_batches(phases)
+            self.mu = fixed_batches(phases, "lower")
             return
         steps = sum(phase.repeats for phase in phases)
-        spacing, dust = float(spacing_for(epsilon, delta, steps, share)), dust_for(delta)
+        spacing, dust = float(spacing_for(epsilon, delta, steps, share)), dust_of(exact(delta))
         hidden = sum(phase.repeats for phase in phases if phase.rounds > 1)
         tuned = sorted({epsilon / max(1, hidden), epsilon / math.sqrt(max(1, hidden))}) if hidden else [epsilon]
         for direction in DIRECTIONS[:1] if phases[0].replaced else DIRECTIONS:
@@ -143,8 +142,9 @@ class LowerAttack:
             else _step(phase, back, spacing, small)
             for phase in self.phases
         ]
-        attack: dict[str, object] = {"dust": dust, "factors": factors, "threshold": 0}
-        self.found.append((direction, attack, attacks.tested(attack, self.phases, direction, effort)))
+        attack: dict[str, object] = {"factors": factors, "threshold": 0}
+        read_factors = read(attack, attacks.ATTACK, "an attack")["factors"]
+        self.found.append((direction, attack, attacks.tested(read_factors, self.phases, back, dust, effort)))
 
     def _tails(self, rows: attacks.Rows) -> tuple[FloatArray, FloatArray]:
         """p and q of the tests "at least this place", for every place."""

@@ -13,12 +13,9 @@ from fractions import Fraction
 from flint import arb
 
 from calipers_verify.calls import ball, rounded_up
-from calipers_verify.rows import ONE
 
 GROWTH = 0.01
 """Width of a cell as a share of its distance from 0."""
-DUST_SHARE = 2000
-"""Tails may cost this part of delta."""
 
 Call = Callable[[Fraction], arb]
 
@@ -32,18 +29,6 @@ def spacing_for(epsilon: float, delta: float, steps: int, share: float) -> Fract
     """A power of two for which splitting moves epsilon by about `share` of it."""
     width = math.sqrt(12.0 * share * max(epsilon, 1e-3) / (steps * saddle(epsilon, delta)))
     return Fraction(2) ** math.floor(math.log2(min(width, 0.25)))
-
-
-def coarsening(count: int) -> list[int]:
-    """When to double the spacing on the way to `count` steps: at every third doubling, so that costs are a geometric
-    series.
-    """
-    return [1 if j >= 3 and j % 3 == 0 else 0 for j in range(count.bit_length())]
-
-
-def dust_for(delta: float) -> int:
-    """The mass that cutting tails may cost, in 2^-256."""
-    return int(Fraction(delta) * ONE) // DUST_SHARE
 
 
 def places_between(low: int, high: int, growth: float = GROWTH, widest: int = 1 << 60) -> list[int]:

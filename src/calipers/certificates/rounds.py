@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calipers.certificates.covering import covering
 from calipers.certificates.placing import places_between
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.displaced import DisplacedEpoch
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
+from calipers_verify.blocks import ROUNDS
 from calipers_verify.steps import Phase
 
 _RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
@@ -31,9 +33,11 @@ _GROWTH, _FINE = 0.1, 0.6
 _NEAR = (0.97, 1.15)
 """Where a single epoch is asked, in units of the epsilon expected."""
 _RARE = 1e-3
-_DOUBLINGS, _CELLS, _STEP, _BLOCK_SPREADS = 4, 3, 0.2, 8.0
-"""Blocks of 16 rounds, on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
+_STEP, _BLOCK_SPREADS = 0.2, 8.0
+"""Blocks live on a lattice of a fifth of a deviation of one term that reaches eight deviations of a block."""
 _SEEN, _WORTH = 1e-4, 0.995
+_EXPONENTS, _UNCOVERED = (5.0, 7.0, 9.0, 11.0, 14.0, 18.0, 24.0, 32.0, 44.0), 0.005
+"""Minus the logarithms of what may be left uncovered, and the share of a bound that this may have."""
 
 
 class Focus(NamedTuple):
@@ -72,22 +76,34 @@ def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> 
     return sorted(place for place in places if abs(place) <= last)
 
 
-def plan_for(phase: Phase, direction: str, x: Fraction, small: float) -> dict[str, object] | None:
-    """The plan of the sum that the checker asks for at the log ratio x, or None where fixed batches prove as much."""
-    back = direction == "absent-present" or (direction == "both" and x < 0)
-    terms = _covered(phase, abs(float(x)), back != (x < 0)) if phase.kind == "full" else phase.rounds
-    if terms == 0:
+def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, object] | None:
+    """The sum that the checker asks for at the log ratio x, or None where fixed batches prove as much."""
+    if phase.kind == "full":
+        return _covered(phase, abs(float(x)), (back != (x < 0)) and not phase.replaced, small)
+    turned = (x < 0) if phase.replaced else back
+    at = 0.0 if one_sum(phase) else float(-x if turned else x)
+    blocks = _blocks(phase, at) if phase.kind == "dropping" and _blocks_pay(phase, at) else None
+    return {"plan": _plan(phase, at, False, phase.rounds, small), "blocks": blocks, "cover": None}
+
+
+def _covered(phase: Phase, x: float, back: bool, small: float) -> dict[str, object] | None:
+    """Where nothing is left over: weights that cover enough of those of later batches."""
+    width, rounds = float(phase.r.mid()), -(-phase.size // phase.batch)
+    if phase.batch < 3 or rounds < 3:
         return None
-    at = 0.0 if one_sum(phase) else float(-x if back else x)
-    found = _plan(phase, at, terms, small)
-    if phase.kind == "dropping" and _blocks_pay(phase, at):
-        found["blocks"] = _blocks(phase, at)
-    return found
+    epoch = DisplacedEpoch(1.0 / width, rounds, 1.0, phase.replaced, phase.batch, phase.size)
+    value, known = epoch.hidden(x, back, 0.5, -30.0)[1], epoch.known(x)
+    exponent = next((each for each in _EXPONENTS if 3.0 * math.exp(-each) * known < _UNCOVERED * value), _EXPONENTS[-1])
+    cover = covering(width, phase.batch, phase.size, exponent)
+    if cover is None or value > _WORTH * known:
+        return None
+    terms = 1 + int(str(cover["many"])) + int(str(cover["few"]))
+    return {"plan": _plan(phase, x, back, terms, small), "blocks": None, "cover": cover}
 
 
 def _blocks_pay(phase: Phase, x: float) -> bool:
     """Whether one control for all strikes of a block lowers the bound at e^x enough to be looked at."""
-    if phase.rounds < 2 << _DOUBLINGS:
+    if phase.rounds < ROUNDS:
         return False
     epoch = ShuffledEpoch(1.0 / float(phase.r.mid()), phase.rounds, float(phase.share), phase.replaced)
     plain = epoch.hidden(abs(x), x < 0.0 and not phase.replaced, 0.1, -30.0)[1]
@@ -98,22 +114,15 @@ def _blocks(phase: Phase, x: float) -> dict[str, object]:
     """A lattice for the running sums of a block, and what a deviation of one term says of its size."""
     deviation = float(phase.mu.mid()) * math.exp(0.5 * x)
     unit = max(1, round(1024 * _STEP * deviation))
-    reach = _BLOCK_SPREADS * deviation * 2.0 ** (0.5 * _DOUBLINGS) + abs(math.expm1(x)) * 2**_DOUBLINGS
-    places = math.ceil(1024 * reach / unit)
-    return {"doublings": _DOUBLINGS, "cells": _CELLS, "unit": f"{unit}/1024", "below": places, "above": places}
+    reach = _BLOCK_SPREADS * deviation * math.sqrt(ROUNDS) + abs(math.expm1(x)) * ROUNDS
+    return {"unit": f"{unit}/1024", "places": math.ceil(1024 * reach / unit)}
 
 
-def _covered(phase: Phase, epsilon: float, reverse: bool) -> int:
-    """The number of equal rounds to count with where nothing is left over, or 0."""
-    if phase.batch == 1:  # a run that does not say how large its batches are
-        return 0
-    rounds = -(-phase.size // phase.batch)
-    epoch = DisplacedEpoch(1.0 / float(phase.r.mid()), rounds, 1.0, phase.replaced, phase.batch, phase.size)
-    return epoch.best_rounds(epsilon, reverse and not phase.replaced)
-
-
-def _terms(phase: Phase, x: float, reach: float) -> tuple[FloatArray, FloatArray]:
+def _terms(phase: Phase, x: float, back: bool, reach: float) -> tuple[FloatArray, FloatArray]:
     """Values of one term in increasing order and their probabilities, on a mesh up to `reach` deviations."""
+    if back:
+        values, weights = _terms(phase, -x, False, reach)
+        return -math.exp(x) * values[::-1], weights[::-1]
     r, k = float(phase.r.mid()), math.exp(x)
     z = np.linspace(-reach, reach + 2.0 * r, 4001)
     weights = np.exp(-0.5 * z * z)
@@ -134,10 +143,10 @@ def _terms(phase: Phase, x: float, reach: float) -> tuple[FloatArray, FloatArray
     return values[order], masses[order]
 
 
-def _plan(phase: Phase, x: float, terms: int, small: float) -> dict[str, object]:
+def _plan(phase: Phase, x: float, back: bool, terms: int, small: float) -> dict[str, object]:
     log_small = math.log(small) - math.log(terms) - 6.0 - abs(x)
     end = math.sqrt(-2.0 * log_small)
-    values, weights = _terms(phase, x, end)
+    values, weights = _terms(phase, x, back, end)
     usual = np.cumsum(weights)
     low_usual = float(values[np.searchsorted(usual, _RARE / terms)])
     high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / terms)))])
@@ -147,7 +156,6 @@ def _plan(phase: Phase, x: float, terms: int, small: float) -> dict[str, object]
     unit = Fraction(2) ** math.floor(math.log2(plans[0].step))
     shift = math.log2(plans[0].step / float(unit))
     return {
-        "terms": terms,
         "unit": f"{unit.numerator}/{unit.denominator}",
         "centers": [round(plan.center / float(unit)) for plan in plans],
         "lowest": [math.floor(plan.lowest + shift) for plan in plans],

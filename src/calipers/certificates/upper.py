@@ -9,25 +9,17 @@ from functools import partial
 
 from flint import arb
 
-from calipers.certificates.placing import (
-    Call,
-    coarsening,
-    dust_for,
-    law_record,
-    places_between,
-    reach,
-    saddle,
-    spacing_for,
-)
-from calipers.certificates.rounds import Focus, hides, node_places, one_sum, plan_for
+from calipers.certificates.exact import exact
+from calipers.certificates.placing import Call, law_record, places_between, reach, saddle, spacing_for
+from calipers.certificates.rounds import Focus, hides, node_places, one_sum, sum_for
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers_verify import lattice
 from calipers_verify.calls import ball, gaussian
-from calipers_verify.checker import composed, fixed_batches, needed
-from calipers_verify.reading import Effort
+from calipers_verify.checker import DIRECTIONS, PROOF, dust_of, fixed_batches, needed, proven_law
+from calipers_verify.reading import Effort, read
 from calipers_verify.rows import ONE
-from calipers_verify.steps import Phase, Shown
+from calipers_verify.steps import HOW, Phase, Shown
 
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
@@ -49,21 +41,22 @@ class UpperProof:
     """
 
     def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float) -> None:
-        self.mu, self.laws, self.proof = None, list[lattice.Law](), list[dict[str, object]]()
+        self.mu, self.laws, self.proof = None, list[lattice.Law](), list[list[dict[str, object]]]()
         if not any(phase.kind in ("realized", "size") for phase in pairs[0]):
-            self.mu = fixed_batches(pairs[0])
+            self.mu = fixed_batches(pairs[0], "upper")
         self.is_plain = all(not phase.is_hidden or phase.kind == "fixed" for phase in pairs[0]) and self.mu is not None
         if self.is_plain:
             return
         effort = Effort()
         steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
+        dust = dust_of(exact(delta))
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
         for phases in pairs:
             shown = [Shown(phase, effort) for phase in phases]
-            records = {way: _one_direction(shown, way, spacing, delta, focus) for way in needed(phases)}
-            self.laws += [composed(record, shown, way, effort) for way, record in records.items()]
-            self.proof.append(dict(records))
+            records = [_one_direction(shown, way, spacing, dust, focus) for way in needed(phases)]
+            self.laws += [proven_law(read(record, PROOF, "a proof"), shown, dust, effort) for record in records]
+            self.proof.append(records)
 
     def record(self, epsilon: Fraction, delta: Fraction) -> object:
         """What the certificate says for this claim."""
@@ -108,33 +101,29 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
     return found
 
 
-def _one_direction(
-    shown: list[Shown], direction: str, spacing: Fraction, delta: float, focus: Focus
-) -> dict[str, object]:
-    dust = dust_for(delta)
-    factors = []
+def _one_direction(shown: list[Shown], direction: str, spacing: Fraction, dust: int, focus: Focus) -> dict[str, object]:
+    factors, back = [], direction == DIRECTIONS[1]
     for one in shown:
         small = Fraction(dust, ONE) / one.phase.repeats
         if hides(one.phase):
-            factors.append(_by_sums(one, direction, spacing, small, focus))
+            factors.append(_by_sums(one, back, spacing, small, focus))
             continue
-        call: Call = partial(one.bound, direction=direction, record=None)
+        call: Call = partial(one.bound, back=back, how=None)
         low, high = reach(call, spacing, small)
-        law = law_record(call, places_between(low, high), spacing)
-        factors.append({"law": law, "coarsen": coarsening(one.phase.repeats), "plans": None})
-    return {"spacing": f"{spacing.numerator}/{spacing.denominator}", "dust": dust, "factors": factors}
+        factors.append({"law": law_record(call, places_between(low, high), spacing), "sums": [None]})
+    return {"direction": direction, "spacing": f"{spacing.numerator}/{spacing.denominator}", "factors": factors}
 
 
-def _by_sums(one: Shown, direction: str, spacing: Fraction, small: Fraction, focus: Focus) -> dict[str, object]:
+def _by_sums(one: Shown, back: bool, spacing: Fraction, small: Fraction, focus: Focus) -> dict[str, object]:
     """A law from sums, with nodes from the middle outward until what lies beyond is small."""
     phase, tiny = one.phase, float(small)
-    shared = plan_for(phase, direction, Fraction(0), tiny) if one_sum(phase) else None
+    shared = sum_for(phase, back, Fraction(0), tiny) if one_sum(phase) else None
     known: dict[int, tuple[arb, dict[str, object] | None]] = {}
 
     def is_small(place: int) -> bool:
         x = place * spacing
-        plan = shared or plan_for(phase, direction, x, tiny)
-        known[place] = one.bound(x, direction, plan), plan
+        how = shared or sum_for(phase, back, x, tiny)
+        known[place] = one.bound(x, back, read(how, HOW, "a sum")), how
         return bool(known[place][0] - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))
 
     everywhere = node_places(phase, spacing, tiny, focus)
@@ -146,6 +135,5 @@ def _by_sums(one: Shown, direction: str, spacing: Fraction, small: Fraction, foc
     heights = {place * spacing: known[place][0] for place in places}
     return {
         "law": law_record(heights.__getitem__, places, spacing),
-        "coarsen": coarsening(phase.repeats),
-        "plans": shared or [known[place][1] for place in places],
+        "sums": [shared] if shared else [known[place][1] for place in places],
     }

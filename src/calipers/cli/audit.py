@@ -11,27 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
+from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited, fail_on_option
 from calipers.cli.kinds import COUNT, REAL, one_of, word
 from calipers.cli.options import explain_option, json_option, run_options, show
 from calipers.cli.report_option import report_option, write_when_asked
-from calipers.errors import CertificationError, InputError
-from calipers.numerics.decimals import setting
+from calipers.errors import InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.auditing.audit import AuditResult
     from calipers.auditing.distinguishers import Distinguisher
-    from calipers.auditing.self_test import SelfTest
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
     from calipers.reports.report import Report
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
-# A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
-TRIALS, SELF_TEST_TRIALS = 10_000, 500
+TRIALS = 10_000
 
 _OPTIONS = (
     click.option(
@@ -94,7 +92,59 @@ def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command("audit", short_help="Attack an implementation: bound its leakage from below.")
+_HELP = """Run TARGET many times with and without one record, and bound what it leaks from below.
+
+TARGET is module:function, a function of your own that plays one run and returns what an
+adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
+`jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
+"expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
+(`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
+
+\b
+  # mine.py
+  def target(present, rng):
+      noise = rng.normal(scale=2.0, size=10)
+      return noise + 1.0 if present else noise
+
+Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
+(count, features) to count scores, says how to tell the two apart; without one, a score is
+fitted to pilot runs.
+
+Every bound holds with the confidence stated, for this pair of datasets under this attack: an
+audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
+Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
+
+With --ledger an audit can be killed at any moment and continued with --resume; the result is
+the same as without the interruption.
+
+An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
+adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
+--sequential plans several looks that share the error, ends at the first that falsifies, and may be
+continued beyond --trials with --most-trials and the same ledger.
+
+Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
+It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
+returns a score for each, larger where it seems to have been in. TARGET may also be a file
+FILE.csv with the columns included and score.
+
+\b
+Examples:
+  calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
+  calipers audit mine:target --trials 50000 --claim 1,1e-5
+  calipers audit mine:target --self-test
+  calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
+  calipers audit mine:train --canaries 1000 --claim 3,1e-5
+  calipers audit scores.csv --claim 3,1e-5
+  calipers audit opacus --jobs 2
+  calipers audit opacus --grad-sample-mode ghost --trials 1000
+  calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
+      --sample-rate 0.5 --steps 1 --noise-multiplier 10
+  calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
+      --sample-rate 0.05 --steps 1 --noise-multiplier 10
+"""
+
+
+@click.command("audit", help=_HELP, short_help="Attack an implementation: bound its leakage from below.")
 @click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True)
@@ -110,73 +160,22 @@ def audit_command(
     report_path: Path | None,
     **values: Any,
 ) -> None:
-    """Run TARGET many times with and without one record, and bound what it leaks from below.
-
-    TARGET is module:function, a function of your own that plays one run and returns what an
-    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
-    `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
-    "expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
-    (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
-
-    \b
-      # mine.py
-      def target(present, rng):
-          noise = rng.normal(scale=2.0, size=10)
-          return noise + 1.0 if present else noise
-
-    Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
-    (count, features) to count scores, says how to tell the two apart; without one, a score is
-    fitted to pilot runs.
-
-    Every bound holds with the confidence stated, for this pair of datasets under this attack: an
-    audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
-    Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
-
-    With --ledger an audit can be killed at any moment and continued with --resume; the result is
-    the same as without the interruption.
-
-    An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
-    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
-    --sequential plans several looks that share the error, ends at the first that falsifies, and may be
-    continued beyond --trials with --most-trials and the same ledger.
-
-    Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
-    It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
-    returns a score for each, larger where it seems to have been in. TARGET may also be a file
-    FILE.csv with the columns included and score.
-
-    \b
-    Examples:
-      calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
-      calipers audit mine:target --trials 50000 --claim 1,1e-5
-      calipers audit mine:target --self-test
-      calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
-      calipers audit mine:train --canaries 1000 --claim 3,1e-5
-      calipers audit scores.csv --claim 3,1e-5
-      calipers audit opacus --jobs 2
-      calipers audit opacus --grad-sample-mode ghost --trials 1000
-      calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
-          --sample-rate 0.5 --steps 1 --noise-multiplier 10
-      calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
-          --sample-rate 0.05 --steps 1 --noise-multiplier 10
-    """
+    """Audit TARGET in the one way that the options ask for: canaries in one run, a self-test, or many runs."""
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     described = runs[0] if runs else None
     if asked_for_one_run(target_name, values):
-        if report_path is not None:
-            raise InputError("--report has no page for one run with canaries yet; leave it out and use --json.")
+        refuse({"--report": report_path}, "has no page for one run with canaries yet; leave it out and use --json.")
         with _progress("runs") as progress:
             one_run(target_name, described, values, as_json, fail_on, progress)
         return
     run = chosen_run(target_name, described)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
-        if report_path is not None:
-            raise InputError("--report has no meaning in a self-test; leave it out.")
-        if fail_on:
-            raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
-        _show_self_test(target, values, as_json)
+        refuse({"--report": report_path}, "has no meaning in a self-test; leave it out.")
+        refuse({"--fail-on": fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
+        with _progress("audits") as progress:
+            show_self_test(target, values, as_json, progress)
         return
     _show_audit(target, run, values, as_json, fail_on, report_path)
 
@@ -245,45 +244,6 @@ def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, .
     """The epsilons of the table; a claim that was given as a pair has its own row."""
     own = (claim[0],) if isinstance(claim, tuple) else ()
     return tuple(dict.fromkeys((*asked, *own)))
-
-
-def _show_self_test(target: Target, values: dict[str, Any], as_json: bool) -> None:
-    """Repeated audits without the record; exit status 1 when they find leakage too often."""
-    for option in ("claim", "ledger", "resume", "sequential", "most_trials"):
-        if values[option]:
-            raise InputError(f"--{option.replace('_', '-')} has no meaning in a self-test; leave it out.")
-    from calipers.auditing.self_test import self_test
-
-    with _progress("audits") as progress:
-        tested = self_test(
-            target,
-            chosen_distinguisher(target, values),
-            repeats=values["repeats"],
-            trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
-            seed=values["seed"],
-            confidence=values["confidence"],
-            jobs=values["jobs"],
-            chunk=values["chunk"],
-            time_limit=values["time_limit"],
-            progress=progress,
-        )
-    if not tested.calibrated:
-        raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
-    if as_json:
-        from calipers.reports.records import to_document
-
-        click.echo(to_document(tested.to_dict()))
-        return
-    click.echo(f"{target.name}: {_false_alarms(tested)}")
-
-
-def _false_alarms(tested: SelfTest) -> str:
-    counts = ", ".join(f"{name} {count}" for name, count in tested.found.items())
-    allowed = tested.repeats * (1 - tested.confidence)
-    return (
-        f"{tested.repeats} audits that never saw the record, {tested.trials} trials each; false alarms: {counts}. "
-        f"Each may have about {allowed:.3g} at confidence {setting(tested.confidence)}."
-    )
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.kinds import REAL
-from calipers.cli.options import explain_option, json_option, measured, run_options, show, tolerance_option
+from calipers.cli.options import explain_option, json_option, run_options, show, tolerance_option
 from calipers.cli.patience import patience
 from calipers.cli.report_option import report_option, write_when_asked
+from calipers.cli.subjects import BesideSubject, CorrelatedSubject, SelectedSubject
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -24,7 +25,7 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 
 
 @click.command("calibrate", short_help="Find the smallest noise that meets a target.")
-@run_options(noise_default=1.0)
+@run_options(noise_default=1.0, noisy=True)
 @click.option("--epsilon", type=REAL, help="Target epsilon; needs --delta.")
 @click.option("--delta", type=REAL, help="The delta that belongs to --epsilon.")
 @click.option("--mu", type=REAL, help="Target mu of Gaussian differential privacy.")
@@ -36,7 +37,7 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @json_option
 @report_option
 def calibrate_command(
-    runs: tuple[Run, ...],
+    runs: tuple[Run, ...] | CorrelatedSubject | SelectedSubject | BesideSubject,
     tolerance: float,
     explain: bool,
     as_json: bool,
@@ -47,8 +48,9 @@ def calibrate_command(
 
     The guarantee is proven for the noise multiplier that is printed. Describe the run as for
     `calipers measure`; its own noise multiplier, if it has one, is ignored. The phases of a run file
-    keep the ratios of theirs: all are changed by one factor. Name one target: --epsilon with
-    --delta, or --mu, or --advantage, or --tpr with --fpr.
+    keep the ratios of theirs: all are changed by one factor. With correlated noise it is the deviation of
+    the noise that the matrix spreads; of what is released beside the gradient only the gradient's noise
+    is changed. Name one target: --epsilon with --delta, or --mu, or --advantage, or --tpr with --fpr.
 
     \b
     Examples:
@@ -62,7 +64,7 @@ def calibrate_command(
 
     with patience("calibrating") as say:
         calibration = solve(
-            runs,
+            runs if isinstance(runs, tuple) else runs.noisy,
             tolerance=tolerance,
             progress=lambda noise, upper: say(
                 f"calibrating: noise multiplier {nearest_digits(noise)} gives at most {nearest_digits(upper)}"
@@ -71,9 +73,10 @@ def calibrate_command(
         )
     write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
     if as_json:
-        from calipers.reports.records import calibration_record, to_document
+        from calipers.reports.records import calibrated_record, calibration_record, to_document
 
-        click.echo(to_document(calibration_record(calibration), calibration.phases[0].to_dict()))
+        first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
+        click.echo(to_document(calibration_record(calibration), first))
         return
     from calipers.reports.report import brief_calibration
 
@@ -92,7 +95,7 @@ def calibration_file(calibration: Calibration, tolerance: float) -> Report:
         delta0=target.get("delta0", DEFAULT_DELTA0),
     )
     # As narrow as the last measurements of the search, so that the report shows the value that met the target.
-    measurement = measured(calibration.phases, min(max(1e-2, tolerance), 5 * tolerance))
+    measurement = calibration.measured(min(max(1e-2, tolerance), 5 * tolerance))
     return report_calibration(calibration, measurement, questions)
 
 

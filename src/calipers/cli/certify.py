@@ -50,6 +50,8 @@ def certify_command(
     with patience("certifying"):
         certificate = certify(runs, epsilon=epsilon, delta=delta)
     write(certificate.to_json(), output)
+    if certificate.remark is not None:
+        click.echo(certificate.remark, err=True)
     if output is not None:
         sentences = list(certificate.verdict.sentences())
         if all(claim.jaw == "upper" for claim in certificate.verdict.claims):

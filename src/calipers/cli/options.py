@@ -13,7 +13,7 @@ import click
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
 from calipers.cli.quick import load_special
-from calipers.cli.subjects import Subject, stated_subject, with_stated_options
+from calipers.cli.subjects import Subject, noisy_subject, stated_subject, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
@@ -28,7 +28,7 @@ from calipers.run import (
     as_phases,
     load_runs,
 )
-from calipers.schemes import SAMPLERS
+from calipers.schemes import ASSUMED, SAMPLERS, only_for
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -46,7 +46,7 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
     ("--epochs", REAL, "E", "Passes over the data, each floor(N/B) steps; or give --steps."),
     ("--steps", COUNT, "T", "Noisy sums released in total; or give --epochs."),
     ("--noise-multiplier", REAL, "S", "Standard deviation of the noise / clipping norm."),
-    ("--sampler", word(SAMPLERS), None, "How batches were really drawn, not assumed. [default: poisson]"),
+    ("--sampler", word(SAMPLERS), None, f"How batches were really drawn, not assumed. [default: {ASSUMED}]"),
     (
         "--normalization",
         word(NORMALIZATIONS),
@@ -76,9 +76,9 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
         None,
         "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. [default: every-epoch]",
     ),
-    ("--max-batch-size", COUNT, "B", "truncated-poisson: the largest batch; surplus is dropped."),
-    ("--cycle", COUNT, "K", "cyclic-poisson: how many groups of records take turns."),
-    ("--participations", COUNT, "K", "random-allocation: in how many of --steps each record is used."),
+    ("--max-batch-size", COUNT, "B", only_for("max_batch_size", "the largest batch; surplus is dropped.")),
+    ("--cycle", COUNT, "K", only_for("cycle", "how many groups of records take turns.")),
+    ("--participations", COUNT, "K", only_for("participations", "in how many of --steps each record is used.")),
     ("--unit", click.STRING, "NAME", "What is protected, if it has several records: user, patient, ..."),
     ("--records-per-unit", COUNT, "G", "The most records that one unit has. [default: 1]"),
     (
@@ -93,9 +93,16 @@ _KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
 
 def _keyed_options(*, multiple: bool = False) -> tuple[Callable[[Command], Any], ...]:
     return tuple(
-        click.option(name, type=kind, metavar=metavar, help=words, multiple=multiple)
+        click.option(name, type=kind, metavar=metavar, help=words, multiple=True, callback=None if multiple else _once)
         for name, kind, metavar, words in _KEYED
     )
+
+
+def _once(context: click.Context, option: click.Parameter, values: Sequence[object]) -> object:
+    """The one value of an option. Two are a contradiction: whichever counted, the other one might have been meant."""
+    if len(set(values)) > 1:
+        raise click.BadParameter(f"it is given {len(values)} times, with different values; give one.", context, option)
+    return values[0] if values else None
 
 
 _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
@@ -111,11 +118,12 @@ _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
 
 
 def run_options(
-    *, noise_default: float | None = None, optional: bool = False, stated: bool = False
+    *, noise_default: float | None = None, optional: bool = False, stated: bool = False, noisy: bool = False
 ) -> Callable[[Command], Command]:
     """Add the options that describe a run; the command gets `runs`, its phases.
 
-    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands.
+    With `stated`, a guarantee or an event may be given instead, and `runs` is what `measured` understands. With
+    `noisy`, the run may have correlated noise, be selected among several, or release more than the gradient.
 
     `noise_default` stands in for a noise multiplier that the command is about to find. With `optional`, `runs` is
     empty when no run is described.
@@ -126,18 +134,24 @@ def run_options(
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
-            subject = (
-                stated_subject(values, given, run_file, lambda *keys: _runs(run_file, given, noise_default, keys))
-                if stated
-                else None
-            )
+            subject: Subject | None = None
+
+            def read(*keys: str) -> tuple[Run, ...]:
+                return _runs(run_file, given, noise_default, keys)
+
+            if stated:
+                subject = stated_subject(values, given, run_file, read)
+            elif noisy:
+                defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
+                subject = noisy_subject(values, given, run_file, read, defaults)
             if subject is not None:
                 return command(runs=subject, **values)
             described = not optional or run_file is not None or bool(given)
             runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
-        return _decorated(with_stated_options(with_runs) if stated else with_runs, _RUN_OPTIONS)
+        more = with_stated_options if stated else with_noisy_options if noisy else None
+        return _decorated(with_runs if more is None else more(with_runs), _RUN_OPTIONS)
 
     return decorate
 
@@ -256,6 +270,9 @@ def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | N
             raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
         return runs.measured(tolerance)
 
+    if dataset_sizes is not None and dataset_sizes[0] > dataset_sizes[1]:
+        low, high = dataset_sizes
+        raise InputError(f"Expected --dataset-size-range LOW HIGH with LOW at most HIGH, got {low} {high}.")
     named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
     return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
 

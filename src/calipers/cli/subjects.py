@@ -15,7 +15,7 @@ from calipers.run_keys import STANDARD_INPUT, read_toml
 from calipers.stated import Guarantee, load_guarantee
 
 if TYPE_CHECKING:
-    from calipers.measure import Measurement
+    from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection
 
 TREE = "tree"
 _NAMES = ("guarantee", "mu", "zcdp", "event")
@@ -58,12 +58,18 @@ class CorrelatedSubject:
 
     keys: tuple[tuple[str, object], ...]
 
+    @property
+    def noisy(self) -> CorrelatedNoise:
+        """What is measured, and can be calibrated."""
+        from calipers.measure.correlated_files import correlated_of
+
+        return correlated_of(dict(self.keys))
+
     def measured(self, tolerance: float) -> Measurement:
         """Its measurement."""
         from calipers.measure import measure
-        from calipers.measure.correlated_files import correlated_of
 
-        return measure(correlated_of(dict(self.keys)), tolerance=tolerance)
+        return measure(self.noisy, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -75,13 +81,19 @@ class SelectedSubject:
     trials: str = "geometric"
     shape: float | None = None
 
+    @property
+    def noisy(self) -> Selection:
+        """What is measured, and can be calibrated where it is of runs."""
+        from calipers.measure import Selection
+
+        of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
+        return Selection(of, self.mean, self.trials, self.shape)
+
     def measured(self, tolerance: float) -> Measurement:
         """Its measurement."""
         from calipers.measure import measure
-        from calipers.measure.selection import Selection
 
-        of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
-        return measure(Selection(of, self.mean, self.trials, self.shape), tolerance=tolerance)
+        return measure(self.noisy, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -91,18 +103,25 @@ class BesideSubject:
     runs: tuple[Run, ...]
     noises: tuple[float, ...]
 
+    @property
+    def noisy(self) -> Beside:
+        """What is measured, and can be calibrated."""
+        from calipers.measure import Beside
+
+        return Beside(self.runs, self.noises)
+
     def measured(self, tolerance: float) -> Measurement:
         """Its measurement."""
-        from calipers.measure import Beside, measure
+        from calipers.measure import measure
 
-        return measure(Beside(self.runs, self.noises), tolerance=tolerance)
+        return measure(self.noisy, tolerance=tolerance)
 
 
 Subject = tuple[Run, ...] | BesideSubject | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
 
 
 def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --guarantee, --mu, --zcdp and --event; correlated noise; selection."""
+    """Add --guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""
     options = (
         click.option(
             "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
@@ -110,6 +129,16 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--mu", type=float, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
         click.option("--zcdp", type=float, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
         click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
+    )
+    command = with_noisy_options(command)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def with_noisy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
+    options = (
         click.option(
             "--noise-matrix",
             metavar="FILE",
@@ -163,10 +192,32 @@ def stated_subject(
     Keys of a run file say the same as options, which replace them; `runs` is told which keys are not the run's.
     """
     options = [
-        {name: value for name in names if (value := values.pop(name)) not in (None, ())}
+        {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
         for names in (_NAMES, _MATRIX, _SELECT, _BESIDE)
     ]
     return _subject(options, given, run_file, runs)
+
+
+def noisy_subject(
+    values: dict[str, Any],
+    given: dict[str, object],
+    run_file: str | None,
+    runs: Callable[..., tuple[Run, ...]],
+    defaults: dict[str, object],
+) -> CorrelatedSubject | SelectedSubject | BesideSubject | None:
+    """As `stated_subject`, of what has noise to change; `values` keep options that only share the name of a guarantee.
+
+    `defaults` stand in for what neither the file nor an option says.
+    """
+    asked = {name: values.pop(name) for name in _NAMES if name in values}
+    found = stated_subject(values, given, run_file, runs)
+    values |= asked
+    if isinstance(found, StatedGuarantee | EventFile):
+        raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
+    if isinstance(found, CorrelatedSubject):
+        return CorrelatedSubject(tuple({**defaults, **dict(found.keys)}.items()))
+    assert not isinstance(found, tuple)
+    return found
 
 
 def _subject(

@@ -118,9 +118,9 @@ def _as_json(name: str, result: TheoremValue) -> str:
 def _as_text(result: TheoremValue) -> str:
     """Every value rounded in its own direction: "lower" down, "upper" up, the first as the statement says."""
     from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
-    from calipers.theorems.registry import Direction
+    from calipers.theorems.registry import Relation
 
-    directed = {Direction.UPPER_BOUND: ceil_digits, Direction.LOWER_BOUND: floor_digits}
+    directed = {Relation.UPPER_BOUND: ceil_digits, Relation.LOWER_BOUND: floor_digits}
     rounding = directed.get(result.direction, nearest_digits)
     lines = []
     for name, value in result.values.items():

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.kinds import COUNT, REAL, word
-from calipers.cli.options import DEFAULT_TOLERANCE, json_option, question_options, tolerance_option
+from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
 from calipers.cli.report_option import report_option
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
 from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES
-from calipers.schemes import SAMPLERS
+from calipers.schemes import ASSUMED, SAMPLERS, only_for
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
 @click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
-@click.option("--sampler", type=word(SAMPLERS), default="poisson", show_default=True)
+@click.option("--sampler", type=word(SAMPLERS), default=ASSUMED, show_default=True)
 @click.option(
     "--last-batch",
     type=word(LAST_BATCHES),
@@ -42,9 +42,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
 )
 @click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
-@click.option("--max-batch-size", type=COUNT, metavar="B", help="truncated-poisson: the largest batch.")
-@click.option("--cycle", type=COUNT, metavar="K", help="cyclic-poisson: groups of records that take turns.")
-@click.option("--participations", type=COUNT, metavar="K", help="random-allocation: steps that use each record.")
+@click.option("--max-batch-size", type=COUNT, metavar="B", help=only_for("max_batch_size", "the largest batch."))
+@click.option("--cycle", type=COUNT, metavar="K", help=only_for("cycle", "groups of records that take turns."))
+@click.option(
+    "--participations", type=COUNT, metavar="K", help=only_for("participations", "steps that use each record.")
+)
 @click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
 @click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
 @click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
@@ -138,10 +140,13 @@ def train_command(
 
 
 def _check_places(output: Path | None) -> None:
+    """Refuse now, not after hours, a place where nothing can be written, and a file that something else wrote."""
+    from calipers.reports.files import refuse_foreign
     from calipers.training.checkpoint import check_writable
 
     if output is not None:
-        check_writable(output)  # now, not after hours
+        check_writable(output)
+        refuse_foreign(output, overwrite=may_overwrite())
 
 
 def _trained(

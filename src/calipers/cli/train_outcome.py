@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.options import show
+from calipers.cli.options import show, wrote
 from calipers.cli.report_option import write_when_asked
 
 if TYPE_CHECKING:
@@ -22,13 +23,19 @@ _UNCOVERED = "the frequent words of the training texts, chosen without noise; no
 
 
 def write_weights(trained: Trained, output: Path) -> None:
-    """The trained weights as PyTorch saves them, whole or not at all."""
+    """The trained weights as PyTorch saves them, whole or not at all; a note inside says whose the file is."""
+    from calipers.reports.files import WEIGHTS
     from calipers.training.checkpoint import write_whole
     from calipers.training.torch_library import torch_module
 
     packed = io.BytesIO()
     torch_module().save(trained.model.state_dict(), packed)
+    with zipfile.ZipFile(packed, "a") as archive:
+        # Beside PyTorch's own entries, which share their folder's name; those who read them pass over others.
+        folder = archive.namelist()[0].split("/")[0]
+        archive.writestr(f"{folder}/calipers", WEIGHTS)
     write_whole(output, packed.getbuffer(), mode=0o666)
+    wrote(output)
 
 
 def report_outcome(

@@ -10,18 +10,13 @@ from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
 from calipers.run import ADJACENCIES, DERIVED_RATES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
-from calipers.schemes import ASSUMED, SAMPLERS, having
+from calipers.schemes import ASSUMED, SAMPLERS, only_for
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
     "md": "text/markdown; charset=utf-8",
     "json": "application/json",
 }
-
-
-def _of(key: str, meaning: str) -> str:
-    """What a key means, behind the samplers that have it."""
-    return f"{', '.join(having(key))}: {meaning}"
 
 
 _RUN: dict[str, Any] = {
@@ -39,24 +34,28 @@ _RUN: dict[str, Any] = {
     "last_batch": {
         "enum": list(LAST_BATCHES),
         "default": "drop",
-        "description": _of("last_batch", "what is done with records that do not fill a batch."),
+        "description": only_for("last_batch", "what is done with records that do not fill a batch."),
     },
     "reshuffle": {
         "enum": list(RESHUFFLES),
         "default": "every-epoch",
-        "description": _of("reshuffle", "whether batches are drawn anew every epoch."),
+        "description": only_for("reshuffle", "whether batches are drawn anew every epoch."),
     },
     "derived_rate": {
         "enum": list(DERIVED_RATES),
         "default": "public",
-        "description": _of("derived_rate", "whether B/N is public, or moves with the dataset's size."),
+        "description": only_for("derived_rate", "whether B/N is public, or moves with the dataset's size."),
     },
-    "max_batch_size": {"type": "integer", "minimum": 1, "description": _of("max_batch_size", "the largest batch.")},
-    "cycle": {"type": "integer", "minimum": 1, "description": _of("cycle", "groups of records that take turns.")},
+    "max_batch_size": {
+        "type": "integer",
+        "minimum": 1,
+        "description": only_for("max_batch_size", "the largest batch."),
+    },
+    "cycle": {"type": "integer", "minimum": 1, "description": only_for("cycle", "groups of records that take turns.")},
     "participations": {
         "type": "integer",
         "minimum": 1,
-        "description": _of("participations", "steps that use each record."),
+        "description": only_for("participations", "steps that use each record."),
     },
     "unit": {"type": "string", "description": "What is protected, if it has several records."},
     "records_per_unit": {"type": "integer", "minimum": 1, "default": 1},

@@ -18,13 +18,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from calipers.bracket import Evidence, Kind
+from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import add_statement, implements
 from calipers.domains import POSITIVE_PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
-from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.product import Product
-from calipers.measure.backends import Backend, GaussianBackend, ProductBackend, SplitBackend
+from calipers.measure.closed import GaussianJaw
+from calipers.measure.composed import Composition, PairAttack, PairProof
+from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Measurement
 from calipers.measure.released import stated_measurement
 from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
@@ -94,9 +95,21 @@ class CorrelatedNoise:
         }
         if self.patterns.max_participations is not None:
             keys["max_participations"] = self.patterns.max_participations
+        if self.patterns.fixed:
+            keys["fixed_order"] = True
         if self.sample_rate is not None:
             keys["sample_rate"] = self.sample_rate
         return Stated(words, tuple(keys.items()), self.adjacency, "correlated")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        return (
+            "The matrix is taken as it is given: noise that was really added with a rounded or truncated inverse of it "
+            "is another mechanism.",
+            "Participation is taken as stated: a loader that lets a record take part more often, or sooner again, leaks"
+            " more.",
+        )
 
     def replace(self, **changes: object) -> CorrelatedNoise:
         """The same with something changed."""
@@ -104,35 +117,12 @@ class CorrelatedNoise:
 
     def measured(self, tolerance: float) -> Measurement:
         """The bracket of this run."""
-        backend = _known_times(self) if self.sample_rate is None else _cyclic(self)
-        notes = (
-            "The matrix is taken as it is given: noise that was really added with a rounded or truncated inverse of it "
-            "is another mechanism.",
-            "Participation is taken as stated: a loader that lets a record take part more often, or sooner again, leaks"
-            " more.",
-        )
-        return stated_measurement(self.stated, backend, tolerance, notes)
-
-
-@dataclass(frozen=True)
-class _OneGaussian(GaussianBackend):
-    """mu = s / sigma, with the sensitivity's own words."""
-
-    attack: str = ""
-
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """The theorem about adaptive streams."""
-        del jaws
-        return Evidence.of(Kind.THEOREM, "denisov2022:thm2.1", f"{self.reason} It is {self.shift:.12g}-GDP.")
-
-    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """The likelihood ratio test along the pattern."""
-        del jaws
-        return Evidence.of(Kind.TEST, "denisov2022:thm2.1", self.attack)
+        evaluation = _known_times(self) if self.sample_rate is None else _cyclic(self)
+        return stated_measurement(self.stated, evaluation, tolerance, self.notes)
 
 
 @implements("denisov2022:thm2.1")
-def _known_times(run: CorrelatedNoise) -> Backend:
+def _known_times(run: CorrelatedNoise) -> Evaluation:
     found = run.matrix.sensitivity(run.patterns)
     scale = run.reach / run.noise_multiplier
     reason = (
@@ -140,8 +130,10 @@ def _known_times(run: CorrelatedNoise) -> Backend:
         f"{run.patterns.words})."
     )
     attack = f"{_ATTACK} The record takes part {_places(found)}, which moves the release by {found.lower:.10g}."
-    above, below = (_OneGaussian(end * scale, reason, attack) for end in (found.upper, found.lower))
-    return SplitBackend(above, below, closes=found.exact)
+    upper, lower = found.upper * scale, found.lower * scale
+    proof = Evidence.of(Kind.THEOREM, "denisov2022:thm2.1", f"{reason} It is {upper:.12g}-GDP.")
+    below = GaussianJaw(Side.LOWER, lower, Evidence.of(Kind.TEST, "denisov2022:thm2.1", attack))
+    return Evaluation(GaussianJaw(Side.UPPER, upper, proof), below, closes=found.exact)
 
 
 def _places(found: Sensitivity) -> str:
@@ -150,7 +142,7 @@ def _places(found: Sensitivity) -> str:
 
 
 @implements("choquette2023:thm4")
-def _cyclic(run: CorrelatedNoise) -> Backend:
+def _cyclic(run: CorrelatedNoise) -> Evaluation:
     groups, bands = run.patterns.min_separation, run.matrix.bands()
     if bands > groups:
         raise UnsupportedError(
@@ -165,18 +157,17 @@ def _cyclic(run: CorrelatedNoise) -> Backend:
     padded = np.array([np.pad(turn, (0, longest - len(turn))) for turn in turns])
     every, one = padded.max(axis=0), turns[int(np.argmax((padded**2).sum(axis=1)))]
     reason = f"A record is seen in {longest} separate blocks of rows, in each with probability {run.sample_rate:.12g}."
-    above = _rounds(run, every, True, reason)
     same = len(every) == len(one) and np.array_equal(every, one) and len(set(every)) <= _MOST_KINDS
-    below = _rounds(run, one, False, reason)
-    return SplitBackend(above, below, closes=same)
+    scene = f"{_ATTACK} Each block of rows shows exactly its pair."
+    above = PairProof(_rounds(run, every, True), reason, "choquette2023:thm4")
+    return Evaluation(above, PairAttack(_rounds(run, one, False), scene, "choquette2023:thm4"), closes=same)
 
 
-def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool, reason: str) -> ProductBackend:
+def _rounds(run: CorrelatedNoise, norms: FloatArray, up: bool) -> Composition:
     assert run.sample_rate is not None
     counts = Counter(_noises(run.noise_multiplier / norms, up))
     pairs = [(poisson_gaussian(run.sample_rate, noise, run.adjacency), count) for noise, count in counts.items()]
-    attack = f"{_ATTACK} Each block of rows shows exactly its pair."
-    return ProductBackend(Product(pairs), reason, "choquette2023:thm4", attack)
+    return Composition(Product(pairs))
 
 
 def _noises(noises: FloatArray, up: bool) -> Iterable[float]:

@@ -18,6 +18,7 @@ from calipers.measure.correlated import CorrelatedNoise
 from calipers.mechanisms.gaussian import NOISE
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns
 
+TREE = "tree"
 _KEYS = (
     "noise_matrix",
     "noise_multiplier",
@@ -32,9 +33,9 @@ _KEYS = (
 
 def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
     """The matrix of a file, or of tree aggregation over `steps` steps."""
-    if name == "tree":
+    if name == TREE:
         if steps is None:
-            raise InputError("noise_matrix = 'tree' needs steps.")
+            raise InputError(f"noise_matrix = {TREE!r} needs steps.")
         return NoiseMatrix.tree(steps)
     path = Path(name)
     try:

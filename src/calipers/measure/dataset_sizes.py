@@ -26,12 +26,13 @@ from calipers.measure.divisors import (
     public_because,
     rate_moves,
 )
+from calipers.measure.jaw import Evaluation
 from calipers.run import DATA_DEPENDENT, Run
 from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     # Most runs divide by nothing; the laws of those that do are a twentieth of a second of imports.
-    from calipers.measure.divided import DividedBackend
+    from calipers.measure.divided import CollinearAttack
     from calipers.measure.neighbors import NeighborPair
 
 _MANY = 2000
@@ -48,10 +49,22 @@ _NOTHING_HIDDEN = (
 )
 
 
-def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
-    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
-    from calipers.measure.divided import DividedBackend
+def divided_evaluation(phases: tuple[Run, ...]) -> Evaluation:
+    """The largest over both neighbors of a dataset."""
+    from calipers.measure.divided import divided
 
+    return Evaluation(*divided(divided_pairs(phases)))
+
+
+def divided_attack(run: Run) -> CollinearAttack:
+    """The lower jaw of a divided run, which can be looked at roughly."""
+    from calipers.measure.divided import divided
+
+    return divided(divided_pairs((run,)))[1]
+
+
+def divided_pairs(phases: tuple[Run, ...]) -> tuple[NeighborPair, ...]:
+    """Every phase Poisson sampled, at least one of them divided by a number that moves with the data."""
     for run in phases:
         if not scheme_of(run).independent:
             raise UnsupportedError(
@@ -64,12 +77,12 @@ def divided_backend(phases: tuple[Run, ...]) -> DividedBackend:
             check_moving_rate(run)
     size = phases[0].dataset_size
     assert size is not None
-    return DividedBackend(both_neighbors(phases, size))
+    return both_neighbors(phases, size)
 
 
-def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBackend:
+def sized(phases: tuple[Run, ...], sizes: tuple[int, int]) -> Evaluation:
     """The worst over all datasets of low to high records of a run with one phase."""
-    from calipers.measure.divided import DividedBackend
+    from calipers.measure.divided import divided
 
     low, high = (SIZE.check_int("dataset_sizes", size) for size in sizes)
     if low > high:
@@ -88,7 +101,7 @@ def sized_backend(phases: tuple[Run, ...], sizes: tuple[int, int]) -> DividedBac
             f"floor(N q) is {divisor_of(run, low)} for every size from {low - 1} to {high + 1}: the divisor is the "
             "same public number for all of them; leave the range out."
         )
-    return DividedBackend(pairs)
+    return Evaluation(*divided(pairs))
 
 
 def both_neighbors(phases: tuple[Run, ...], size: int) -> tuple[NeighborPair, ...]:
@@ -171,7 +184,7 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
         elif is_divided(run):
             notes.extend(_moving_notes(run))
     if any(is_divided(run) for run in phases):
-        if divided_backend(phases).told_apart is not None:
+        if any(pair.is_told_apart for pair in divided_pairs(phases)):
             notes.append(_NOTHING_HIDDEN)
         notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
     return list(dict.fromkeys(notes))

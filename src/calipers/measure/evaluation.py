@@ -1,4 +1,4 @@
-"""The best proof and the best attack: exposures of the phases of a run, composed and turned into a backend.
+"""The best proof and the best attack: exposures of the phases of a run, composed and evaluated.
 
 Nothing at all is perfect privacy; plain Gaussians are one Gaussian, in closed form; where every phase has a pair that
 is proven and attained it is one product of laws; else the least of the proofs that compete above, and the most that any
@@ -14,16 +14,25 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.source import LawSource, Source
-from calipers.measure.allocation import AttackBackend, LoneBackend
-from calipers.measure.backends import Backend, LowerJaw, ProductBackend, SplitBackend, UpperJaw, gaussians
-from calipers.measure.greatest import GreatestAttack, GreatestBackend
-from calipers.measure.perfect import NoRelease
-from calipers.measure.proven import AboveBackend, LeastBackend, ProofBackend
+from calipers.measure.choice import greatest, least, worst
+from calipers.measure.closed import gaussians
+from calipers.measure.composed import (
+    RECORD_WAYS,
+    AboveComposition,
+    Composition,
+    LawAttack,
+    LawProof,
+    LoneComposition,
+    PairAttack,
+    composition,
+)
+from calipers.measure.guarantees import no_release
+from calipers.measure.jaw import Evaluation, Jaw
 from calipers.schemes.exposure import Attack, Exposure, Proof
 
 _WAYS = {
     True: ("the original against its replacement", "the replacement against the original"),
-    False: ("record present against absent", "record absent against present"),
+    False: RECORD_WAYS,
 }
 Part = TypeVar("Part")
 Kind = TypeVar("Kind", bound=Source, covariant=True)
@@ -51,15 +60,14 @@ class Composed(Protocol[Kind]):
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}
 
 
-def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Backend:
-    """A backend for phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
+def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
+    """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
     if not exposures:
-        return NoRelease()
-    found = [_one_neighbor(phases, replaced) for phases in _alternatives([(e, *e.neighbors) for e in exposures])]
-    return found[0] if len(found) == 1 else GreatestBackend(tuple(found))
+        return no_release()
+    return worst([_one_neighbor(phases, replaced) for phases in _alternatives([(e, *e.neighbors) for e in exposures])])
 
 
-def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Backend:
+def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     attacks = [exposure.attack for exposure in exposures]
     if all(exposure.closes for exposure in exposures):
         proofs = [exposure.proofs[0] for exposure in exposures]
@@ -67,11 +75,9 @@ def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Backend:
         assert pairs is not None  # what is proven and attained has both sides
         return _attained(proofs, pairs, attacks, replaced)
     competing = _alternatives([exposure.proofs for exposure in exposures])
-    parts = tuple((_statement(proofs), _proven(proofs, attacks, replaced)) for proofs in competing)
-    above = parts[0][1] if len(parts) == 1 else LeastBackend(parts)
     tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
-    shown = tuple(_shown(one, replaced) for one in tried)
-    return SplitBackend(above, shown[0] if len(shown) == 1 else GreatestAttack(shown))
+    above = least([_proven(proofs, attacks, replaced) for proofs in competing])
+    return Evaluation(above, greatest([_shown(one, replaced) for one in tried]))
 
 
 def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
@@ -106,15 +112,15 @@ def _statement(proofs: Sequence[Proof]) -> str:
     return next((proof.statement for proof in reversed(proofs) if proof.one_sided), proofs[-1].statement)
 
 
-def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> UpperJaw:
+def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) -> Jaw:
     """The composition of one proof per phase."""
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced, AboveBackend)
+        return _attained(proofs, pairs, attacks, replaced, AboveComposition).above
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
-    return ProofBackend(ProofProduct(factors), reason, _statement(proofs), lone)
+    return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
 
 
 def _counted(factors: Sequence[tuple[Source, int]]) -> int:
@@ -126,9 +132,9 @@ def _attained(
     pairs: Sequence[tuple[LawSource, int]],
     attacks: Sequence[Attack],
     replaced: bool,
-    jaws: type[ProductBackend] = ProductBackend,
-) -> Backend:
-    """The composition of pairs that have both sides; `jaws`: both, or the upper one where the attacks are others."""
+    sides: type[Composition] = Composition,
+) -> Evaluation:
+    """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
     count = _counted(pairs)
     shifts = [(proof.shift, proof.count) for proof in proofs if proof.shift is not None]
     if len(shifts) == len(proofs):
@@ -139,21 +145,22 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    fineness = min(proof.fineness for proof in proofs)
-    composed = jaws(Product(pairs), reason, _statement(hidden), scene, _WAYS[replaced], fineness)
+    composed = sides(Product(pairs), min(proof.fineness for proof in proofs))
     narrow = pairs[0][0].lone_pair if count == 1 else None
-    return composed if narrow is None else LoneBackend(composed, narrow)
+    if narrow is not None:
+        composed = LoneComposition(composed, narrow)
+    return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
 
 
-def _shown(attacks: Sequence[Attack], replaced: bool) -> LowerJaw:
+def _shown(attacks: Sequence[Attack], replaced: bool) -> Jaw:
     """The composition of the attacks on all phases."""
     factors, scene = factors_of(attacks), _scenes([attack.scene for attack in attacks])
     pairs = None if any(attack.one_sided for attack in attacks) else _pairs(factors)
     if pairs is not None:
-        return ProductBackend(Product(pairs), "", attacks[-1].statement, scene, _WAYS[replaced])
+        return PairAttack(Composition(Product(pairs)), scene, attacks[-1].statement, _WAYS[replaced])
     rival = attacks[0].rival if len(factors) == 1 else None
     lone = factors[0][0].lone_attack if _counted(factors) == 1 else None
-    return AttackBackend(AttackProduct(factors), scene, _CLAIMS[replaced], lone, rival, attacks[-1].statement)
+    return LawAttack(AttackProduct(factors), scene, _CLAIMS[replaced], attacks[-1].statement, lone, rival)
 
 
 def _scenes(scenes: Sequence[str]) -> str:

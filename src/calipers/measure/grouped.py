@@ -15,19 +15,17 @@ would miss the unit's own). Nothing more is shown here, so the bracket stays ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import add_statement, implements
 from calipers.curves.envelope import Envelope
-from calipers.curves.gdp import gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.composed.direction import Jaws
-from calipers.measure.backends import LowerJaw, UpperJaw, depth_for
+from calipers.measure.closed import CurveJaw
+from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -82,69 +80,76 @@ def _rising(curve: TradeoffCurve) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class GroupedBackend:
-    """A unit of `records` records by group privacy on the curve of one record; `shown` holds the attack."""
+class GroupedProof(CurveJaw):
+    """A unit of `records` records by group privacy on the proof for one of them."""
 
-    single: UpperJaw
-    shown: LowerJaw
+    single: Jaw
     records: int
     unit: str
-    closes: ClassVar[bool] = False
+    side = Side.UPPER
     _curves: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
-    def _curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        """The curve of one record, composed with itself."""
         if smallest_delta not in self._curves:
             # A step of the chain may be needed at a delta that is far smaller than that of the whole.
             deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-            one = self.single.curves(deeper, tolerance)[Side.UPPER]
-            self._curves[smallest_delta] = grouped_curve(one, self.records)
+            self._curves[smallest_delta] = grouped_curve(self.single.curve(deeper, tolerance), self.records)
         return self._curves[smallest_delta]
 
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        """One record from below, the group from above."""
-        low = self.shown.epsilon(delta, tolerance)
-        found = self._curve(min(1e-12, 1e-3 * delta), tolerance).epsilon(delta)
-        return Jaws(low.lower, found, low.threshold, low.reversed, low.proof, low.attack)
+    def depth_at(self, delta: float) -> float:
+        """Deeper than for one record."""
+        return min(1e-12, 1e-3 * delta)
 
-    def delta(self, epsilon: float, tolerance: float) -> Jaws:
-        """One record from below, the group from above."""
-        low = self.shown.delta(epsilon, tolerance)
-        found = float(self._curve(1e-15, tolerance).delta(np.array([epsilon]))[0])
-        return Jaws(low.lower, min(1.0, found), low.threshold, low.reversed, low.proof, low.attack)
-
-    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """The attack on one record, the guarantee for the group."""
-        below = self.shown.curves(smallest_delta, tolerance)[Side.LOWER]
-        return {Side.LOWER: below, Side.UPPER: self._curve(smallest_delta, tolerance)}
-
-    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """The attack on one record, the guarantee for the group."""
-        below = self.shown.envelopes(smallest_delta, tolerance)[Side.LOWER]
-        return {Side.LOWER: below, Side.UPPER: Envelope((self._curve(smallest_delta, tolerance),))}
-
-    def renyi(self, order: float) -> Jaws:
+    def renyi(self, order: float) -> Found:
         """Not offered."""
         raise UnsupportedError(
             f"No Renyi divergence of order {order:g} is proven for units by group privacy; ask for epsilon, delta or "
             "the trade-off curve."
         )
 
-    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
-        """The attack on one record, the guarantee for the group."""
-        return self.shown.mu(delta0, tolerance)[0], gdp_mu(self._curve(depth_for(delta0), tolerance), delta0)
-
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
+    def evidence(self) -> Evidence:
         """Group privacy, and what it starts from."""
-        del jaws
-        start = self.single.upper_evidence(None)
         text = (
             f"Group privacy: a {self.unit} of up to {self.records} records is changed one record at a time, and the "
-            f"trade-off curve of one record is composed {self.records} times. For one record: {start.statement}"
+            f"trade-off curve of one record is composed {self.records} times. For one record: "
+            f"{self.single.evidence().statement}"
         )
         return Evidence.of(Kind.NUMERICAL, "dong2022:thm2.14", text)
 
-    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+
+@dataclass(frozen=True)
+class OneOfUnit(Jaw):
+    """An attack on one record of a unit whose other records do nothing."""
+
+    single: Jaw
+    unit: str
+    side = Side.LOWER
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """That of one record."""
+        return self._said(self.single.epsilon(delta, tolerance))
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """That of one record."""
+        return self._said(self.single.delta(epsilon, tolerance))
+
+    def renyi(self, order: float) -> Found:
+        """That of one record."""
+        return self._said(self.single.renyi(order))
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """That of one record."""
+        return self.single.envelope(smallest_delta, tolerance)
+
+    def mu(self, delta0: float, tolerance: float) -> float:
+        """That of one record."""
+        return self.single.mu(delta0, tolerance)
+
+    def evidence(self) -> Evidence:
         """The attack on one record, the others doing nothing."""
-        found = self.shown.lower_evidence(jaws)
-        said = f"All records of the {self.unit} but one do nothing. {found.statement}"
-        return Evidence(found.kind, said, found.source, found.confidence)
+        return self._said(Found(0.0, self.single.evidence())).evidence
+
+    def _said(self, found: Found) -> Found:
+        text = f"All records of the {self.unit} but one do nothing. {found.evidence.statement}"
+        return Found(found.value, replace(found.evidence, statement=text))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
@@ -19,8 +19,7 @@ from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
-from calipers.laws.composed.direction import Jaws
-from calipers.measure.backends import Backend, depth_for
+from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 from calipers.shown import as_html, as_text
@@ -29,6 +28,14 @@ from calipers.stated import Stated
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
 DEFAULT_DELTA0 = 1e-10
 _DEEPEST, _TINY = 1e-12, 1e-290
+
+
+_Jaws = tuple[Found, Found]
+
+
+def _bracket_of(found: _Jaws) -> Bracket:
+    below, above = found
+    return Bracket(below.value, above.value, below.evidence, above.evidence)
 
 
 @dataclass(frozen=True)
@@ -44,16 +51,16 @@ class Gdp:
 class Claim:
     """What mainstream accounting would report: Poisson sampling, undivided sum, add-remove adjacency."""
 
-    backend: Backend
+    proof: Jaw
     tolerance: float
 
     def epsilon(self, delta: float) -> float:
         """The claimed epsilon: the upper value a tight Poisson accountant certifies."""
-        return self.backend.epsilon(delta, self.tolerance).upper
+        return self.proof.epsilon(delta, self.tolerance).value
 
     def delta(self, epsilon: float) -> float:
         """The claimed delta."""
-        return self.backend.delta(epsilon, self.tolerance).upper
+        return self.proof.delta(epsilon, self.tolerance).value
 
 
 @dataclass
@@ -65,13 +72,14 @@ class Measurement:
     """
 
     runs: tuple[Run, ...]
-    backend: Backend = field(repr=False)
+    evaluation: Evaluation = field(repr=False)
     claim: Claim = field(repr=False)
     tolerance: float = 1e-3
     conditions: tuple[str, ...] = field(default=(), repr=False)
     _missed: list[str] = field(default_factory=list, repr=False)
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
+    _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -99,7 +107,7 @@ class Measurement:
 
     @property
     def _one_pair(self) -> bool:
-        return self.backend.closes
+        return self.evaluation.closes
 
     def _noted(self, bracket: Bracket, name: str) -> Bracket:
         """The bracket; that it is wider than asked is noted where only the computation can be the reason."""
@@ -107,65 +115,73 @@ class Measurement:
             self._missed.append(f"{name} is wider than the tolerance asked for; both jaws hold.")
         return bracket
 
-    def _once(self, key: object, compute: Callable[[], Jaws]) -> Jaws:
-        if key not in self._cache:
-            self._cache[key] = compute()
-        found = self._cache[key]
-        assert isinstance(found, Jaws)
-        return found
+    def _once(self, key: tuple[str, float], ask: Callable[[Jaw], Found]) -> _Jaws:
+        """What both jaws answer, the attack first."""
+        if key not in self._answers:
+            self._answers[key] = ask(self.evaluation.below), ask(self.evaluation.above)
+        return self._answers[key]
 
-    def _bracket(self, lower: float, upper: float, jaws: Jaws | None = None) -> Bracket:
-        return Bracket(lower, upper, self.backend.lower_evidence(jaws), self.backend.upper_evidence(jaws))
+    def _bracket(self, lower: float, upper: float) -> Bracket:
+        """Numbers that are read off whole curves."""
+        return Bracket(lower, upper, *self.explain())
 
     def epsilon(self, delta: float) -> Bracket:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = OPEN_UNIT.check("delta", delta)
-        jaws = self._once(("epsilon", delta), lambda: self.backend.epsilon(delta, self.tolerance))
-        jaws = self._sharpened(jaws, self._known_epsilons(delta))
-        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"epsilon at delta = {setting(delta)}")
+        found = self._once(("epsilon", delta), lambda jaw: jaw.epsilon(delta, self.tolerance))
+        found = self._sharpened(found, self._known_epsilons(delta))
+        return self._noted(_bracket_of(found), f"epsilon at delta = {setting(delta)}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
-        jaws = self._once(("delta", epsilon), lambda: self.backend.delta(epsilon, self.tolerance))
-        jaws = self._sharpened(jaws, self._known_deltas(epsilon))
-        return self._noted(self._bracket(jaws.lower, jaws.upper, jaws), f"delta at epsilon = {setting(epsilon)}")
+        found = self._once(("delta", epsilon), lambda jaw: jaw.delta(epsilon, self.tolerance))
+        found = self._sharpened(found, self._known_deltas(epsilon))
+        return self._noted(_bracket_of(found), f"delta at epsilon = {setting(epsilon)}")
 
-    def _sharpened(self, jaws: Jaws, known: Iterator[tuple[float, float]]) -> Jaws:
+    def _sharpened(self, found: _Jaws, known: Iterator[tuple[float, float]]) -> _Jaws:
         """Where the tolerance was missed, the best of what was computed and of all (lower, upper) that are `known`."""
-        narrow = jaws.upper - jaws.lower <= self.tolerance * jaws.upper or jaws.upper <= _TINY
+        below, above = found
+        narrow = above.value - below.value <= self.tolerance * above.value or above.value <= _TINY
         if narrow or not self._one_pair:
-            return jaws
+            return found
         for lower, upper in known:
-            if lower > jaws.lower:
-                jaws = replace(jaws, lower=lower, threshold=math.inf, attack="")
-            jaws = replace(jaws, upper=min(jaws.upper, upper))
-        return jaws
+            if lower > below.value:
+                below = Found(lower, self.evaluation.below.evidence())
+            above = Found(min(above.value, upper), above.evidence)
+        return below, above
 
     def _known_epsilons(self, delta: float) -> Iterator[tuple[float, float]]:
         """What other answers and the curves say about epsilon(delta): it falls as delta grows."""
-        for kind, at, found in self._answered():
+        for kind, at, low, high in self._answered():
             if kind == "epsilon":
-                yield (found.lower if at >= delta else 0.0), (found.upper if at <= delta else math.inf)
+                yield (low if at >= delta else 0.0), (high if at <= delta else math.inf)
             else:
-                yield (at if found.lower > delta else 0.0), (at if found.upper <= delta else math.inf)
-        curves = self.backend.curves(depth_for(delta), self.tolerance)
-        yield curves[Side.LOWER].epsilon(delta), curves[Side.UPPER].epsilon(delta)
+                yield (at if low > delta else 0.0), (at if high <= delta else math.inf)
+        if all(jaw.curves_add for jaw in self._both):
+            depth = depth_for(delta)
+            low, high = (jaw.curve(depth, self.tolerance).epsilon(delta) for jaw in self._both)
+            yield low, high
 
     def _known_deltas(self, epsilon: float) -> Iterator[tuple[float, float]]:
         """What other answers and the curves say about delta(epsilon): it falls as epsilon grows."""
-        for kind, at, found in self._answered():
+        for kind, at, low, high in self._answered():
             if kind == "delta":
-                yield (found.lower if at >= epsilon else 0.0), (found.upper if at <= epsilon else 1.0)
+                yield (low if at >= epsilon else 0.0), (high if at <= epsilon else 1.0)
             else:
-                yield (at if found.lower >= epsilon else 0.0), (at if found.upper <= epsilon else 1.0)
-        curves = self.backend.curves(1e-280, self.tolerance)
-        yield float(curves[Side.LOWER].delta(epsilon)), float(curves[Side.UPPER].delta(epsilon))
+                yield (at if low >= epsilon else 0.0), (at if high <= epsilon else 1.0)
+        if all(jaw.curves_add for jaw in self._both):
+            low, high = (float(jaw.curve(1e-280, self.tolerance).delta(epsilon)) for jaw in self._both)
+            yield low, high
 
-    def _answered(self) -> Iterator[tuple[str, float, Jaws]]:
-        for key, found in self._cache.items():
-            if isinstance(found, Jaws) and isinstance(key, tuple) and key[0] in ("epsilon", "delta"):
-                yield key[0], key[1], found
+    @property
+    def _both(self) -> tuple[Jaw, Jaw]:
+        return self.evaluation.below, self.evaluation.above
+
+    def _answered(self) -> Iterator[tuple[str, float, float, float]]:
+        for (kind, at), (below, above) in self._answers.items():
+            if kind in ("epsilon", "delta"):
+                yield kind, at, below.value, above.value
 
     def curve(self, side: Side, smallest_delta: float = _DEEPEST) -> TradeoffCurve:
         """The symmetric convex trade-off curve that epsilon, delta and mu are about, from one side.
@@ -175,20 +191,19 @@ class Measurement:
         """
         key = ("curve", side, self._depth(smallest_delta))
         if key not in self._cache:
-            self._cache[key] = self.backend.curves(key[2], self.tolerance)[side]
+            self._cache[key] = self.evaluation.jaw(side).curve(key[2], self.tolerance)
         found = self._cache[key]
         assert isinstance(found, TradeoffCurve)
         return found
 
     def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
         """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
-        key = ("envelopes", self._depth(smallest_delta))
+        key = ("envelope", side, self._depth(smallest_delta))
         if key not in self._cache:
-            self._cache[key] = self.backend.envelopes(key[1], self.tolerance)
+            self._cache[key] = self.evaluation.jaw(side).envelope(key[2], self.tolerance)
         found = self._cache[key]
-        assert isinstance(found, dict)
-        envelope: Envelope = found[side]
-        return envelope
+        assert isinstance(found, Envelope)
+        return found
 
     @staticmethod
     def _depth(smallest_delta: float) -> float:
@@ -208,8 +223,7 @@ class Measurement:
 
     def advantage(self) -> Bracket:
         """The largest TPR - FPR of any attack: total variation, delta(0)."""
-        jaws = self._once(("delta", 0.0), lambda: self.backend.delta(0.0, self.tolerance))
-        return self._bracket(jaws.lower, jaws.upper, jaws)
+        return _bracket_of(self._once(("delta", 0.0), lambda jaw: jaw.delta(0.0, self.tolerance)))
 
     def separation(self) -> Bracket:
         """The largest distance of the trade-off curve from the line of perfect privacy: advantage / sqrt 2."""
@@ -229,7 +243,7 @@ class Measurement:
         delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
         key = ("gdp", delta0)
         if key not in self._cache:
-            lower, upper = self.backend.mu(delta0, self.tolerance)
+            lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
             attack = self.curve(Side.LOWER, depth_for(delta0))
             overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
             self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
@@ -239,9 +253,8 @@ class Measurement:
 
     def rdp(self, order: float) -> Bracket:
         """The Renyi divergence of the given order > 1, the larger of both directions."""
-        jaws = self._once(("rdp", order), lambda: self.backend.renyi(order))
-        return self._bracket(jaws.lower, jaws.upper)
+        return _bracket_of(self._once(("rdp", order), lambda jaw: jaw.renyi(order)))
 
     def explain(self) -> tuple[Evidence, Evidence]:
         """(lower, upper): how each jaw was chosen."""
-        return self.backend.lower_evidence(), self.backend.upper_evidence()
+        return self.evaluation.below.evidence(), self.evaluation.above.evidence()

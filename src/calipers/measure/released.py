@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from calipers.errors import InputError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
-from calipers.measure.backends import Backend, ProductBackend, gaussians
-from calipers.measure.guarantees import SOME, ApproximateBackend, ConcentratedBackend, guarantee_backend
+from calipers.measure.closed import gaussians
+from calipers.measure.composed import Composition, composition
+from calipers.measure.guarantees import SOME, stated_concentrated, stated_guarantee, stated_pair
+from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim, Measurement
-from calipers.mechanisms.classic import ApproximateDp
 from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated
-from calipers.mechanisms.sided import Sided
 from calipers.stated import Guarantee, Stated
 
 Mechanism = LawSource | Product | Guarantee
@@ -39,29 +39,24 @@ def is_mechanism(value: object) -> bool:
 def measure_mechanism(value: object, tolerance: float) -> Measurement:
     """The measurement of a mechanism, of a composition, or of a sequence of mechanisms that are composed."""
     if isinstance(value, Guarantee):
-        return stated_measurement(value.stated, guarantee_backend(value), tolerance, _notes_of(value))
+        return stated_measurement(value.stated, stated_guarantee(value), tolerance, _notes_of(value))
     product = _composed(value)
     words = written(product)
     stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
-    return stated_measurement(stated, backend_of(product), tolerance, about(product))
+    return stated_measurement(stated, evaluation_of(product), tolerance, about(product))
 
 
 def written(product: Product) -> str:
     """The factors with their counts, the first few of many."""
-    words = [f"{count} x {named(source)}" if count > 1 else named(source) for source, count in product.factors]
+    words = [f"{count} x {source.words}" if count > 1 else source.words for source, count in product.factors]
     more = len(words) - _WRITTEN
     return "; ".join(words) if more <= 0 else "; ".join([*words[:_WRITTEN], f"and {more} more"])
 
 
-def stated_measurement(stated: Stated, backend: Backend, tolerance: float, notes: tuple[str, ...]) -> Measurement:
+def stated_measurement(stated: Stated, found: Evaluation, tolerance: float, notes: tuple[str, ...]) -> Measurement:
     """A measurement of what is stated, whose claim is its own upper jaw."""
-    claim = Claim(backend, tolerance)
-    return Measurement((), backend, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
-
-
-def named(source: object) -> str:
-    """The mechanism in words."""
-    return str(getattr(source, "name", type(source).__name__))
+    claim = Claim(found.above, tolerance)
+    return Measurement((), found, claim, tolerance, (*notes, _ITS_OWN_CLAIM), stated=stated)
 
 
 def _composed(value: object) -> Product:
@@ -81,29 +76,32 @@ def _composed(value: object) -> Product:
     return compose(value)
 
 
-def backend_of(product: Product) -> Backend:
+def evaluation_of(product: Product) -> Evaluation:
     """The shortest route; zCDP guarantees are added up first, which is sharper than composing their curves."""
     factors = product.factors
     shifts = [(source.mu, count) for source, count in factors if source.mu is not None]
     if len(shifts) == len(factors):
         return gaussians(shifts, "Gaussian mechanisms compose to one.")
-    rho = [(source.rho * count, source.xi * count) for source, count in factors if isinstance(source, Concentrated)]
+    parts = [(source.concentrated, count) for source, count in factors]
+    rho = [(part[0] * count, part[1] * count) for part, count in parts if part is not None]
     added = [math.fsum(column) * (1.0 + 1e-15) for column in zip(*rho, strict=True)]
     if len(rho) == len(factors):
-        return ConcentratedBackend(*added)
-    if len(factors) == 1 and factors[0][1] == 1 and isinstance(factors[0][0], ApproximateDp):
-        return ApproximateBackend(factors[0][0].epsilon, factors[0][0].delta)
+        return stated_concentrated(*added)
     if len(rho) > 1:
-        others = [(source, count) for source, count in factors if not isinstance(source, Concentrated)]
+        others = [(source, count) for source, count in factors if source.concentrated is None]
         product = Product([(Concentrated(*added), 1), *others])
     steps = sum(count for _, count in product.factors)
     reason = f"The composition is dominated by the product of its {steps} pair{'s' if steps > 1 else ''}."
-    lone = factors[0][0] if len(factors) == 1 and factors[0][1] == 1 else None
-    if isinstance(lone, Sided) and lone.pointwise is not None:
-        points = "Every point is attained, each by its own scores."
-        return ProductBackend(Product([(lone.pointwise, 1)]), reason, "zhu2022:thm10", f"{lone.attack} {points}")
+    if steps == 1:
+        lone = factors[0][0]
+        if lone.stated is not None:
+            return stated_pair(*lone.stated)
+        if lone.alone is not None:
+            pair, attack = lone.alone
+            said = f"{attack} Every point is attained, each by its own scores."
+            return composition(Composition(Product([(pair, 1)])), reason, "zhu2022:thm10", said)
     attack = _ATTACK if all(source.exact for source, _ in product.factors) else f"{_ATTACK} {SOME}"
-    return ProductBackend(product, reason, "zhu2022:thm10", attack)
+    return composition(Composition(product), reason, "zhu2022:thm10", attack)
 
 
 def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
@@ -125,11 +123,8 @@ def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
 
 def about(product: Product) -> tuple[str, ...]:
     """What a reader must know about the sides of such a product."""
-    if any(isinstance(source, Concentrated) for source, _ in product.factors):
-        return (SOME,)
-    if any(isinstance(source, ApproximateDp) for source, _ in product.factors):
-        return (SOME,)
-    return ()
+    some = any(source.concentrated is not None or source.stated is not None for source, _ in product.factors)
+    return (SOME,) if some else ()
 
 
 def described(measurement: Measurement) -> str:

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.backends import Backend, ProductBackend
 from calipers.measure.beside import Beside
 from calipers.measure.correlated import CorrelatedNoise
-from calipers.measure.dataset_sizes import divided_backend, divisor_notes, sized_backend
+from calipers.measure.dataset_sizes import divided_evaluation, divisor_notes, sized
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.measure.evaluation import evaluated
-from calipers.measure.grouped import GroupedBackend
+from calipers.measure.grouped import GroupedProof, OneOfUnit
+from calipers.measure.jaw import Evaluation, Jaw
 from calipers.measure.measurement import Claim, Measurement
 from calipers.measure.notes import notes_of
 from calipers.measure.released import Mechanism, described, is_mechanism, measure_mechanism, stated_measurement
-from calipers.measure.selection import Selection, SelectionBackend
+from calipers.measure.selection import Selection, selected
 from calipers.run import Run, as_phases
 from calipers.schemes import ASSUMED, scheme_of
 from calipers.stated import Stated
@@ -57,10 +57,12 @@ def measure(
     phases = as_phases(run)  # type: ignore[arg-type]  # no mechanism, so runs or something that is refused
     for phase in phases:
         _refuse_unproven(phase)
-    backend = _backend(phases) if dataset_sizes is None else sized_backend(phases, dataset_sizes)
-    claim = Claim(_shared(_claimed_backend(phases), backend), tolerance)
+    found = _evaluation(phases) if dataset_sizes is None else sized(phases, dataset_sizes)
+    claimed = _claimed(phases)
+    # Where the very steps that are claimed were executed, both are computed once.
+    claim = Claim(found.above if claimed == found.above else claimed, tolerance)
     notes = (*notes_of(phases), *divisor_notes(phases, dataset_sizes))
-    return Measurement(phases, backend, claim, tolerance, notes, dataset_sizes=dataset_sizes)
+    return Measurement(phases, found, claim, tolerance, notes, dataset_sizes=dataset_sizes)
 
 
 def _selected(selection: Selection, tolerance: float) -> Measurement:
@@ -70,8 +72,8 @@ def _selected(selection: Selection, tolerance: float) -> Measurement:
     keys: tuple[tuple[str, object], ...] = (("trials", selection.trials), ("mean", selection.mean))
     keys += () if selection.shape is None else (("shape", selection.shape),)
     adjacency = one.runs[0].adjacency if one.runs else one.stated.adjacency if one.stated is not None else "its own"
-    backend = SelectionBackend(one.backend, selection.law)
-    return stated_measurement(Stated(words, keys, adjacency, "selection"), backend, tolerance, one.conditions)
+    found = selected(one.evaluation, selection.law)
+    return stated_measurement(Stated(words, keys, adjacency, "selection"), found, tolerance, one.conditions)
 
 
 def _released(part: object) -> bool:
@@ -84,7 +86,7 @@ def _refuse_unproven(run: Run) -> None:
     scheme_of(run).noise_range(run).check("noise_multiplier", run.noise_multiplier, remedy)
 
 
-def _backend(phases: tuple[Run, ...]) -> Backend:
+def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
     records = phases[0].records_per_unit
     if any(is_divided(run) or rate_moves(run) for run in phases):
         if records > 1:
@@ -92,10 +94,11 @@ def _backend(phases: tuple[Run, ...]) -> Backend:
                 f"Nothing is proven for a {phases[0].unit_name} of {records} records whose number changes a divisor or "
                 "a rate: divide by a public constant, or not at all, and use a public rate."
             )
-        return divided_backend(phases)
+        return divided_evaluation(phases)
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
-        return GroupedBackend(_backend(alone), _backend(_shown_of_units(alone)), records, phases[0].unit_name)
+        unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below
+        return Evaluation(GroupedProof(_evaluation(alone).above, records, unit), OneOfUnit(shown, unit))
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 
@@ -115,22 +118,10 @@ def _shown_of_units(alone: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(run.replace(view="isolated") for run in alone)
 
 
-def _claimed_backend(phases: tuple[Run, ...]) -> Backend:
+def _claimed(phases: tuple[Run, ...]) -> Jaw:
     """What an accountant reports that assumes Poisson sampling of the undivided sum."""
     assumed = tuple(
         Run(sampler=ASSUMED, sample_rate=run.mean_rate, steps=run.total_steps, noise_multiplier=run.noise_multiplier)
         for run in phases
     )
-    return _backend(assumed)
-
-
-def _shared(claimed: Backend, backend: Backend) -> Backend:
-    """The run's own backend where it is a product of the very steps that are claimed: both are computed once."""
-    if isinstance(claimed, ProductBackend) and isinstance(backend, ProductBackend):
-        ours, theirs = backend.product.factors, claimed.product.factors
-        same = len(ours) == len(theirs) and all(
-            one is other and count == often for (one, count), (other, often) in zip(ours, theirs, strict=True)
-        )
-        if same and backend.fineness == claimed.fineness:
-            return backend
-    return claimed
+    return _evaluation(assumed).above

@@ -7,22 +7,22 @@ likelihood ratio of one run, its reciprocal, and orders that are turned.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
 from calipers.curves.envelope import Envelope
-from calipers.curves.gdp import gdp_mu
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.errors import CalipersError, UnsupportedError
-from calipers.laws.composed.direction import Jaws
-from calipers.measure.backends import Backend, depth_for
-from calipers.measure.proven import best_guarantee
+from calipers.errors import CalipersError
+from calipers.measure.choice import best_guarantee
+from calipers.measure.closed import CurveJaw
+from calipers.measure.composed import PairProof
+from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.types import FloatArray
 from calipers.run import Run
@@ -62,155 +62,165 @@ class Selection:
 
 @implements("calipers:selection", "papernot2022:thm2")
 @dataclass(frozen=True)
-class SelectionBackend:
-    """The best of a random number of trials of `one`."""
+class SelectionProof(CurveJaw):
+    """The best of a random number of trials, each proven by `one`: the better of two proofs."""
 
-    one: Backend
+    one: Jaw
     trials: Trials
-    closes: ClassVar[bool] = False
-    _kept: dict[object, object] = field(default_factory=dict, repr=False)
+    side = Side.UPPER
+    _curves: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
-    def _above_one(self) -> TradeoffCurve:
+    @functools.cached_property
+    def _single(self) -> TradeoffCurve:
         """The guarantee of one trial, as fine as brackets need that never close."""
-        return self.one.curves(_DEEPEST, _COARSE)[Side.UPPER]
+        return self.one.curve(_DEEPEST, _COARSE)
 
+    @functools.cached_property
     def _shift(self) -> float:
         """The smallest r found: a grows, D(a) falls, and the maximum is least where they meet."""
-        if "shift" not in self._kept:
-            curve = self._above_one()
 
-            def profile(at: float) -> float:
-                return float(curve.delta(at))
+        def profile(at: float) -> float:
+            return float(self._single.delta(at))
 
-            total = profile(0.0)
-            low, high = 0.0, 1.0
-            shift = self.trials.log_shift
-            while high < 500.0 and shift(profile(high), 0.0, total) > shift(0.0, high, total):
-                low, high = high, 2.0 * high
-            for _ in range(_BISECTIONS if self.trials.shape != math.inf else 0):
-                middle = 0.5 * (low + high)
-                above = shift(profile(middle), 0.0, total) > shift(0.0, middle, total)
-                low, high = (middle, high) if above else (low, middle)
-                if high - low < 1e-3 * high:
-                    break
-            self._kept["shift"] = min(shift(profile(at), at, total) for at in (low, high))
-        found = self._kept["shift"]
-        assert isinstance(found, float)
-        return found
+        total, shift = profile(0.0), self.trials.log_shift
+        low, high = 0.0, 1.0
+        while high < 500.0 and shift(profile(high), 0.0, total) > shift(0.0, high, total):
+            low, high = high, 2.0 * high
+        for _ in range(0 if self.trials.poisson else _BISECTIONS):
+            middle = 0.5 * (low + high)
+            above = shift(profile(middle), 0.0, total) > shift(0.0, middle, total)
+            low, high = (middle, high) if above else (low, middle)
+            if high - low < 1e-3 * high:
+                break
+        return min(shift(profile(at), at, total) for at in (low, high))
 
-    def epsilon(self, delta: float, tolerance: float) -> Jaws:
-        """Above: one trial at delta / m, shifted, or the Renyi bound. Below: read off the attack."""
-        low = self._attack(tolerance).hull().epsilon(delta)
-        wanted = delta / self.trials.mean * (1.0 - 1e-15)
-        shifted = self._shift() + self.one.epsilon(wanted, tolerance).upper
-        renyi = self._renyi_curve()
-        orders = math.inf if renyi is None else renyi.epsilon(delta)
-        return Jaws(low, min(shifted, orders), math.inf, False, _PROFILE if shifted <= orders else _RENYI)
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """One trial at delta / m, shifted, or the Renyi bound."""
+        shifted = self._shift + self.one.epsilon(delta / self.trials.mean * (1.0 - 1e-15), tolerance).value
+        orders = math.inf if self._by_orders is None else self._by_orders.epsilon(delta)
+        return self._better(shifted, orders)
 
-    def delta(self, epsilon: float, tolerance: float) -> Jaws:
+    def delta(self, epsilon: float, tolerance: float) -> Found:
         """As `epsilon`."""
-        low = float(self._attack(tolerance).hull().delta(epsilon))
-        shift, renyi = self._shift(), self._renyi_curve()
         profile = 1.0
-        if epsilon >= shift:
-            profile = self.trials.mean * self.one.delta(epsilon - shift, tolerance).upper * (1.0 + 1e-12)
-        orders = 1.0 if renyi is None else float(renyi.delta(epsilon))
-        return Jaws(low, min(profile, orders, 1.0), math.inf, False, _PROFILE if profile <= orders else _RENYI)
+        if epsilon >= self._shift:
+            profile = self.trials.mean * self.one.delta(epsilon - self._shift, tolerance).value * (1.0 + 1e-12)
+        orders = 1.0 if self._by_orders is None else float(self._by_orders.delta(epsilon))
+        return self._better(min(profile, 1.0), min(orders, 1.0))
 
-    def _renyi_curve(self) -> TradeoffCurve | None:
+    def _better(self, profile: float, orders: float) -> Found:
+        return Found(min(profile, orders), self._said(_PROFILE if profile <= orders else _RENYI))
+
+    @functools.cached_property
+    def _by_orders(self) -> TradeoffCurve | None:
         """What the published Renyi bound implies, where one trial has finite divergences."""
-        if "renyi" not in self._kept:
-            try:
-                base = np.array([self.one.renyi(float(order)).upper for order in _ORDERS])
-                if not np.all(np.isfinite(base)):
-                    raise UnsupportedError("An order without a finite divergence.")
-            except CalipersError:
-                self._kept["renyi"] = None
-                return None
-            found = []
-            for order in _ORDERS:
-                near = 0.0
-                if self._poisson:
-                    near = float(self._above_one().delta(math.log1p(1.0 / (order - 1.0))))
-                found.append(self.trials.renyi(float(order), base, _ORDERS, near))
-            self._kept["renyi"] = rdp_tradeoff(_ORDERS, np.array(found), 100)
-        curve = self._kept["renyi"]
-        assert curve is None or isinstance(curve, TradeoffCurve)
-        return curve
+        try:
+            base = np.array([self.one.renyi(float(order)).value for order in _ORDERS])
+        except CalipersError:
+            return None
+        if not np.all(np.isfinite(base)):
+            return None
+        found = []
+        for order in _ORDERS:
+            near = float(self._single.delta(_nearness(order))) if self.trials.poisson else 0.0
+            found.append(self.trials.renyi(float(order), base, _ORDERS, near))
+        return rdp_tradeoff(_ORDERS, np.array(found), 100)
 
-    @property
-    def _poisson(self) -> bool:
-        return self.trials.shape == math.inf
-
-    def _attack(self, tolerance: float, depth: float = _DEEPEST, turned: bool = True) -> Envelope:
-        """The directed curves of both scores, on every pair of one trial; and of turned orders.
-
-        Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
-        the rates between two of them, so curves and rates do without.
-        """
-        key = ("attack", depth, turned)
-        if key not in self._kept:
-            single = self.one.envelopes(depth, _COARSE)[Side.LOWER]
-            made = _turned_orders if turned else _scored
-            self._kept[key] = Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
-        found = self._kept[key]
-        assert isinstance(found, Envelope)
-        return found
-
-    def curves(self, smallest_delta: float, tolerance: float) -> dict[Side, TradeoffCurve]:
-        """The symmetric hulls."""
-        return {side: found.hull() for side, found in self.envelopes(smallest_delta, tolerance).items()}
-
-    def envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        """Above: the nodes of one trial's profile, shifted, and the Renyi bound. Below: both scores."""
+    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        """The nodes of one trial's profile, shifted, and the Renyi bound."""
         depth = min(_DEEPEST, smallest_delta / self.trials.mean)
-        key = ("above", depth)
-        if key not in self._kept:
-            curve, shift = self.one.curves(depth, tolerance)[Side.UPPER], self._shift()
-            odds = curve.odds
+        if depth not in self._curves:
+            single = self.one.curve(depth, tolerance)
+            odds = single.odds
             nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-            deltas = np.minimum(self.trials.mean * curve.delta(nodes) * (1.0 + 1e-12), 1.0)
-            proven = TradeoffCurve.from_profile(nodes + shift, deltas, side=Side.UPPER, symmetric=True)
-            renyi = self._renyi_curve()
-            self._kept[key] = proven if renyi is None else best_guarantee([proven, renyi])
-        above = self._kept[key]
-        assert isinstance(above, TradeoffCurve)
-        return {Side.UPPER: Envelope((above,)), Side.LOWER: self._attack(tolerance, depth, turned=False)}
+            deltas = np.minimum(self.trials.mean * single.delta(nodes) * (1.0 + 1e-12), 1.0)
+            proven = TradeoffCurve.from_profile(nodes + self._shift, deltas, side=Side.UPPER, symmetric=True)
+            renyi = self._by_orders
+            self._curves[depth] = proven if renyi is None else best_guarantee([proven, renyi])
+        return self._curves[depth]
 
-    def renyi(self, order: float) -> Jaws:
-        """The published bound; no attack is claimed."""
-        base = np.array([self.one.renyi(float(t)).upper for t in (order, *_ORDERS)])
+    def renyi(self, order: float) -> Found:
+        """The published bound."""
         orders = np.array([order, *_ORDERS])
-        near = self.one.delta(math.log1p(1.0 / (order - 1.0)), 1e-2).upper if self._poisson else 0.0
-        return Jaws(0.0, self.trials.renyi(order, base, orders, near), math.inf, False)
+        base = np.array([self.one.renyi(float(t)).value for t in orders])
+        near = self.one.delta(_nearness(order), 1e-2).value if self.trials.poisson else 0.0
+        return Found(self.trials.renyi(order, base, orders, near), self._said(_RENYI))
 
-    def mu(self, delta0: float, tolerance: float) -> tuple[float, float]:
-        """Read off the two curves."""
-        found = self.curves(depth_for(delta0), tolerance)
-        return gdp_mu(found[Side.LOWER], delta0), gdp_mu(found[Side.UPPER], delta0)
+    def evidence(self) -> Evidence:
+        """The lemma."""
+        return self._said(_PROFILE)
 
-    def upper_evidence(self, jaws: Jaws | None = None) -> Evidence:
-        """The lemma or the published bound, on top of what proves one trial."""
-        statement = jaws.proof if jaws is not None and jaws.proof else _PROFILE
+    def _said(self, statement: str) -> Evidence:
         how = (
             "the profile of one trial, times the mean number of trials and shifted"
             if statement == _PROFILE
             else "the Renyi divergences of one trial at a few dozen orders"
         )
-        one = self.one.upper_evidence(None)
-        text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one.statement}"
+        one = self.one.evidence().statement
+        text = f"What is released is {self.trials.words}: bounded by {how}. One trial: {one}"
         return Evidence.of(Kind.NUMERICAL, statement, text)
 
-    def lower_evidence(self, jaws: Jaws | None = None) -> Evidence:
+
+def _nearness(order: float) -> float:
+    """The epsilon at which the bound for a Poisson number of trials asks for delta."""
+    return math.log1p(1.0 / (order - 1.0))
+
+
+@dataclass(frozen=True)
+class SelectionAttack(Jaw):
+    """The best of a random number of trials, each attacked by `one`: the best of many scores."""
+
+    one: Jaw
+    trials: Trials
+    side = Side.LOWER
+    _kept: dict[tuple[float, bool], Envelope] = field(default_factory=dict, repr=False)
+
+    def _attack(self, depth: float, turned: bool) -> Envelope:
+        """The directed curves of both scores, on every pair of one trial; and of turned orders.
+
+        Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
+        the rates between two of them, so curves and rates do without.
+        """
+        key = (depth, turned)
+        if key not in self._kept:
+            single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
+            self._kept[key] = Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
+        return self._kept[key]
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """Read off the attack, turned orders included."""
+        del tolerance
+        return Found(self._attack(_DEEPEST, True).hull().epsilon(delta), self.evidence())
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """Read off the attack, turned orders included."""
+        del tolerance
+        return Found(float(self._attack(_DEEPEST, True).hull().delta(epsilon)), self.evidence())
+
+    def renyi(self, order: float) -> Found:
+        """No attack is claimed."""
+        del order
+        return Found(0.0, self.evidence())
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """Both scores."""
+        del tolerance
+        return self._attack(min(_DEEPEST, smallest_delta / self.trials.mean), False)
+
+    def evidence(self) -> Evidence:
         """The likelihood-ordered test."""
-        del jaws
-        one = self.one.lower_evidence(None)
         text = (
             "Every trial is scored by its likelihood ratio, by its reciprocal, or in a turned order (unlikely outcomes "
             "first, then the most telling ones, then the rest), whichever shows most; claim the record when what is "
-            f"released is one of the telling outcomes. One trial: {one.statement}"
+            f"released is one of the telling outcomes. One trial: {self.one.evidence().statement}"
         )
         return Evidence.of(Kind.TEST, _PROFILE, text)
+
+
+def selected(one: Evaluation, trials: Trials) -> Evaluation:
+    """The best of a random number of trials of `one`."""
+    above = one.above.alone if isinstance(one.above, PairProof) else one.above
+    return Evaluation(SelectionProof(above, trials), SelectionAttack(one.below, trials))
 
 
 def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from calipers.bracket import Bracket
 from calipers.errors import InputError
-from calipers.measure.dataset_sizes import SIZE, divided_backend
+from calipers.measure.dataset_sizes import SIZE, divided_attack
 from calipers.measure.divisors import divisor_of, public_because
 from calipers.measure.routes import measure
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
@@ -71,7 +71,7 @@ def worst_dataset_size(
         return None
 
     # A rough attack on every size; both jaws where that leaves open which is the worst.
-    rough = {size: divided_backend((_resized(run, size),)).roughly_shown(delta) for size in sizes}
+    rough = {size: divided_attack(_resized(run, size)).roughly(delta) for size in sizes}
     worst = sorted(sizes, key=lambda size: -rough[size])[:_MOST_NARROW]
     least = rough[worst[0]] * (1.0 - _ROUGHLY)
     narrow = {

@@ -28,6 +28,11 @@ class ApproximateDp(Pair):
     epsilon: float = 0.0
     delta: float = 0.0
 
+    @property
+    def stated(self) -> tuple[float, float]:
+        """The guarantee."""
+        return self.epsilon, self.delta
+
 
 def randomized_response(epsilon: float) -> Pair:
     """The binary randomized response with ratio e^epsilon: dominates every epsilon-DP mechanism."""

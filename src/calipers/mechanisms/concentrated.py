@@ -68,7 +68,12 @@ class Concentrated(LawSource):
         NON_NEGATIVE.check("xi", self.xi)
 
     @property
-    def name(self) -> str:
+    def concentrated(self) -> tuple[float, float]:
+        """The guarantee."""
+        return self.rho, self.xi
+
+    @property
+    def words(self) -> str:
         """The guarantee in words."""
         return f"({self.xi:.12g}, {self.rho:.12g})-zCDP" if self.xi else f"{self.rho:.12g}-zCDP"
 

@@ -47,7 +47,7 @@ class DiscreteGaussian(LawSource):
         COUNT.check("sensitivity", self.sensitivity)
 
     @property
-    def name(self) -> str:
+    def words(self) -> str:
         """The mechanism in words."""
         return f"discrete Gaussian, sigma = {self.sigma:g}, sensitivity {self.sensitivity}"
 

@@ -111,8 +111,10 @@ class Sensitivity:
 class NoiseMatrix:
     """An encoder C: dense, or lower triangular Toeplitz given by its first column."""
 
-    def __init__(self, *, dense: FloatArray | None = None, toeplitz: FloatArray | None = None, name: str) -> None:
-        self.dense, self.toeplitz, self.name = dense, toeplitz, name
+    def __init__(
+        self, *, dense: FloatArray | None = None, toeplitz: FloatArray | None = None, name: str, tree: bool = False
+    ) -> None:
+        self.dense, self.toeplitz, self.name, self.tree_nodes = dense, toeplitz, name, tree
 
     @classmethod
     def of(cls, matrix: ArrayLike, name: str = "matrix", *, tree: bool = False) -> NoiseMatrix:
@@ -132,7 +134,7 @@ class NoiseMatrix:
             )
         if np.any(np.linalg.norm(array, axis=0) == 0.0):
             raise InputError(f"{name} has a column of zeros: that step is released without what it adds.")
-        return cls(dense=array, name=name)
+        return cls(dense=array, name=name, tree=tree)
 
     @classmethod
     def of_toeplitz(cls, coefficients: ArrayLike, steps: int, name: str = "Toeplitz matrix") -> NoiseMatrix:
@@ -237,7 +239,8 @@ class NoiseMatrix:
 
     def _dense_sensitivity(self, patterns: Patterns, count: int) -> Sensitivity:
         assert self.dense is not None
-        gram, sizes = self.dense.T @ self.dense, np.abs(self.dense).T @ np.abs(self.dense)
+        gram = self.dense.T @ self.dense
+        sizes = gram if np.all(self.dense >= 0.0) else np.abs(self.dense).T @ np.abs(self.dense)
         above = np.abs(gram) + 4.0 * (self.dense.shape[0] + 4) * _UNIT * sizes
         candidates = _progressions(self.steps, patterns.min_separation, count)
         if patterns.fixed:

@@ -85,6 +85,11 @@ class Trials:
         return cls(mean, _SHAPES[kind] if shape is None else shape)
 
     @property
+    def poisson(self) -> bool:
+        """Whether the number of trials is Poisson."""
+        return self.shape == math.inf
+
+    @property
     def words(self) -> str:
         """The law in words."""
         names = {value: name for name, value in _SHAPES.items()}

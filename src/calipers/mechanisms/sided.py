@@ -38,7 +38,7 @@ from calipers.numerics.types import FloatArray
 add_source(
     "dong2020",
     "Dong, Durfee, Rogers",
-    "Optimal Differential Privacy Composition for Exponential Mechanisms",
+    "Optimal Differential Privacy Composition for Exponential Mechanisms and the Cost of Adaptivity",
     2020,
     "ICML 2020, arXiv:1909.13830",
 )
@@ -67,6 +67,16 @@ class Sided(LawSource):
     below: LowerSource
     pointwise: LawSource | None = None
     attack: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def alone(self) -> tuple[LawSource, str] | None:
+        """The pair whose points are attained one by one."""
+        return None if self.pointwise is None else (self.pointwise, self.attack)
 
     @property
     def symmetric(self) -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError
+from calipers.numerics.elementary import STIRLING
 from calipers.numerics.types import FloatArray
 
 BINOMIAL_RELATIVE_ERROR = 1e-12
@@ -30,8 +31,7 @@ BINOMIAL_RELATIVE_ERROR = 1e-12
 TRIALS = Domain(0, 10**10, integer=True)
 RATE = Domain(0.0, 1.0, low_open=True)
 
-# R(n) = sum of B_2j / (2j (2j-1) n^(2j-1)); from n = 16 on these terms leave less than 1e-17.
-_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+# From n = 16 on the terms of Stirling's series leave less than 1e-17.
 _EXACT = np.array(
     [0.0] + [math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2 * math.pi) for n in range(1, 16)]
 )
@@ -44,7 +44,7 @@ def stirling_remainder(n: FloatArray) -> FloatArray:
     inverse = 1.0 / np.maximum(n, 1.0)
     square = inverse * inverse
     total = np.zeros_like(n)
-    for coefficient in reversed(_SERIES):
+    for coefficient in reversed(STIRLING):
         total = coefficient + square * total
     small = _EXACT[np.clip(n, 0, len(_EXACT) - 1).astype(np.int64)]
     return np.asarray(np.where(n < len(_EXACT), small, total * inverse))

@@ -9,6 +9,9 @@ import numpy as np
 
 from calipers.numerics.types import FloatArray
 
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+"""B_2j / (2j (2j-1)): the remainder of Stirling's formula is the sum of these over n^(2j-1)."""
+
 
 def halved(low: float, high: float, rises: Callable[[float], bool], rounds: int) -> tuple[float, float]:
     """[low, high] halved `rounds` times: to the upper half where `rises(middle)`, else to the lower one.
@@ -19,6 +22,16 @@ def halved(low: float, high: float, rises: Callable[[float], bool], rounds: int)
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rises(middle) else (low, middle)
     return low, high
+
+
+def fewest(suffices: Callable[[int], bool], low: int, high: int) -> int:
+    """The smallest whole number above `low` that suffices, if all larger ones do; `high` > `low` is tried first."""
+    while not suffices(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
 
 
 def row_logsumexp(rows: FloatArray) -> FloatArray:

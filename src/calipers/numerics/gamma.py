@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.errors import CertificationError, InputError
-from calipers.numerics.elementary import log_complement
+from calipers.numerics.elementary import STIRLING, log_complement
 from calipers.numerics.normal import log_normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
@@ -58,7 +58,6 @@ _PSI = np.array([1.0 / math.factorial(k) for k in range(2, 20)])
 # With k + 1 coefficients the series is exact to 1e-17 as long as |u| <= _REACH[k].
 _REACH = np.array([(0.5e-17 * math.factorial(k + 3)) ** (1.0 / (k + 1)) for k in range(_PSI.size - 1)])
 # s(a) = 1/(12 a) - 1/(360 a^3) + ...; at a = 10 the first term left out is below 1e-16.
-_STIRLING = np.array([1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156])
 _STIRLING_FROM = 10.0
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_HALF = -math.log(2.0)
@@ -84,8 +83,8 @@ def stirling_correction(a: ArrayLike) -> FloatArray:
     """s(a) with log Gamma(a) = (a - 1/2) log a - a + log(2 pi)/2 + s(a); absolute error below 1e-14."""
     shape = np.asarray(a, dtype=np.float64)
     inverse_square = 1.0 / np.square(np.maximum(shape, _STIRLING_FROM))
-    total = np.full_like(inverse_square, _STIRLING[-1])
-    for coefficient in _STIRLING[-2::-1]:
+    total = np.full_like(inverse_square, STIRLING[-1])
+    for coefficient in STIRLING[-2::-1]:
         total = total * inverse_square + coefficient
     small = np.minimum(shape, _STIRLING_FROM)
     direct = special.gammaln(small) - ((small - 0.5) * np.log(small) - small + _HALF_LOG_TWO_PI)

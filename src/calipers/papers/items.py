@@ -71,7 +71,7 @@ def jaws_of(value: Value) -> Interval:
 _RELATIONS = re.compile(r"^(<=|>=|<|>)\s*(.+)$")
 
 
-class Verdict(enum.Enum):
+class Agreement(enum.Enum):
     """How our bracket and the printed number stand to each other."""
 
     AGREES = "agrees"
@@ -140,15 +140,15 @@ class Row:
         return 0.5 * (self.lower + self.upper) - value
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Agreement:
         """See the module docstring."""
         if self.published is None:
-            return Verdict.NOT_PRINTED
+            return Agreement.NOT_PRINTED
         if self.published.low <= self.lower and self.upper <= self.published.high:
-            return Verdict.AGREES
+            return Agreement.AGREES
         if self.upper < self.published.low or self.published.high < self.lower:
-            return Verdict.DIFFERS
-        return Verdict.UNDECIDED
+            return Agreement.DIFFERS
+        return Agreement.UNDECIDED
 
 
 @dataclass(frozen=True)

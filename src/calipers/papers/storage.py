@@ -10,8 +10,6 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from calipers._version import __version__
 from calipers.errors import InputError, MissingExtraError
 from calipers.papers.items import Item, Outcome, Picture, Published, Row
 from calipers.provenance import sealed
+from calipers.reports.files import write_whole
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -98,18 +97,7 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> Path:
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        # mkstemp makes files for their owner alone; a report is for everyone the folder is for.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, content)
     return path
 
 

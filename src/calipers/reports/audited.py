@@ -147,7 +147,7 @@ def _verdict(result: AuditResult) -> str:
     bound = result.epsilon[0] if result.epsilon else result.delta[0]
     return (
         f"With confidence {setting(result.confidence)}, {NAMES[bound.quantity].format(setting(bound.at))} of "
-        f"{result.target.get('target', 'it')} is at least {floor_digits(bound.value)}."
+        f"{result.target.get('name', result.target.get('target', 'it'))} is at least {floor_digits(bound.value)}."
     )
 
 

@@ -119,7 +119,7 @@ def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bo
     if fit is not None:
         lines.append(line_of(fit_label(answers), "fit", grid, fit))
     if with_claim and comparable(answers.runs):
-        claimed = measurement.claim.backend.curves(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)[Side.UPPER]
+        claimed = measurement.claim.proof.curve(min(PROFILE_DEPTHS) * 0.01, measurement.tolerance)
         lines.append(line_of("usual claim (Poisson, undivided sum)", "claim", grid, claimed.delta))
     chart = Chart(
         "profile",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from calipers.reports.report import Report
 
 ENDINGS = (".html", ".md", ".json")
+WEIGHTS = b"Trained with Calipers"
 MARKS = (
     b'<meta name="generator" content="Calipers',
     b"Measured with Calipers",
@@ -32,6 +33,7 @@ MARKS = (
     b"side,alpha,beta\n",
     b"side,epsilon,delta\n",
     b"Drawn with Calipers",
+    WEIGHTS,
 )
 """By one of these a file that Calipers wrote is known."""
 
@@ -117,15 +119,15 @@ def _origin(run: dict[str, object] | None) -> str:
     return f"Written on {about['date']} by: {about['command']}.{hashed}"
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Put the text at the path in one step; a link is followed, the mode of a file that is replaced is kept."""
     place = _settled(path)
     partial = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.partial")
     try:
         # Created with the mode the umask leaves, like any other new file, and never over an existing one.
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         if place.exists():

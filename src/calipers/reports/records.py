@@ -90,14 +90,20 @@ def played(record: Record, run: Run | None) -> tuple[Record, Record | None]:
     return {"run": described, **record}, described
 
 
+def calibrated_record(calibration: Calibration) -> Record:
+    """What was calibrated: the run's keys, with those that stand beside them; or what is stated."""
+    run = calibration.run
+    return run_record(calibration.phases) | calibration.beside if isinstance(run, Run) else run.stated.to_dict()
+
+
 def calibration_record(calibration: Calibration) -> Record:
     """The object `calipers calibrate --json` prints; of several phases the first one's noise, and a list of all."""
     return {
         "noise_multiplier": calibration.noise_multiplier,
-        "run": run_record(calibration.phases),
+        "run": calibrated_record(calibration),
         "target": dict(calibration.target),
         "achieved": _ends(calibration.achieved),
-    } | ({} if len(calibration.phases) == 1 else {"noise_multipliers": list(calibration.noise_multipliers)})
+    } | ({} if len(calibration.noise_multipliers) == 1 else {"noise_multipliers": list(calibration.noise_multipliers)})
 
 
 def comparison_record(comparison: Comparison) -> Record:

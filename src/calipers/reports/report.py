@@ -25,9 +25,9 @@ from calipers.reports.paragraph import paragraph
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
-from calipers.reports.sections import brief_sections, measurement_sections, notes_section, opening, run_file
+from calipers.reports.sections import brief_sections, calibrated_file, measurement_sections, notes_section, opening
 from calipers.reports.standing import badges, is_closed, verdict
-from calipers.reports.words import describe_phases, describe_subject
+from calipers.reports.words import describe_calibrated, describe_subject
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
@@ -108,20 +108,21 @@ def brief_calibration(calibration: Calibration) -> Document:
     )
     quantity = next(iter(target))
     figure = target_figure(quantity, achieved, target[quantity])
-    own = (note for phase in calibration.phases for note in phase.notes)
+    own = (note for phase in calibration.phases or (calibration.run,) for note in phase.notes)
+    about = notes_of(calibration.phases) if calibration.phases else ()
     used = {achieved.upper_evidence: ["achieved (upper)"]}
     used.setdefault(achieved.lower_evidence, []).append("achieved (lower)")
     return Document(
         kind="calibrate",
         title="Noise for a privacy target",
-        subject=describe_phases(calibration.phases),
+        subject=describe_calibrated(calibration),
         verdict=sentence,
         badges=(Badge("target met by proof", "good"),),
         opening=(figure, Quote(f"noise multiplier{'s' if several else ''} {noise}", "Train with")),
         sections=(
             Section("The noise", (Table(_SMALLEST, ("quantity", "value"), rows),)),
-            Section("The run, as a run file", (Code(run_file(calibration.phases)),)),
-            *notes_section(tuple(dict.fromkeys((*own, *notes_of(calibration.phases))))),
+            Section("The run, as a run file", (Code(calibrated_file(calibration)),)),
+            *notes_section(tuple(dict.fromkeys((*own, *about)))),
             evidence_section(used.items()),
         ),
     )

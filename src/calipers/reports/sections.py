@@ -35,9 +35,11 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.reports.words import unit_text
 from calipers.run import KEYS, Run
+from calipers.run_keys import toml_value
 from calipers.stated import Stated
 
 if TYPE_CHECKING:
+    from calipers.calibrate import Calibration
     from calipers.measure import Measurement
 
 _FORMAT = {"dataset_size", "batch_size", "steps", "dimension"}
@@ -110,6 +112,12 @@ def run_file(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return runs[0].to_toml()
     return "\n".join(f"[[phase]]\n{run.to_toml()}" for run in runs)
+
+
+def calibrated_file(calibration: Calibration) -> str:
+    """What was calibrated, as the text of a run file."""
+    beside = "".join(f"{name} = {toml_value(value)}\n" for name, value in calibration.beside.items())
+    return beside + (run_file(calibration.phases) if calibration.phases else "")
 
 
 def stated_section(stated: Stated) -> Section:

@@ -57,7 +57,7 @@ def to_text(document: Document, *, explain: bool = False, terminal: bool = False
     parts += [page.section(section) for section in others]
     hidden = any(section.detail for section in document.sections) and not explain
     notes = ", and the notes in full" if page.shortened else ""
-    parts.append([f"More with {more}: what licenses the numbers{notes}."] if hidden else [])
+    parts.append(page.wrapped(f"More with {more}: what licenses the numbers{notes}.") if hidden else [])
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part) + "\n"
 
 

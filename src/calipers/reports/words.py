@@ -10,6 +10,7 @@ from calipers.run import Run
 from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
+    from calipers.calibrate import Calibration
     from calipers.reports.answers import Answers
 
 _DIVISORS = {
@@ -65,6 +66,14 @@ def describe_phases(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return describe(runs[0])
     return "\n".join(f"Phase {number}: {describe(run)}" for number, run in enumerate(runs, start=1))
+
+
+def describe_calibrated(calibration: Calibration) -> str:
+    """What was calibrated: the phases of a run, with what else is done with them; or what is stated."""
+    if not calibration.phases:
+        return calibration.run.stated.sentence  # type: ignore[union-attr]  # correlated noise has no phases
+    told = ", ".join(f"{name} = {value}" for name, value in calibration.beside.items())
+    return describe_phases(calibration.phases) + (f" Beside it: {told}." if told else "")
 
 
 def describe_subject(answers: Answers) -> str:

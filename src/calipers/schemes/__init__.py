@@ -1,8 +1,9 @@
 """The samplers Calipers knows: one file each, registered here and nowhere else.
 
-To add one: a file whose name is the sampler's and whose `SCHEME` describes it, a word in `SAMPLERS`, and, where
-Calipers should draw such batches itself, a class in `calipers.samplers`. A scheme is imported when it is first asked
-for: its laws need numpy and scipy, which a command's help does not.
+To add one: a file whose name is the sampler's and whose `SCHEME` describes it, a word in `SAMPLERS` (and in `OWN_KEYS`,
+where it needs keys that others do not), and, where Calipers should draw such batches itself, a class in
+`calipers.samplers`. A scheme is imported when it is first asked for: its laws need numpy and scipy, which a command's
+help does not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ SAMPLERS = (
     "cyclic-poisson",
     "random-allocation",
 )
+OWN_KEYS = {
+    "last_batch": ("shuffle", "deterministic"),
+    "reshuffle": ("shuffle", "balls-and-bins"),
+    "max_batch_size": ("truncated-poisson",),
+    "cycle": ("cyclic-poisson",),
+    "participations": ("random-allocation",),
+    "derived_rate": ("poisson",),
+}
+"""The keys of a run that mean something to some samplers only: here, so that a help page can say to which."""
 ASSUMED = "poisson"
 """The sampler that the usual accounting assumes, whatever was executed."""
 
@@ -46,4 +56,9 @@ def scheme_of(run: RunFields) -> Scheme:
 
 def having(key: str) -> tuple[str, ...]:
     """The samplers to which a key of a run means something."""
-    return tuple(name for name in SAMPLERS if key in scheme_named(name).keys)
+    return OWN_KEYS.get(key, ())
+
+
+def only_for(key: str, meaning: str) -> str:
+    """What a key means, behind the samplers that have it."""
+    return f"{', '.join(having(key))}: {meaning}"

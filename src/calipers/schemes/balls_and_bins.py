@@ -28,7 +28,6 @@ class BallsAndBinsScheme(Scheme):
 
     name = "balls-and-bins"
     summary = "random batch"
-    keys = ("reshuffle",)
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """The number of bins is a choice somebody made."""

@@ -20,7 +20,6 @@ class CyclicPoissonScheme(Scheme):
 
     name = "cyclic-poisson"
     summary = "coins, groups in turn"
-    keys = ("cycle",)
     whole_epochs = False
     counts_units = ("add-remove", "zero-out", "substitute")
 

@@ -19,7 +19,6 @@ class DeterministicScheme(CutScheme):
 
     name = "deterministic"
     summary = "fixed order"
-    keys = ("last_batch",)
     counts_units = ("add-remove", "zero-out", "substitute")
 
     def batches(self, run: RunFields) -> str:

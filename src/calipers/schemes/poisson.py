@@ -34,7 +34,6 @@ class PoissonScheme(Scheme):
 
     name = "poisson"
     summary = "independent draws"
-    keys = ("derived_rate",)
     independent = True
     whole_epochs = False
     stepwise = True

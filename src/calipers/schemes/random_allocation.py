@@ -26,7 +26,6 @@ class RandomAllocationScheme(Scheme):
 
     name = "random-allocation"
     summary = "k of all steps"
-    keys = ("participations",)
     whole_epochs = False
 
     def check(self, run: RunFields) -> None:

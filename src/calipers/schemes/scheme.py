@@ -18,6 +18,7 @@ from calipers.mechanisms.gaussian import NOISE
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.run_keys import whole
+from calipers.schemes import OWN_KEYS
 from calipers.schemes.exposure import Exposure
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ class Scheme(ABC):
     """One way of drawing batches.
 
     name: the word for it in runs, on the command line and in JSON. summary: a few words beside it in a list.
-    keys: keys of a run that mean something to this sampler and not to every one.
     independent: every record enters every step by its own coin, so that a step is an epoch of its own.
     whole_epochs: guarantees are about whole epochs, and a run that stops inside one is refused.
     equal_batches: every batch has the same public number of records.
@@ -73,7 +73,6 @@ class Scheme(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]] = ()
     independent: ClassVar[bool] = False
     whole_epochs: ClassVar[bool] = True
     equal_batches: ClassVar[bool] = False
@@ -83,6 +82,11 @@ class Scheme(ABC):
     isolates: ClassVar[bool] = True
 
     # The description of a run
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of a run that mean something to this sampler and not to every one."""
+        return tuple(key for key, names in OWN_KEYS.items() if self.name in names)
 
     def check(self, run: RunFields) -> None:
         """Refuse numbers that do not fit this sampler."""

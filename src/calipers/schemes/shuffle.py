@@ -58,7 +58,6 @@ class ShuffleScheme(CutScheme):
 
     name = "shuffle"
     summary = "equal batches"
-    keys = ("last_batch", "reshuffle")
     revealed = "deterministic"
 
     def batches(self, run: RunFields) -> str:

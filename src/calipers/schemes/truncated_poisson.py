@@ -25,8 +25,8 @@ _REASON = (
 )
 _OFTEN = 1e-3
 """Where batches are full at least so often, an attack through displaced records is tried too."""
-_FINENESS = 0.01
-"""Where batches are hardly ever full, dp_accounting's event differs from ours by rounding alone."""
+_FINENESS = 0.02
+"""Where batches are hardly ever full, dp_accounting's event for one record differs from ours by rounding alone."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -34,7 +34,6 @@ class TruncatedPoissonScheme(Scheme):
 
     name = "truncated-poisson"
     summary = "coins, up to a largest batch"
-    keys = ("max_batch_size",)
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove",)
@@ -110,7 +109,8 @@ def _exposure(run: RunFields, others: int) -> Exposure:
     if displacing is not None:
         told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
         attacks.append(Attack(displacing, steps, STATEMENT, told, one_sided=True))
-    return Exposure((Proof(proof, steps, STATEMENT, _REASON, fineness=_FINENESS),), attacks[0], tuple(attacks[1:]))
+    above = Proof(proof, steps, STATEMENT, _REASON, fineness=_FINENESS if run.records_per_unit == 1 else 1.0)
+    return Exposure((above,), attacks[0], tuple(attacks[1:]))
 
 
 @functools.lru_cache(maxsize=32)

@@ -24,12 +24,12 @@ from calipers.theorems import (
     shuffle_one_epoch,
     shuffle_proof,
 )
-from calipers.theorems.registry import THEOREMS, Direction, Parameter, Theorem, TheoremValue, evaluate, find, theorem
+from calipers.theorems.registry import THEOREMS, Parameter, Relation, Theorem, TheoremValue, evaluate, find, theorem
 
 __all__ = [
     "THEOREMS",
-    "Direction",
     "Parameter",
+    "Relation",
     "Theorem",
     "TheoremValue",
     "division_ceilings",

@@ -45,7 +45,7 @@ from calipers.theorems.division_pairs import (
     checked_steps,
 )
 from calipers.theorems.parameters import FPR, STEPS, Described
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:thm3.8", "Theorem 3.8", "T(P^(n-1), Q_N^(n-1)) lies above the guarantee of Equation (4).")
 add_statement("wang2026:thm3.9", "Theorem 3.9", "The ceiling of Theorem 3.8 tends to 0 as the dimension grows.")
@@ -97,7 +97,7 @@ def _batch_share(dataset_size: int, sample_rate: float) -> float:
 @theorem(
     "wang-thm-3.8",
     statement="wang2026:thm3.8",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 and wang-eq-4 at fpr is <= value",
     parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
@@ -111,7 +111,7 @@ def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
 @theorem(
     "wang-lemma-3.14",
     statement="wang2026:lemma3.14",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 at fpr is <= value for every dataset of at most dataset_size records",
     parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
@@ -124,7 +124,7 @@ def expected_ceiling_up_to_size(fpr: float, dimension: int, dataset_size: int) -
 @theorem(
     "wang-lemma-3.15",
     statement="wang2026:lemma3.15",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 at fpr is <= value for every output of at least `dimension` coordinates",
     parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
@@ -137,7 +137,7 @@ def expected_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: in
 @theorem(
     "wang-thm-3.9",
     statement="wang2026:thm3.9",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="the guarantee of wang-thm-3.6 at fpr is <= fnr for every output of at least `value` coordinates",
     parameters={"fpr": (OPEN_UNIT, FPR[1]), "fnr": _FNR, "dataset_size": DATASET_SIZE},
     note=_NOT_LEAKAGE,
@@ -165,7 +165,7 @@ def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
 @theorem(
     "wang-thm-3.10",
     statement="wang2026:thm3.10",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 and wang-eq-7 at fpr is <= value",
     parameters=_BATCH,
     note=_NOT_LEAKAGE,
@@ -181,7 +181,7 @@ def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
 @theorem(
     "wang-lemma-3.15-batch",
     statement="wang2026:lemma3.15",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 at fpr is <= value for every output of at least `dimension` coordinates",
     parameters=_BATCH,
     note=_NOT_LEAKAGE,
@@ -194,7 +194,7 @@ def batch_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int, 
 @theorem(
     "wang-lemma-3.16",
     statement="wang2026:lemma3.16",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 at fpr is <= value for every rate of at least sample_rate",
     parameters=_BATCH,
     note=_NOT_LEAKAGE,
@@ -207,7 +207,7 @@ def batch_ceiling_from_rate(fpr: float, dimension: int, dataset_size: int, sampl
 @theorem(
     "wang-thm-3.11",
     statement="wang2026:thm3.11",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="the ceiling of wang-thm-3.10 at fpr is >= value in every dimension, and tends to it",
     parameters={"fpr": FPR, "dataset_size": DATASET_SIZE, "sample_rate": POISSON_RATE},
 )
@@ -231,7 +231,7 @@ def uneven_floor(dataset_size: int, sample_rate: float) -> int:
 @theorem(
     "wang-thm-a.4",
     statement="wang2026:thmA.4",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-a.3 and wang-thm-a.2 at fpr is <= value",
     parameters=_BATCH,
     note=_NOT_LEAKAGE,
@@ -244,7 +244,7 @@ def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
 @theorem(
     "wang-thm-a.6",
     statement="wang2026:thmA.6",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism (batches and bits revealed) at fpr is <= value",
     parameters={**_BATCH, "steps": STEPS},
     note=_NOT_LEAKAGE,
@@ -259,7 +259,7 @@ def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
 @theorem(
     "wang-thm-b.1",
     statement="wang2026:thmB.1",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism that divides by N q at fpr is <= value",
     parameters={**_EXPECTED, "steps": STEPS},
     note=_NOT_LEAKAGE,
@@ -273,7 +273,7 @@ def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, st
 @theorem(
     "wang-thm-b.1-batch",
     statement="wang2026:thmB.1",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism that divides by |B| at fpr is <= value",
     parameters={**_BATCH, "steps": STEPS},
     note="One test among many: reject if any round does. The T-fold ceiling itself lies lower.",

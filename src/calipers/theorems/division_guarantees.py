@@ -49,7 +49,7 @@ from calipers.theorems.division_pairs import (
     delta_from_above,
 )
 from calipers.theorems.parameters import EPSILON, FPR, NOISE_MULTIPLIER, Described
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:eq4", "Equation (4)", "Guarantee of one pair under division by N q, batch and bit revealed.")
 add_statement(
@@ -130,7 +130,7 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
 @theorem(
     "wang-eq-4",
     statement="wang2026:eq4",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by N q, other gradients = alignment * the new one",
     parameters=_PAIR,
     note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
@@ -150,7 +150,7 @@ def expected_pair_fnr(
 @theorem(
     "wang-thm-3.6",
     statement="wang2026:thm3.6",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by N q",
     parameters=_CURVE,
     note="One order of the pair; wang-thm-3.6-delta covers both.",
@@ -163,7 +163,7 @@ def expected_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: flo
 @theorem(
     "wang-thm-3.6-delta",
     statement="wang2026:thm3.6",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by N q",
     parameters=_PROFILE,
 )
@@ -178,7 +178,7 @@ def expected_delta(
 @theorem(
     "wang-eq-7",
     statement="wang2026:eq7",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by |B|, other gradients = alignment * the new one",
     parameters=_PAIR,
     note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
@@ -198,7 +198,7 @@ def batch_pair_fnr(
 @theorem(
     "wang-thm-3.7",
     statement="wang2026:thm3.7",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by |B|",
     parameters=_CURVE,
     note="One order of the pair; wang-thm-3.7-delta covers both.",
@@ -211,7 +211,7 @@ def batch_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
 @theorem(
     "wang-thm-3.7-delta",
     statement="wang2026:thm3.7",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by |B|",
     parameters=_PROFILE,
 )
@@ -226,7 +226,7 @@ def batch_delta(
 @theorem(
     "wang-thm-a.2",
     statement="wang2026:thmA.2",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by floor(N q), other gradients = alignment * the new one",
     parameters=_PAIR,
 )
@@ -251,7 +251,7 @@ def floor_pair_fnr(
 @theorem(
     "wang-thm-a.3",
     statement="wang2026:thmA.3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by floor(N q)",
     parameters=_CURVE,
     note="One order of the pair; wang-thm-a.3-delta covers both.",
@@ -270,7 +270,7 @@ def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
 @theorem(
     "wang-thm-a.3-delta",
     statement="wang2026:thmA.3",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by floor(N q)",
     parameters=_PROFILE,
 )

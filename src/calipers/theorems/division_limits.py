@@ -45,7 +45,7 @@ from calipers.theorems.division_pairs import (
     checked_steps,
 )
 from calipers.theorems.parameters import FPR, STEPS
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "wang2026:thm3.12",
@@ -133,7 +133,7 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
 @theorem(
     "wang-thm-3.12",
     statement="wang2026:thm3.12",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="lower <= (f composed `copies` times)(fpr) <= upper, f symmetric with these kl, kappa2, kappa3",
     parameters={
         "fpr": FPR,
@@ -160,7 +160,7 @@ def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
 @theorem(
     "wang-thm-3.13",
     statement="wang2026:thm3.13",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-3.8 at fpr is <= upper",
     parameters=_EXPECTED,
     note=_EXACT_IS_BETTER,
@@ -174,7 +174,7 @@ def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int) -> 
 @theorem(
     "wang-thm-3.13-batch",
     statement="wang2026:thm3.13",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-3.10 at fpr is <= value",
     parameters=_BATCH,
     note=_EXACT_IS_BETTER,
@@ -191,7 +191,7 @@ def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample
 @theorem(
     "wang-thm-a.7",
     statement="wang2026:thmA.7",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-a.6 at fpr is <= upper",
     parameters={**_BATCH, "steps": STEPS},
     note=_EXACT_IS_BETTER,
@@ -208,7 +208,7 @@ def floor_gaussian_ceiling_of_rounds(
 @theorem(
     "wang-cor-b.2",
     statement="wang2026:corB.2",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-b.1 at fpr is <= upper",
     parameters={**_EXPECTED, "steps": STEPS},
     note=_EXACT_IS_BETTER,

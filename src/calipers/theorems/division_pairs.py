@@ -44,7 +44,7 @@ from calipers.numerics.gamma import exponential_excess
 from calipers.numerics.noncentral import log_noncentral_cdf_bounds_at, log_noncentral_tail_bounds_at
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import FPR, Described
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "wang2026:thm3.4",
@@ -199,7 +199,7 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
 @theorem(
     "wang-thm-3.4",
     statement="wang2026:thm3.4",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(N(0,1), N(m, scale^2))(fpr) >= value for every m in [0, shift], with equality at m = shift",
     parameters={"fpr": FPR, "shift": SHIFT, "scale": SCALE},
 )
@@ -217,7 +217,7 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
 @theorem(
     "wang-thm-3.5",
     statement="wang2026:thm3.5",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="T(N(0,1), N(0, r^2))(fpr) >= value for every r in [scale, 1], with equality at r = scale",
     parameters={"fpr": FPR, "scale": SCALE},
 )

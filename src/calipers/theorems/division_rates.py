@@ -12,7 +12,7 @@ import math
 from calipers.citations import add_statement
 from calipers.domains import NON_NEGATIVE, POSITIVE_PROBABILITY, PROBABILITY
 from calipers.theorems.parameters import EPSILON, FPR, Described
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:eq1", "Equation (1)", "The trade-off curve that (epsilon, delta)-DP guarantees.")
 add_statement("wang2026:eq2", "Equation (2)", "The epsilon at delta that a test's error rates prove.")
@@ -27,7 +27,7 @@ _ROUNDOFF = 1e-15
 @theorem(
     "wang-eq-1",
     statement="wang2026:eq1",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="every (epsilon, delta)-DP mechanism has T(M(D), M(D'))(fpr) >= value",
     parameters={"fpr": FPR, "epsilon": EPSILON, "delta": _DELTA},
 )
@@ -43,7 +43,7 @@ def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
 @theorem(
     "wang-eq-2",
     statement="wang2026:eq2",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any epsilon < value",
     parameters={"fpr": _MOST_FPR, "fnr": _MOST_FNR, "delta": _DELTA},
 )
@@ -63,7 +63,7 @@ def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
 @theorem(
     "wang-eq-3",
     statement="wang2026:eq3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any delta < value",
     parameters={"fpr": _MOST_FPR, "fnr": _MOST_FNR, "epsilon": EPSILON},
 )

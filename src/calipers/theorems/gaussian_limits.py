@@ -21,7 +21,7 @@ from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 from calipers.citations import add_statement
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.theorems.parameters import EPSILON, NOISE_MULTIPLIER, SAMPLE_RATE, STEPS, ratio_variance
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "dong2022:cor5.4",
@@ -49,7 +49,7 @@ def positive_part_variance(noise_multiplier: float) -> float:
 @theorem(
     "bu-clt-mu",
     statement="dong2022:clt",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="composition of the Poisson pair -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
     parameters=_RUN,
     note="A limit: the run may leak more, and in the tail it does.",
@@ -66,7 +66,7 @@ def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> flo
 @theorem(
     "dong-cor-5.4",
     statement="dong2022:cor5.4",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="composition of the symmetrized curve -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
     parameters=_RUN,
     note="A limit, and of the symmetrized curve: up to sqrt(2) above bu-clt-mu, the limit of the pair itself.",
@@ -84,7 +84,7 @@ def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: f
 @theorem(
     "gomez-prop-6.1",
     statement="gomez2025:prop6.1",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="every epsilon-DP mechanism is mu-GDP with mu = value, and randomized response needs all of it",
     parameters={"epsilon": EPSILON},
 )

@@ -21,7 +21,7 @@ from scipy.special import erf
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT
 from calipers.theorems.parameters import NOISE_MULTIPLIER, ratio_variance
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "vandijk2026:propC.2", "Proposition C.2", "Central moments of the lognormal likelihood ratio of one round."
@@ -83,7 +83,7 @@ def _third_moment_coefficient(k: int) -> float:
 @theorem(
     "vandijk-prop-c.2",
     statement="vandijk2026:propC.2",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="values = central moments of Y = exp(X/sigma - 1/(2 sigma^2)), X standard normal",
     parameters={"noise_multiplier": NOISE_MULTIPLIER},
 )
@@ -105,7 +105,7 @@ def ratio_moments(noise_multiplier: float) -> RatioMoments:
 @theorem(
     "vandijk-prop-c.3",
     statement="vandijk2026:propC.3",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="|P(mean of n ratios < h) - normal| <= value at every h",
     parameters={
         "noise_multiplier": NOISE_MULTIPLIER,

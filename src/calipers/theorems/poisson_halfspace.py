@@ -30,7 +30,7 @@ from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import AT_LEAST_TWO, EPSILON, NOISE_MULTIPLIER, ROUNDS
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.samplers_gap import EventBound, best_threshold, deterministic_delta, event_value
 
 add_statement("chua2024:propC.1", "Proposition C.1", "The mass of a halfspace {a.w >= b} under N(mu, sigma^2 I).")
@@ -52,7 +52,7 @@ _MOST_DRAWS = 100
 @theorem(
     "chua-prop-c.1",
     statement="chua2024:propC.1",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="N(mu, noise_multiplier^2 I) gives the halfspace {a.w >= b} the mass value",
     parameters={
         "mean": (REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
@@ -69,7 +69,7 @@ def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> fl
 @theorem(
     "chua-prop-c.3",
     statement="chua2024:propC.3",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="every pair with this delta at epsilon has delta(smaller_epsilon) <= value",
     parameters={
         "delta": (PROBABILITY, "delta of the pair at epsilon"),
@@ -92,7 +92,7 @@ def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: floa
 @theorem(
     "chua-prop-c.2",
     statement="chua2024:propC.2",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="delta_P(0), and so delta_P(epsilon) at every epsilon, <= value for Poisson batches, one epoch",
     parameters=_NO_EPSILON,
 )
@@ -106,7 +106,7 @@ def poisson_total_variation_upper(noise_multiplier: float, rounds: int) -> float
 @theorem(
     "chua-thm-4.2a",
     statement="chua2024:thm4.2a",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="delta_P(epsilon) < delta_D(epsilon) for every epsilon < value",
     parameters=_NO_EPSILON,
     note="An explicit epsilon_0; the true crossing lies further out.",
@@ -135,7 +135,7 @@ def poisson_halfspace_log_delta(epsilon: float, noise_multiplier: float, rounds:
 @theorem(
     "chua-thm-4.2b",
     statement="chua2024:thm4.2b",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_P(epsilon) >= value for Poisson batches, one epoch",
     parameters=_ONE_EPOCH,
     note="0 below about 1e-308; poisson_halfspace_log_delta keeps the digits.",
@@ -148,7 +148,7 @@ def poisson_halfspace_delta(epsilon: float, noise_multiplier: float, rounds: int
 @theorem(
     "chua-thm-4.2b-beyond",
     statement="chua2024:thm4.2b",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="delta_P(epsilon) > delta_D(epsilon) for every epsilon > value",
     parameters=_NO_EPSILON,
     note="An explicit epsilon_1; the true crossing lies further in.",
@@ -190,7 +190,7 @@ def _log_draws(rounds: int) -> FloatArray:
 @theorem(
     "chua-thm-4.2b-event",
     statement="chua2024:thm4.2b",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_P(epsilon) >= value, from the best halfspace {sum_t w_t > threshold}",
     parameters=_ONE_EPOCH,
 )

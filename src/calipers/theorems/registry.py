@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., object])
 Number = float | int | bool
 
 
-class Direction(enum.Enum):
+class Relation(enum.Enum):
     """How the returned value relates to the quantity the statement is about."""
 
     UPPER_BOUND = "upper bound"
@@ -73,7 +73,7 @@ class Theorem:
     function: Callable[..., object]
     parameters: tuple[Parameter, ...]
     statement: str
-    direction: Direction
+    direction: Relation
     reads: str
     note: str = ""
 
@@ -86,7 +86,7 @@ class TheoremValue:
     """What evaluating a theorem gives: named values, and how to read the first of them."""
 
     values: Mapping[str, Number]
-    direction: Direction
+    direction: Relation
     statement: Statement
     reads: str
     note: str
@@ -104,7 +104,7 @@ def theorem(
     name: str,
     *,
     statement: str,
-    direction: Direction,
+    direction: Relation,
     reads: str,
     parameters: Mapping[str, tuple[Domain, str]],
     note: str = "",

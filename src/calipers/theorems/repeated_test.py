@@ -25,7 +25,7 @@ from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domai
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.theorems.parameters import FPR
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:lemma2.6", "Lemma 2.6", "A curve other than 1 - a, composed often enough, falls to 0.")
 add_statement("wang2026:lemma3.3", "Lemma 3.3", "A mixture whose index is revealed lies below sum w_i f_i.")
@@ -37,7 +37,7 @@ _MASS_ALLOWANCE = 1e-9
 @theorem(
     "wang-lemma-2.6",
     statement="wang2026:lemma2.6",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="(f composed `copies` times)(fpr) <= value for every f with f(single_fpr) <= single_fnr",
     parameters={
         "fpr": FPR,

@@ -45,7 +45,7 @@ from calipers.errors import CertificationError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import DELTA, EPSILON, NOISE_MULTIPLIER, THRESHOLD
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("chua2024:thm4.1", "Theorem 4.1", "Shuffled batches are at least as private as deterministic ones.")
 add_statement("chua2024:eq3", "Equation (3)", "delta_S(eps) >= P_S(E_C) - e^eps Q_S(E_C) for E_C = {max_t w_t >= C}.")
@@ -77,7 +77,7 @@ class EventBound:
 @theorem(
     "chua-prop-3.1",
     statement="chua2024:prop3.1",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="delta_D(epsilon) = value for deterministic batches, one epoch",
     parameters=_GAUSSIAN,
 )
@@ -90,7 +90,7 @@ def deterministic_delta(epsilon: float, noise_multiplier: float) -> float:
 @theorem(
     "chua-prop-3.1-epsilon",
     statement="chua2024:prop3.1",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="epsilon_D(delta) = value for deterministic batches, one epoch",
     parameters={"delta": DELTA, "noise_multiplier": NOISE_MULTIPLIER},
 )
@@ -103,7 +103,7 @@ def deterministic_epsilon(delta: float, noise_multiplier: float) -> float:
 @theorem(
     "chua-thm-4.1",
     statement="chua2024:thm4.1",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="delta_S(epsilon) <= value for shuffled batches, one epoch, whatever the number of batches",
     parameters=_ONE_EPOCH,
 )
@@ -173,7 +173,7 @@ def _checked(epsilon: float, noise_multiplier: float, rounds: int) -> tuple[floa
 @theorem(
     "chua-eq-3-event",
     statement="chua2024:eq3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value, from the event {max_t w_t >= threshold}",
     parameters={**_ONE_EPOCH, "threshold": THRESHOLD},
     note="A negative value says only that this event is no attack at this epsilon.",
@@ -196,7 +196,7 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
 @theorem(
     "chua-eq-3",
     statement="chua2024:eq3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value for shuffled batches, one epoch, worst-case view",
     parameters=_ONE_EPOCH,
 )
@@ -219,7 +219,7 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
 @theorem(
     "chua-eq-3-reversed",
     statement="chua2024:eq1-2",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value, from the event {max_t w_t < threshold} in the other direction",
     parameters=_ONE_EPOCH,
 )
@@ -242,7 +242,7 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
 @theorem(
     "chua-eq-3-epsilon",
     statement="chua2024:eq3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="epsilon_S(delta) >= value for shuffled batches, one epoch, worst-case view",
     parameters={
         "delta": DELTA,

@@ -41,7 +41,7 @@ from calipers.citations import add_statement
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY
 from calipers.errors import ConditionError
 from calipers.theorems.parameters import AT_LEAST_TWO, FPR, NOISE_MULTIPLIER, ROUNDS, SAMPLE_RATE, SEPARATION
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("ertan2026:eq17", "Equation (17)", "Trade-off curve of the test that thresholds the largest coordinate.")
 add_statement(
@@ -79,7 +79,7 @@ class TractablePoint:
 @theorem(
     "ertan-eq-17",
     statement="ertan2026:eq17",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="trade-off curve of one shuffled epoch at fpr <= value",
     parameters={"fpr": FPR, "noise_multiplier": NOISE_MULTIPLIER, "rounds": (COUNT, ROUNDS[1])},
 )
@@ -103,7 +103,7 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
 @theorem(
     "ertan-eq-21",
     statement="ertan2026:eq21",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, at any noise",
     parameters={"noise_multiplier": NOISE_MULTIPLIER, "rounds": (COUNT, ROUNDS[1])},
 )
@@ -130,7 +130,7 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
 @theorem(
     "ertan-noise-threshold",
     statement="ertan2026:thm6.1",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="Theorems 6.1 and 6.3 apply to noise_multiplier <= value",
     parameters={"rounds": ROUNDS},
 )
@@ -154,7 +154,7 @@ def _require_low_noise(noise_multiplier: float, rounds: int) -> tuple[float, int
 @theorem(
     "ertan-lemma-6.2",
     statement="ertan2026:lemma6.2",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="f_sub passes through (value, (1 - value)^(1 - 1/rounds) / 2), and value <= 1/sqrt(4 pi ln rounds)",
     parameters=_SIGMA_ROUNDS,
 )
@@ -170,7 +170,7 @@ def tractable_point(noise_multiplier: float, rounds: int) -> TractablePoint:
 @theorem(
     "ertan-thm-6.1",
     statement="ertan2026:thm6.1",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
     parameters=_SIGMA_ROUNDS,
 )
@@ -183,7 +183,7 @@ def shuffle_separation_lower(noise_multiplier: float, rounds: int) -> float:
 @theorem(
     "ertan-eq-30",
     statement="ertan2026:eq30",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
     parameters=_SIGMA_ROUNDS,
 )
@@ -197,7 +197,7 @@ def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> 
 @theorem(
     "ertan-lemma-6.4",
     statement="ertan2026:lemma6.4",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="trade-off curve of one Poisson epoch at fpr <= value",
     parameters={
         "fpr": FPR,
@@ -219,7 +219,7 @@ def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, r
 @theorem(
     "ertan-poisson-transfer",
     statement="ertan2026:lemma6.4",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of one Poisson epoch at rate 1/rounds >= value",
     parameters={"separation": SEPARATION, "rounds": ROUNDS},
 )
@@ -233,7 +233,7 @@ def poisson_separation_from_shuffle(separation: float, rounds: int) -> float:
 @theorem(
     "ertan-thm-6.3",
     statement="ertan2026:thm6.3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of one Poisson epoch at rate 1/rounds >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
     parameters=_SIGMA_ROUNDS,
 )

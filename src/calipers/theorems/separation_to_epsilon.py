@@ -38,7 +38,7 @@ from calipers.theorems.parameters import (
     SEPARATION,
     Described,
 )
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("ertan2026:lemma5.3", "Lemma 5.3", "A symmetric curve with fixed point a has separation (1 - 2a)/sqrt 2.")
 add_statement("ertan2026:lemmaE.1", "Lemma E.1", "sep(G_mu) = (2 Phi(mu/2) - 1)/sqrt 2.")
@@ -68,7 +68,7 @@ _LIMIT = "About the Gaussian limit, not about a finite run."
 @theorem(
     "ertan-lemma-5.3",
     statement="ertan2026:lemma5.3",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="separation of every symmetric trade-off curve f with f(fixed_point) = fixed_point = value",
     parameters={"fixed_point": (_UP_TO_HALF, "the a with f(a) = a")},
     note="Curves that are not symmetric, as those of shuffling and Poisson sampling, can lie farther from the line.",
@@ -81,7 +81,7 @@ def symmetric_separation(fixed_point: float) -> float:
 @theorem(
     "ertan-lemma-e.1",
     statement="ertan2026:lemmaE.1",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="separation of G_mu = value",
     parameters={"mu": (NON_NEGATIVE, MU[1])},
 )
@@ -93,7 +93,7 @@ def gdp_separation(mu: float) -> float:
 @theorem(
     "ertan-lemma-e.2",
     statement="ertan2026:lemmaE.2",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="separation of the (epsilon, delta)-DP curve = value",
     parameters={"epsilon": EPSILON, "delta": _DELTA},
 )
@@ -110,7 +110,7 @@ def dp_separation(epsilon: float, delta: float) -> float:
 @theorem(
     "ertan-lemma-e.3",
     statement="ertan2026:lemmaE.3",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="a mechanism with at least this separation is (epsilon, delta)-DP only for epsilon >= value",
     parameters={"separation": SEPARATION, "delta": _DELTA},
 )
@@ -131,7 +131,7 @@ def epsilon_from_separation(separation: float, delta: float) -> float:
 @theorem(
     "ertan-eq-46",
     statement="ertan2026:eq46",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="symmetrized Poisson curve of `epochs` epochs of `rounds` rounds -> G_value with epochs/rounds fixed",
     parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT,
@@ -146,7 +146,7 @@ def poisson_limit_mu(rounds: int, epochs: int, noise_multiplier: float) -> float
 @theorem(
     "ertan-eq-47",
     statement="ertan2026:eq47",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="separation of `epochs` Poisson epochs -> value in the limit of Equation (46)",
     parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT,
@@ -159,7 +159,7 @@ def poisson_limit_separation(rounds: int, epochs: int, noise_multiplier: float) 
 @theorem(
     "ertan-eq-48",
     statement="ertan2026:eq48",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of G_mu >= value",
     parameters={"mu": MU},
     note="Negative, and so empty, below mu = 1.294.",
@@ -185,7 +185,7 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
 @theorem(
     "ertan-eq-51",
     statement="ertan2026:eq51",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="mu of Equation (46) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
     parameters=_SCALED,
     note=_LIMIT,
@@ -202,7 +202,7 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
 @theorem(
     "ertan-eq-52",
     statement="ertan2026:eq52",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="separation of the limit of Equation (47) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
     parameters=_SCALED,
     note=_LIMIT + " 'For sufficiently large M' in the paper means rounds^(1/s^2) >= 8.",

@@ -28,7 +28,7 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY
 from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
 from calipers.theorems.parameters import FPR, MU, Described
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "vandijk2026:lemmaG.5",
@@ -56,7 +56,7 @@ class FixedPoint:
 @theorem(
     "vandijk-prop-g.6",
     statement="vandijk2026:propG.6",
-    direction=Direction.EXACT,
+    direction=Relation.EXACT,
     reads="G_mu(value) = value",
     parameters={"mu": MU},
     note="Part (ii). Part (i) is false as printed for a far below 1/M; see calipers.theorems.shuffle_composition.",
@@ -70,7 +70,7 @@ def gaussian_fixed_point(mu: float) -> FixedPoint:
 @theorem(
     "vandijk-thm-5.2-delta-hat",
     statement="vandijk2026:thm5.2-delta-hat",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="f >= G_mu tensor f_(0, value), and after E epochs f >= G_(mu sqrt(E)) tensor f_(0, 1 - (1 - value)^E)",
     parameters={"mu": MU, "shift": _SHIFT},
     note=_CONDITION,
@@ -90,7 +90,7 @@ def failure_probability(mu: float, shift: float) -> float:
 @theorem(
     "vandijk-lemma-g.5",
     statement="vandijk2026:lemmaG.5",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="f(fpr) >= value",
     parameters={"fpr": FPR, "mu": MU, "shift": _SHIFT},
     note=_CONDITION,
@@ -108,7 +108,7 @@ def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
 @theorem(
     "vandijk-sec-4.1-limit",
     statement="vandijk2026:sec4.1",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="(1 - delta)^E - fpr -> value as M grows with delta M^R -> delta_factor and E/M^R -> epochs_factor",
     parameters={
         "fpr": FPR,

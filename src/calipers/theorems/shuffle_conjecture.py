@@ -34,7 +34,7 @@ from calipers.citations import add_statement
 from calipers.domains import NON_NEGATIVE, Domain
 from calipers.numerics.types import FloatArray
 from calipers.theorems.parameters import EPSILON
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement(
     "chua2024:conj3.2",
@@ -118,7 +118,7 @@ def _attack_at_least(r: float, k: float) -> float:
 @theorem(
     "chua-conj-3.2-counterexample",
     statement="chua2024:conj3.2",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value for two shuffled batches, adaptive queries; the conjecture allows `conjectured`",
     parameters={"epsilon": EPSILON, "noise_multiplier": (_SIGMA, "noise multiplier sigma")},
     note="The record, at odds with all others at first, agrees with them in the second batch once the first one told.",

@@ -31,7 +31,7 @@ from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, REAL
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
 from calipers.theorems.parameters import AT_LEAST_TWO, EPOCHS, NOISE_MULTIPLIER, ROUNDS, ratio_variance
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
 add_statement("vandijk2026:thm5.1", "Theorem 5.1", "F_n(x) = Phi(p_n(x)) + o(1/n), p_n a cubic in x.")
@@ -118,7 +118,7 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
 @theorem(
     "vandijk-thm-5.1",
     statement="vandijk2026:thm5.1",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="P(standardized mean of `rounds` likelihood ratios <= x) = Phi(value) + o(1/rounds)",
     parameters={**_SIGMA_ROUNDS, "x": (REAL, "point, in standard deviations of the mean")},
     note=_LIMIT,
@@ -139,7 +139,7 @@ class OneEpochLimit:
 @theorem(
     "vandijk-thm-5.2",
     statement="vandijk2026:thm5.2",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="trade-off curve of one epoch -> G_value as rounds grows, noise_multiplier fixed",
     parameters=_SIGMA_ROUNDS,
     note=_LIMIT,
@@ -167,7 +167,7 @@ class GdpCoefficients:
 @theorem(
     "vandijk-thm-5.2-coefficients",
     statement="vandijk2026:thm5.2",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="E = c^2 M epochs of M rounds -> at least G_(c value) as M grows, and the same for symmetrized Poisson",
     parameters={"noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT + " The Poisson pair itself, not symmetrized, has the same coefficient as shuffling.",
@@ -185,7 +185,7 @@ def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
 @theorem(
     "vandijk-thm-5.2-epochs",
     statement="vandijk2026:thm5.2",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="trade-off curve of E = c^2 M epochs of M rounds -> at least G_value as M grows",
     parameters={"noise_multiplier": NOISE_MULTIPLIER, "c": (NON_NEGATIVE, "limit of sqrt(epochs / rounds)")},
     note=_LIMIT,
@@ -198,7 +198,7 @@ def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
 @theorem(
     "vandijk-cor-5.3",
     statement="vandijk2026:cor5.3",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="separation after E epochs -> value (the leading term of Theorem 5.2)",
     parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
     note=_LIMIT,
@@ -212,7 +212,7 @@ def shuffle_separation_limit(noise_multiplier: float, rounds: int, epochs: int) 
 @theorem(
     "vandijk-cor-5.3-proven",
     statement="vandijk2026:cor5.3",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="separation after E epochs <= value (Theorem 4.1, isolated view)",
     parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
     note="Grows like mu E: the price of composing the line 1 - a - delta instead of the curve.",

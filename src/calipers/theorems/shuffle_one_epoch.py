@@ -40,6 +40,7 @@ from scipy.special import erf
 from calipers.citations import add_statement
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import ConditionError
+from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
 from calipers.theorems.parameters import (
     EPOCHS,
@@ -50,7 +51,7 @@ from calipers.theorems.parameters import (
     Described,
     ratio_variance,
 )
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("vandijk2026:thm4.1", "Theorem 4.1", "f(a) >= 1 - a - delta for one epoch, with delta in closed form.")
 add_statement("vandijk2026:eq2", "Equation (2)", "The two leading terms of Theorem 4.1.")
@@ -134,7 +135,7 @@ def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneE
 @theorem(
     "vandijk-thm-4.1",
     statement="vandijk2026:thm4.1",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="f(a) >= 1 - a - value for one epoch, isolated view",
     parameters=_PAIR,
     note=_VIEW,
@@ -150,7 +151,7 @@ def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
 @theorem(
     "vandijk-eq-53",
     statement="vandijk2026:eq53",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="f(a) >= 1 - a - value for one epoch, isolated view",
     parameters=_PAIR,
     note=_VIEW + " Theorem 4.1 with the exact third moment (19) instead of its bound (21): never larger.",
@@ -171,19 +172,13 @@ def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBoun
         bound = _one_epoch(noise_multiplier, rounds, distance)
         return bound.delta <= level and _holds(bound, noise_multiplier, rounds)
 
-    low, high = 2, 4
-    while not suffices(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return high
+    return fewest(suffices, 2, 4)
 
 
 @theorem(
     "vandijk-thm-4.1-rounds",
     statement="vandijk2026:thm4.1",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
     parameters=_INVERSE,
     note=_VIEW,
@@ -196,7 +191,7 @@ def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
 @theorem(
     "vandijk-eq-53-rounds",
     statement="vandijk2026:eq53",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
     parameters=_INVERSE,
     note=_VIEW,
@@ -209,7 +204,7 @@ def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
 @theorem(
     "vandijk-thm-4.1-dataset-size",
     statement="vandijk2026:thm4.1",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="value records suffice for delta in one epoch with noise of at most noise_per_round on the mean gradient",
     parameters={**_INVERSE, "noise_per_round": (POSITIVE, "allowed sigma M / N, in units of the clipping norm")},
     note=_VIEW,
@@ -229,7 +224,7 @@ def _leading(noise_multiplier: float, multiple: float) -> float:
 @theorem(
     "vandijk-eq-2",
     statement="vandijk2026:eq2",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="delta of Theorem 4.1 = value + O(1/rounds)",
     parameters=_PAIR,
     note="Below Theorem 4.1: an approximation of that bound, not a bound.",
@@ -243,7 +238,7 @@ def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
 @theorem(
     "vandijk-eq-3",
     statement="vandijk2026:eq3",
-    direction=Direction.ASYMPTOTIC,
+    direction=Relation.ASYMPTOTIC,
     reads="Theorem 4.1 gives delta from about value rounds on (within 0.1 % for the paper's Table 1)",
     parameters=_INVERSE,
     note="Necessary for Theorem 4.1 to give delta, not sufficient; vandijk-thm-4.1-rounds is.",
@@ -256,7 +251,7 @@ def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
 @theorem(
     "vandijk-eq-4",
     statement="vandijk2026:eq4",
-    direction=Direction.CONDITION,
+    direction=Relation.CONDITION,
     reads="condition (1) of Theorem 4.1 can hold only for rounds >= value",
     parameters={"noise_multiplier": NOISE_MULTIPLIER},
     note="Implied by Equation (3) where delta <= (2/3) (1/2 - Phi(-(e^(1/sigma^2) - 1)/2)).",
@@ -271,7 +266,7 @@ def shuffle_condition_rounds(noise_multiplier: float) -> float:
 @theorem(
     "vandijk-epochs",
     statement="vandijk2026:lemmaD.1",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="f^(x epochs)(fpr) >= value if one epoch has f(a) >= 1 - a - delta",
     parameters={"delta": TARGET, "epochs": EPOCHS, "fpr": FPR},
 )

@@ -33,7 +33,7 @@ from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance
 from calipers.theorems.parameters import FPR, NOISE_MULTIPLIER, ROUNDS, Described, ratio_variance
-from calipers.theorems.registry import Direction, theorem
+from calipers.theorems.registry import Relation, theorem
 
 add_statement("vandijk2026:propD.2", "Proposition D.2", "Where the threshold of a false positive rate near 1/2 lies.")
 add_statement(
@@ -119,7 +119,7 @@ def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
 @theorem(
     "vandijk-prop-d.2",
     statement="vandijk2026:propD.2",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="false positive rates within delta of 1/2 have thresholds on the mean likelihood ratio in [value, upper]",
     parameters=_AROUND,
     note=_VIEW,
@@ -133,7 +133,7 @@ def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> En
 @theorem(
     "vandijk-prop-d.4",
     statement="vandijk2026:propD.4",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="the test that rejects a mean likelihood ratio above threshold has a false negative rate in [value, upper]",
     parameters={**_PAIR, "threshold": (_THRESHOLD, "threshold h on the mean likelihood ratio")},
     note=_VIEW,
@@ -154,7 +154,7 @@ def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enc
 @theorem(
     "vandijk-prop-d.5",
     statement="vandijk2026:propD.5",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="trade-off curve of one epoch at fpr in [value, upper]",
     parameters=_AT_FPR,
     note=_VIEW,
@@ -178,7 +178,7 @@ def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Encl
 @theorem(
     "vandijk-prop-d.6",
     statement="vandijk2026:propD.6",
-    direction=Direction.UPPER_BOUND,
+    direction=Relation.UPPER_BOUND,
     reads="the integral of Proposition D.5 over the whole line exceeds the one it has by at most value",
     parameters=_AROUND,
     note=_VIEW,
@@ -198,7 +198,7 @@ def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float
 @theorem(
     "vandijk-prop-d.7",
     statement="vandijk2026:propD.7",
-    direction=Direction.LOWER_BOUND,
+    direction=Relation.LOWER_BOUND,
     reads="the integral of Proposition D.5 over the whole line >= value, so f(fpr) >= value - theta - distance",
     parameters=_AT_FPR,
     note=_VIEW + " theta: vandijk-prop-d.6; distance: vandijk-prop-c.3 at rounds - 1.",

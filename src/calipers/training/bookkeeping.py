@@ -141,8 +141,9 @@ class BookKeeping:
     def gradients(self, records: Any, labels: Any, current: dict[str, Any], accuracy: Accuracy) -> Entries:
         """What is known of the gradients of all records; one record at least."""
         if self._one_by_one:
-            alone = [gathered((records, labels), slice(row, row + 1)) for row in range(count(records))]
-            return Entries.joined([self._together(*one, current, accuracy) for one in alone])
+            places = [slice(row, row + 1) for row in range(count(records))]
+            alone = [(gathered(records, place), gathered(labels, place)) for place in places]
+            return Entries.joined([self._together(record, label, current, accuracy) for record, label in alone])
         return self._together(records, labels, current, accuracy)
 
     def _together(self, records: Any, labels: Any, current: dict[str, Any], accuracy: Accuracy) -> Entries:

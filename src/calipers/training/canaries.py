@@ -27,6 +27,7 @@ from calipers.auditing.one_run_game import CANARIES, CanaryScores
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.schemes import scheme_named
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
@@ -38,7 +39,7 @@ _COINS = 3
 
 def adjacency_of(plan: Plan) -> str:
     """The neighboring relation of a canary's coin: out is absent for Poisson batches, zero for all others."""
-    return "add-remove" if plan.sampler.law().sampler == "poisson" else "zero-out"
+    return "add-remove" if scheme_named(plan.sampler.law().sampler).independent else "zero-out"
 
 
 class Canaries:
@@ -106,7 +107,7 @@ class Canaries:
     def _learn(self, ratios: FloatArray, step: int) -> None:
         """Add the log likelihood ratio of a step (Poisson), or of an epoch in which a record is in one batch."""
         law = self._plan.sampler.law()
-        if law.sampler == "poisson":
+        if scheme_named(law.sampler).independent:
             rate = law.mean_batch_size / self._plan.sampler.dataset_size
             self._evidence += np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + ratios)
             return

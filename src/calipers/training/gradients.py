@@ -35,6 +35,7 @@ are played from a recording (`calipers.training.replay`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from calipers.citations import add_statement, implements
@@ -138,11 +139,17 @@ class GradientSum:
             return called(lambda *inputs, **named: call(self._model, tensors, inputs, named), records)
 
     @implements("ertan2026:def3.3")
-    def __call__(self, records: Any, labels: Any) -> Any:
-        """The sum over the records; every summand has norm at most `max_grad_norm`. 0 for no records."""
+    def __call__(self, records: Any, labels: Any, meanwhile: Callable[[], None] | None = None) -> Any:
+        """The sum over the records; every summand has norm at most `max_grad_norm`. 0 for no records.
+
+        `meanwhile` is called once, when a GPU has been given its work and has not finished it.
+        """
         while True:
             try:
                 total, sound = self._added(records, labels)
+                if meanwhile is not None:
+                    meanwhile()
+                    meanwhile = None
             except self._torch.cuda.OutOfMemoryError:
                 if self.micro_batch == 1:
                     raise

@@ -184,7 +184,7 @@ def _all() -> Any:
     """Run `function` on the inputs of all records; PyTorch is imported when this is first needed."""
     torch = torch_module()
 
-    class All(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class All(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(token: Any, inputs: Any, function: Callable[[Any], Any]) -> Any:
             raise RuntimeError("vmap is needed to see all records.")
@@ -208,7 +208,7 @@ def _tap() -> Any:
     """Pass everything on, and show what comes back to `heard`."""
     torch = torch_module()
 
-    class Tap(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class Tap(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx: Any, outputs: Any, heard: Callable[[Any], None]) -> Any:
             ctx.heard = heard

@@ -186,13 +186,21 @@ class Trainer:
         plan, number = self.plan, self.step
         batch = next(self._stream)
         seed, canaries = self._noise.layer_seed(number), self._canaries
+        noise: list[Any] = []
+
+        def draw() -> None:  # while a GPU is busy with the gradients
+            if plan.noise_multiplier > 0 and self.ranks.leads:
+                beside = 0 if canaries is None or canaries.examples else canaries.count
+                like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
+                noise.append(self._noise.standard_normal(number, like))
+
         with random_layers((seed + self.ranks.rank) % 2**64, self.device):
-            update = self._sum(*self._records.take(number, self._share(batch), seed))
+            update = self._sum(*self._records.take(number, self._share(batch), seed), draw)
         if canaries is not None:
             update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
-        if plan.noise_multiplier > 0 and self.ranks.leads:
+        if noise:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
-            update.add_(self._noise.standard_normal(number, update), alpha=plan.noise_multiplier * plan.max_grad_norm)
+            update.add_(noise[0], alpha=plan.noise_multiplier * plan.max_grad_norm)
         update = self.ranks.add_up(update)
         update = update if canaries is None else canaries.seen(update, number)
         self._updates.apply(update, plan.divisor(len(batch)), number)

@@ -81,6 +81,7 @@ ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_RESOLUTIONS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS = 26.0
@@ -261,7 +262,9 @@ class AllocationPair(AllocatedEpoch, LawSource):
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
-        return _allocation(self.sigma, self.rounds, max(resolution, finest), max(log_tail, _LOWEST_LOG_TAIL))
+        # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
+        below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
+        return _allocation(self.sigma, self.rounds, max(below, default=finest), max(log_tail, _LOWEST_LOG_TAIL))
 
     @property
     def maximum(self) -> MaximumTests:

@@ -40,7 +40,7 @@ import numpy as np
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.allocated.average import AllocatedEpoch, shared_depth
+from calipers.laws.allocated.average import AllocatedEpoch
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
 from calipers.laws.allocated.hidden_sum import HiddenSum, divergence
 from calipers.laws.allocated.hidden_term import opposite
@@ -64,9 +64,8 @@ add_statement(
 
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
-"""Where a law is built in a few seconds; a smaller resolution gives this one, which is as valid, only less tight."""
-_RESOLUTIONS = (0.2, 0.1, FINEST_RESOLUTION)
-"""Of the laws that are built."""
+"""Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
+_COARSE, _DEPTHS = 0.2, 60.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
 _UPPER_GAPS, _TEST_GAPS = (1.3, 0.1), (7.0, 0.35)
@@ -118,6 +117,11 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+
+    @property
+    def coarse(self) -> bool:
+        """A finer law would cost more than it tells."""
+        return True
 
     @property
     def shift(self) -> float:
@@ -221,9 +225,10 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     if not 0 < resolution <= 1:
         raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-    # A few laws serve all questions: the next finer resolution of a kind, the next deeper tail.
-    finer = next((each for each in _RESOLUTIONS if each <= resolution), FINEST_RESOLUTION)
-    return finer, shared_depth(log_tail)
+    # Building a law costs far more than composing it, so whoever begins roughly is given the one asked for next.
+    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(
+        -_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL
+    )
 
 
 @lru_cache(maxsize=12)

@@ -53,7 +53,7 @@ _ROUGH, _FINE = 0.2, 0.04
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _LADDER = 0.3
 """Resolution of the ladders of a law."""
-_GAP, _GROWTH = 0.25, 0.15
+_GAP, _GROWTH = 0.24, 0.14
 """Gaps between the nodes of a law in deviations of log L; the share of epsilon to which they may grow, as long as that
 is small against the shift, the width of the far tail."""
 _FAR = 1e-9

@@ -96,6 +96,11 @@ class Pair(LawSource):
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
 
     @property
+    def words(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
     def slope(self) -> float:
         """The steepest slope of log L."""
         return max((part.slope for part in self.smooth), default=0.0)

@@ -74,6 +74,11 @@ class Source(ABC):  # noqa: B024  # every fact has a default; the laws of its tw
         return None
 
     @property
+    def coarse(self) -> bool:
+        """Whether laws end at a resolution of their own: where an answer is wide, further questions are no help."""
+        return False
+
+    @property
     def slope(self) -> float:
         """How fast log L grows with the observation, at most: a law tilted by L^t sits t times as far to the side."""
         return 0.0
@@ -191,3 +196,23 @@ class LawSource(UpperSource, LowerSource):
     def exact(self) -> bool:
         """Whether both sides are of the same pair, which is proven and attained."""
         return True
+
+    @property
+    def words(self) -> str:
+        """What it is called in reports."""
+        return type(self).__name__
+
+    @property
+    def stated(self) -> tuple[float, float] | None:
+        """(epsilon, delta), where it is the pair of that guarantee: alone it has closed forms."""
+        return None
+
+    @property
+    def concentrated(self) -> tuple[float, float] | None:
+        """(rho, xi), where it stands for all that is (xi, rho)-zCDP: such guarantees add up."""
+        return None
+
+    @property
+    def alone(self) -> tuple[LawSource, str] | None:
+        """A pair that dominates one release, each point of it attained by some instance, and by which."""
+        return None

@@ -44,7 +44,7 @@ from calipers.laws.divided.collinear import Components, cell_masses, log_cell_ma
 from calipers.laws.divided.folded import WIDEST, cell_width
 from calipers.laws.drawn.fixed_size import fixed_size_proof
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
-from calipers.numerics.hypergeometric import hypergeometric
+from calipers.numerics.hypergeometric import hypergeometric, hypergeometric_rows
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -120,21 +120,12 @@ class Truncation:
             kept = self.rate * self.largest * float(np.sum(shares / (sizes + 1.0)))
             return Case(float(self.largest), self.truncated, ((0.0, 0.0, 1.0 - kept), (1.0, 1.0, kept)))
         chances = np.zeros(self.unit + 1)
-        for size, share in zip(sizes, shares, strict=True):
-            if share > 0.0:
-                chances += share * self._kept(int(size))
+        for joined, chance in enumerate(self._joining):
+            # `sizes` fill the batch by themselves, so whoever joins competes with all of them.
+            rows = hypergeometric_rows(sizes.astype(np.int64) + joined, joined, self.largest)[0]
+            chances[: joined + 1] += chance * (shares @ rows)
         moves = tuple((float(k), float(k), float(chance)) for k, chance in enumerate(chances))
         return Case(float(self.largest), self.truncated, moves)
-
-    def _kept(self, size: int) -> FloatArray:
-        """Probabilities that k of the unit's records are kept beside `size` others that joined."""
-        total = np.zeros(self.unit + 1)
-        for joined, chance in enumerate(self._joining):
-            if size + joined <= self.largest:
-                total[joined] += chance
-            else:
-                total[: joined + 1] += chance * hypergeometric(size + joined, joined, self.largest)[0]
-        return total
 
     def partly(self, size: int) -> Case:
         """`size` < B others joined: the unit may fill the batch, and then displaces others or itself."""

@@ -4,3 +4,7 @@ Seven figures and the numbers quoted with them. The paper has no tables.
 """
 
 from __future__ import annotations
+
+from calipers.papers.published import PrintedNumbers
+
+published = PrintedNumbers(__name__)

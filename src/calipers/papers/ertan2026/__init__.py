@@ -5,3 +5,7 @@ Tables 1 and 3 were trained again, with the rows kept (`utility`).
 """
 
 from __future__ import annotations
+
+from calipers.papers.published import PrintedNumbers
+
+published = PrintedNumbers(__name__)

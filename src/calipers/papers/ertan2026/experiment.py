@@ -38,7 +38,7 @@ import click
 
 from calipers.domains import Domain
 from calipers.errors import CalipersError, InputError
-from calipers.papers.ertan2026.published import SAMPLERS
+from calipers.papers.ertan2026 import published
 from calipers.theorems.separation import noise_threshold
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.evaluation import accuracy
@@ -220,7 +220,7 @@ def _reporter(place: str) -> Progress:
 @click.option("--model", type=click.Choice(MODELS), required=True)
 @click.option("--epochs", type=int, multiple=True, default=(1,), show_default=True)
 @click.option("--batch-size", type=int, multiple=True, default=(512,), show_default=True)
-@click.option("--sampler", type=click.Choice(SAMPLERS), multiple=True, default=SAMPLERS)
+@click.option("--sampler", type=click.Choice(published.SAMPLERS), multiple=True, default=published.SAMPLERS)
 @click.option("--regime", type=click.Choice(REGIMES), multiple=True, default=("clean", "dp"))
 @click.option("--learning-rate", type=float, multiple=True, default=(0.1,), show_default=True)
 @click.option("--max-grad-norm", type=float, multiple=True, default=(1.0,), show_default=True)

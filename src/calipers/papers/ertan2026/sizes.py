@@ -20,47 +20,47 @@ _WIDE_BLOCKS = 4
 
 
 @dataclass(frozen=True)
-class Count:
+class Parameters:
     """At least and at most so many parameters."""
 
     least: int
     most: int
 
-    def __add__(self, other: Count) -> Count:
-        return Count(self.least + other.least, self.most + other.most)
+    def __add__(self, other: Parameters) -> Parameters:
+        return Parameters(self.least + other.least, self.most + other.most)
 
-    def __mul__(self, times: int) -> Count:
-        return Count(self.least * times, self.most * times)
+    def __mul__(self, times: int) -> Parameters:
+        return Parameters(self.least * times, self.most * times)
 
 
-def _dense(inputs: int, outputs: int) -> Count:
+def _dense(inputs: int, outputs: int) -> Parameters:
     """A matrix, with or without bias; a convolution is one with inputs × kernel area."""
-    return Count(inputs * outputs, (inputs + 1) * outputs)
+    return Parameters(inputs * outputs, (inputs + 1) * outputs)
 
 
-def _norm(width: int) -> Count:
+def _norm(width: int) -> Parameters:
     """Nothing, or a scale and a shift."""
-    return Count(0, 2 * width)
+    return Parameters(0, 2 * width)
 
 
-def vision_transformer(width: int, layers: int = 12) -> Count:
+def vision_transformer(width: int, layers: int = 12) -> Parameters:
     """32×32 images in 4×4 patches, MLP ratio 4 (Appendix B.4)."""
     block = _dense(width, 3 * width) + _dense(width, width) + _dense(width, 4 * width) + _dense(4 * width, width)
     block += _norm(width) * 2
-    positions = Count(65 * width, 66 * width)
+    positions = Parameters(65 * width, 66 * width)
     return _dense(3 * 16, width) + positions + block * layers + _norm(width) + _dense(width, _CLASSES_OF_IMAGES)
 
 
-def text_transformer(width: int, layers: int, hidden: int, length: int) -> Count:
+def text_transformer(width: int, layers: int, hidden: int, length: int) -> Parameters:
     """Token and position embeddings, attention, and a feed-forward layer of three matrices (SwiGLU, Appendix B.5)."""
-    tokens = Count(_VOCABULARY * width, (_VOCABULARY + _SPECIAL_TOKENS) * width)
-    positions = Count(length * width, length * width)
+    tokens = Parameters(_VOCABULARY * width, (_VOCABULARY + _SPECIAL_TOKENS) * width)
+    positions = Parameters(length * width, length * width)
     block = _dense(width, 3 * width) + _dense(width, width) + _dense(width, hidden) * 2 + _dense(hidden, width)
     block += _norm(width) * 2
     return tokens + positions + block * layers + _norm(width) + _dense(width, _CLASSES_OF_NEWS)
 
 
-def wide_residual_network() -> Count:
+def wide_residual_network() -> Parameters:
     """28 layers, widening factor 10: three stages of four blocks of two 3×3 convolutions (Appendix B.6.2)."""
     total, width = _dense(3 * 9, 16) + _norm(16), 16
     for outputs in _WIDE_STAGES:

@@ -35,7 +35,7 @@ _SETUPS = tuple(itertools.product(published.SAMPLERS, ("clean", "dp")))
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """One run of the experiment; accuracy in percent."""
 
     dataset: str
@@ -51,12 +51,12 @@ class Trained:
     epsilon: tuple[float, float] | None
 
 
-def trained_runs() -> Iterator[Trained]:
+def trained_runs() -> Iterator[TrainedRun]:
     """The kept rows."""
     text = files("calipers.papers.ertan2026").joinpath("trained.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         epsilon = (float(row["epsilon_lower"]), float(row["epsilon_upper"])) if row["epsilon_lower"] else None
-        yield Trained(
+        yield TrainedRun(
             dataset=row["dataset"],
             model=row["model"],
             records=int(row["records"]),
@@ -100,7 +100,7 @@ def utility(progress: Progress) -> Outcome:
 
 
 def _rows(
-    name: str, dataset: str, accuracies: dict[tuple[int, int], tuple[str, str, str, str]], runs: list[Trained]
+    name: str, dataset: str, accuracies: dict[tuple[int, int], tuple[str, str, str, str]], runs: list[TrainedRun]
 ) -> Iterator[Row]:
     for (batch, epochs), texts in accuracies.items():
         for text, (sampler, regime) in zip(texts, _SETUPS, strict=True):
@@ -119,7 +119,7 @@ def _rows(
             yield Row.of(label, text, (min(values), max(values)), "estimate", note)
 
 
-def _lines(runs: list[Trained]) -> dict[tuple[int, str], list[tuple[float, float]]]:
+def _lines(runs: list[TrainedRun]) -> dict[tuple[int, str], list[tuple[float, float]]]:
     """By (epochs, sampler): (σ, mean accuracy), in the order of σ."""
     points: dict[tuple[int, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
@@ -127,7 +127,7 @@ def _lines(runs: list[Trained]) -> dict[tuple[int, str], list[tuple[float, float
     return {key: sorted((noise, fmean(found)) for noise, found in points[key].items()) for key in sorted(points)}
 
 
-def _threshold(runs: list[Trained]) -> float:
+def _threshold(runs: list[TrainedRun]) -> float:
     from calipers.theorems.separation import noise_threshold
 
     return noise_threshold(runs[0].records // runs[0].batch_size)

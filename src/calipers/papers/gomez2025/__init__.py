@@ -4,3 +4,7 @@ Figure 3 is a listing of the procedure and has nothing to compute: `calipers.cur
 """
 
 from __future__ import annotations
+
+from calipers.papers.published import PrintedNumbers
+
+published = PrintedNumbers(__name__)

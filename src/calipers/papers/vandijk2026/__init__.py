@@ -5,3 +5,7 @@ number stands beside the certified bracket of the pair it is about, so that the 
 """
 
 from __future__ import annotations
+
+from calipers.papers.published import PrintedNumbers
+
+published = PrintedNumbers(__name__)

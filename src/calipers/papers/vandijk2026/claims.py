@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.special import erf
 
+from calipers.numerics.elementary import halved
 from calipers.papers.items import Outcome, Progress, Row
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.tables import closed
@@ -35,11 +36,7 @@ def largest_delta(noise_multiplier: float) -> float:
 
 def largest_noise(delta: float) -> float:
     """The sigma up to which `largest_delta` is at least delta, by bisection of a decreasing function."""
-    low, high = 0.1, 1e3
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if largest_delta(middle) >= delta else (low, middle)
-    return 0.5 * (low + high)
+    return halved(0.1, 1e3, lambda sigma: largest_delta(sigma) >= delta, 50)[0]
 
 
 def interpretation(progress: Progress) -> Outcome:

@@ -16,6 +16,7 @@ import numpy as np
 
 from calipers.laws.composed.product import Product
 from calipers.mechanisms import poisson_gaussian
+from calipers.numerics.elementary import halved
 from calipers.papers.items import Cell, Data, Outcome, Picture, Progress, Published, Row
 from calipers.papers.vandijk2026 import drawing, published
 from calipers.papers.vandijk2026.exact import advantage, limit_advantage
@@ -38,11 +39,7 @@ def _limit(quantity: str, text: str, limit: float, value: float, slack: float) -
 def midpoint_noise() -> float:
     """The sigma at which the drawn ratio is (1 + sqrt 2)/2, by bisection of a decreasing function."""
     target = 0.5 * (1.0 + math.sqrt(2.0))
-    low, high = 0.1, 100.0
-    while high - low > 1e-12:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if gdp_coefficients(middle).ratio > target else (low, middle)
-    return 0.5 * (low + high)
+    return halved(0.1, 100.0, lambda sigma: gdp_coefficients(sigma).ratio > target, 48)[0]
 
 
 def _poisson_rows(sigma: float, rounds: int, epochs: int) -> list[Row]:

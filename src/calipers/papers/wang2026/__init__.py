@@ -6,3 +6,7 @@ number of trials; those in "opacus" run the installed Opacus (`pip install '.[op
 """
 
 from __future__ import annotations
+
+from calipers.papers.published import PrintedNumbers
+
+published = PrintedNumbers(__name__)

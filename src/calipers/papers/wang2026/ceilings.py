@@ -27,6 +27,7 @@ from scipy.special import ndtr
 from calipers.citations import add_statement, implements
 from calipers.errors import ConditionError
 from calipers.numerics.chi_square import log_scale_test_error
+from calipers.numerics.elementary import fewest
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.wang2026.settings import coordinates_of, divisors, others_in
@@ -102,13 +103,7 @@ def smallest_telling_copies(divisor: int) -> int:
         gamma = 0.56 * functionals.kappa3 / (math.sqrt(copies) * variance**1.5)
         return bool(gamma < 0.5 and 2.0 * float(ndtr(0.5 * mu)) - 1.0 > 2.0 * gamma)
 
-    low, high = 0, 1
-    while not telling(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if telling(middle) else (middle, high)
-    return high
+    return fewest(telling, 0, 1)
 
 
 def kept_share(divisor: int) -> float:

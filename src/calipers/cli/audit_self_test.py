@@ -1,0 +1,67 @@
+"""`calipers audit --self-test`: the same attack where there is nothing to find, to count its false alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.cli.audit_targets import chosen_distinguisher
+from calipers.errors import CertificationError, InputError
+from calipers.numerics.decimals import setting
+
+if TYPE_CHECKING:
+    from calipers.auditing.self_test import SelfTest
+    from calipers.auditing.targets import Target
+
+# A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
+SELF_TEST_TRIALS = 500
+
+Progress = Callable[[int, int], None]
+
+
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Refuse the first of these options that was given."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{option} {why}")
+
+
+def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress | None) -> None:
+    """Repeated audits without the record; exit status 1 when they find leakage too often."""
+    unused = ("claim", "ledger", "resume", "sequential", "most_trials")
+    refuse(
+        {f"--{name.replace('_', '-')}": values[name] for name in unused}, "has no meaning in a self-test; leave it out."
+    )
+    from calipers.auditing.self_test import self_test
+
+    tested = self_test(
+        target,
+        chosen_distinguisher(target, values),
+        repeats=values["repeats"],
+        trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
+        seed=values["seed"],
+        confidence=values["confidence"],
+        jobs=values["jobs"],
+        chunk=values["chunk"],
+        time_limit=values["time_limit"],
+        progress=progress,
+    )
+    if not tested.calibrated:
+        raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
+    if as_json:
+        from calipers.reports.records import to_document
+
+        click.echo(to_document(tested.to_dict()))
+        return
+    click.echo(f"{target.name}: {_false_alarms(tested)}")
+
+
+def _false_alarms(tested: SelfTest) -> str:
+    counts = ", ".join(f"{name} {count}" for name, count in tested.found.items())
+    allowed = tested.repeats * (1 - tested.confidence)
+    return (
+        f"{tested.repeats} audits that never saw the record, {tested.trials} trials each; false alarms: {counts}. "
+        f"Each may have about {allowed:.3g} at confidence {setting(tested.confidence)}."
+    )

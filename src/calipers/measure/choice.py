@@ -1,0 +1,114 @@
+"""The best of several jaws: proofs that compete, attacks that compete, neighbors that all count."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from calipers.bracket import Evidence, Side
+from calipers.curves.envelope import Envelope
+from calipers.curves.tradeoff import TradeoffCurve
+from calipers.measure.jaw import Evaluation, Found, Jaw
+from calipers.numerics.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Choice(Jaw):
+    """One of several jaws of the same side, anew for every number; its evidence comes with it."""
+
+    parts: Sequence[Jaw]
+
+    @property
+    def side(self) -> Side:  # type: ignore[override]
+        """That of the parts."""
+        return self.parts[0].side
+
+    @abstractmethod
+    def best(self, found: Sequence[Found]) -> Found:
+        """The one that counts."""
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """The best of the parts' own."""
+        return self.best([part.epsilon(delta, tolerance) for part in self.parts])
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """The best of the parts' own."""
+        return self.best([part.delta(epsilon, tolerance) for part in self.parts])
+
+    def renyi(self, order: float) -> Found:
+        """The best of the parts' own."""
+        return self.best([part.renyi(order) for part in self.parts])
+
+    def mu(self, delta0: float, tolerance: float) -> float:
+        """The best of the parts' own."""
+        return self.best([Found(part.mu(delta0, tolerance), part.evidence()) for part in self.parts]).value
+
+    def _curves(self, smallest_delta: float, tolerance: float) -> list[TradeoffCurve]:
+        return [curve for part in self.parts for curve in part.envelope(smallest_delta, tolerance).absent]
+
+
+class Least(Choice):
+    """Proofs that compete: all of them hold, so the least counts; of whole curves the pointwise best."""
+
+    def best(self, found: Sequence[Found]) -> Found:
+        """The least."""
+        return min(found, key=attrgetter("value"))
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """The directed guarantee that follows from all of them."""
+        return Envelope((best_guarantee(self._curves(smallest_delta, tolerance)),))
+
+    def evidence(self) -> Evidence:
+        """Of the last one, the sharpest as a rule."""
+        return self.parts[-1].evidence()
+
+
+class Greatest(Choice):
+    """Attacks that compete, or neighbors of a dataset that expose a record differently and must all be covered."""
+
+    def best(self, found: Sequence[Found]) -> Found:
+        """The greatest."""
+        return max(found, key=attrgetter("value"))
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """All directed curves."""
+        return Envelope.of(self._curves(smallest_delta, tolerance))
+
+    def evidence(self) -> Evidence:
+        """Of the first one."""
+        return self.parts[0].evidence()
+
+
+def least(proofs: Sequence[Jaw]) -> Jaw:
+    """The best proof."""
+    return proofs[0] if len(proofs) == 1 else Least(proofs)
+
+
+def greatest(parts: Sequence[Jaw]) -> Jaw:
+    """The best attack, or the worst neighbor."""
+    return parts[0] if len(parts) == 1 else Greatest(parts)
+
+
+def worst(neighbors: Sequence[Evaluation]) -> Evaluation:
+    """A guarantee holds for all neighbors, so the largest proof counts, and the largest attack."""
+    if len(neighbors) == 1:
+        return neighbors[0]
+    return Evaluation(greatest([one.above for one in neighbors]), greatest([one.below for one in neighbors]))
+
+
+def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
+    """The directed guarantee whose profile, either way, is at every node of any of the curves the least of theirs."""
+    if len(curves) == 1:
+        return curves[0]
+    forward, backward = (_least_profile(way) for way in (curves, [curve.inverse() for curve in curves]))
+    return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
+
+
+def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
+    odds = np.unique(np.concatenate([curve.odds for curve in curves]))
+    nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
+    return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)

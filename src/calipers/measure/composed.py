@@ -1,0 +1,365 @@
+"""Jaws of compositions: products of laws.
+
+Pairs that have both sides are composed from both at once (`Composition`), since each side tells the other how fine to
+look; `PairProof` and `PairAttack` are its two views. A proof without an attack, or an attack without a proof, is
+composed alone (`LawProof`, `LawAttack`). Where there is one participation only, its own numbers are sharper than those
+of its laws, and are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from calipers.bracket import Evidence, Kind, Side
+from calipers.curves.envelope import Envelope
+from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.one_sided import delta_above, epsilon_above
+from calipers.laws.composed.product import Product
+from calipers.laws.composed.proof_product import ProofProduct
+from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below, renyi_of_tests
+from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.composed.sweep import directed_attack, directed_sweep
+from calipers.laws.core.source import LoneAttack, LonePair, LoneProof
+from calipers.measure.jaw import Evaluation, Found, Jaw
+from calipers.measure.switching_words import switching_words
+
+if TYPE_CHECKING:
+    from calipers.laws.allocated.switching import SwitchingAttack
+
+_MOST_EPSILON = 100.0
+"""Per epoch. Beyond it e^epsilon leaves the range in which sums of it and of 1 have digits."""
+_RENYI_DEPTH = 1e-30
+"""Error rates of the tests that show Renyi divergences reach down to about this."""
+RECORD_WAYS = ("record present against absent", "record absent against present")
+
+
+class Composition:
+    """A product of pairs, each number computed once and from both sides; to a share `fineness` of the tolerance."""
+
+    def __init__(self, product: Product, fineness: float = 1.0) -> None:
+        self.product, self.fineness = product, fineness
+        # Both jaws ask for the same number, one after the other.
+        self.epsilon = functools.cache(self._epsilon)
+        self.delta = functools.cache(self._delta)
+        self.renyi = functools.cache(self._renyi)
+        self.envelopes = functools.cache(self._envelopes)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._steps == other._steps and self.fineness == other.fineness
+
+    def __hash__(self) -> int:
+        return hash(self._steps)
+
+    @property
+    def _steps(self) -> tuple[tuple[int, int], ...]:
+        """Which sources, each by its identity, how often."""
+        return tuple((id(source), count) for source, count in self.product.factors)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every factor is proven and attained."""
+        return all(source.exact for source, _ in self.product.factors)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether some factor's laws end at a resolution of their own."""
+        return any(source.coarse for source, _ in self.product.factors)
+
+    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+        return self.product.epsilon(delta, tolerance * self.fineness)
+
+    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+        return self.product.delta(epsilon, tolerance * self.fineness)
+
+    def _renyi(self, order: float) -> Jaws:
+        return renyi(self.product, order)
+
+    def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        directed = directed_sweep(self.product, smallest_delta, tolerance)
+        return {side: Envelope((curve,)) for side, curve in directed.items()}
+
+    def rule(self, jaws: Jaws | None, ways: tuple[str, str]) -> str:
+        """The test behind a lower value, or behind whole curves."""
+        rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
+        if jaws is not None and math.isfinite(jaws.threshold):
+            rule = f"{rule}, {jaws.threshold:.10g} here ({ways[jaws.reversed]})"
+        return f"{rule}; its error rates are computed exactly, rounding charged downward"
+
+
+class AboveComposition(Composition):
+    """A product of pairs of which the upper side alone is asked: the attack is another."""
+
+    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+        return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
+
+    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+        return Jaws(0.0, delta_above(self.product, epsilon, tolerance * self.fineness), math.inf, False)
+
+    def _renyi(self, order: float) -> Jaws:
+        ways = [direction.reverse for direction in self.product.directions]
+        return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
+
+    def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
+        directed = directed_sweep(self.product, smallest_delta, tolerance, (Side.UPPER,))
+        return {side: Envelope((curve,)) for side, curve in directed.items()}
+
+
+class LoneComposition(Composition):
+    """One participation: epsilon and delta come from the pair itself, the rest from its laws."""
+
+    def __init__(self, laws: Composition, pair: LonePair) -> None:
+        super().__init__(laws.product, laws.fineness)
+        self._pair = pair
+        self.renyi, self.envelopes = laws.renyi, laws.envelopes
+
+    @property
+    def exact(self) -> bool:
+        """The pair itself is."""
+        return True
+
+    def _epsilon(self, delta: float, tolerance: float) -> Jaws:
+        lower, upper = self._pair.epsilon(delta)
+        return Jaws(lower, upper, lower, False)
+
+    def _delta(self, epsilon: float, tolerance: float) -> Jaws:
+        lower, upper = self._pair.delta(epsilon)
+        return Jaws(lower, upper, epsilon, False)
+
+    def rule(self, jaws: Jaws | None, ways: tuple[str, str]) -> str:
+        """The likelihood ratio test is the best of all at its threshold."""
+        if jaws is None or not math.isfinite(jaws.threshold):
+            return super().rule(jaws, ways)
+        return f"reject when the log likelihood ratio of the epoch exceeds {jaws.threshold:.10g}"
+
+
+@dataclass(frozen=True)
+class PairProof(Jaw):
+    """The upper jaw of a composition of pairs."""
+
+    composed: Composition
+    reason: str
+    statement: str
+    side = Side.UPPER
+
+    @property
+    def alone(self) -> PairProof:
+        """The same proof, for whoever does not ask what the pairs show."""
+        if type(self.composed) is not Composition:
+            return self
+        return PairProof(AboveComposition(self.composed.product, self.composed.fineness), self.reason, self.statement)
+
+    @property
+    def curves_add(self) -> bool:
+        """Not where laws have a resolution of their own."""
+        return not self.composed.coarse
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """See `Product.epsilon`."""
+        return Found(self.composed.epsilon(delta, tolerance).upper, self.evidence())
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """See `Product.delta`."""
+        return Found(self.composed.delta(epsilon, tolerance).upper, self.evidence())
+
+    def renyi(self, order: float) -> Found:
+        """See `calipers.laws.composed.renyi`."""
+        return Found(self.composed.renyi(order).upper, self.evidence())
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """See `calipers.laws.composed.sweep`."""
+        return self.composed.envelopes(smallest_delta, tolerance)[self.side]
+
+    def evidence(self) -> Evidence:
+        """The dominating product, discretized by splitting."""
+        text = (
+            f"{self.reason} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
+            "tilted FFT; truncation, aliasing and rounding are charged upward."
+        )
+        return Evidence.of(Kind.NUMERICAL, self.statement, text)
+
+
+@dataclass(frozen=True)
+class PairAttack(Jaw):
+    """The lower jaw of a composition of pairs; `scene`: what everybody's gradients are."""
+
+    composed: Composition
+    scene: str
+    statement: str
+    ways: tuple[str, str] = RECORD_WAYS
+    side = Side.LOWER
+
+    @property
+    def curves_add(self) -> bool:
+        """Not where laws have a resolution of their own."""
+        return not self.composed.coarse
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """See `Product.epsilon`."""
+        return self._found(self.composed.epsilon(delta, tolerance))
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """See `Product.delta`."""
+        return self._found(self.composed.delta(epsilon, tolerance))
+
+    def renyi(self, order: float) -> Found:
+        """See `calipers.laws.composed.renyi`."""
+        return self._found(self.composed.renyi(order))
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """See `calipers.laws.composed.sweep`."""
+        return self.composed.envelopes(smallest_delta, tolerance)[self.side]
+
+    def evidence(self) -> Evidence:
+        """The tests of all thresholds."""
+        return self._test(None)
+
+    def _found(self, jaws: Jaws) -> Found:
+        return Found(jaws.lower, self._test(jaws))
+
+    def _test(self, jaws: Jaws | None) -> Evidence:
+        text = f"{self.scene} The test: {self.composed.rule(jaws, self.ways)}."
+        return Evidence.of(Kind.TEST, self.statement, text)
+
+
+def composition(
+    composed: Composition, reason: str, statement: str, scene: str, ways: tuple[str, str] = RECORD_WAYS
+) -> Evaluation:
+    """Both jaws of a composition of pairs."""
+    attack = PairAttack(composed, scene, statement, ways)
+    return Evaluation(PairProof(composed, reason, statement), attack, composed.exact)
+
+
+@dataclass(frozen=True)
+class LawProof(Jaw):
+    """Laws that dominate, composed from above alone. `single` is the lone epoch, where there is just one."""
+
+    product: ProofProduct
+    reason: str
+    statement: str
+    single: LoneProof | None = None
+    side = Side.UPPER
+    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False)
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """At least the true epsilon."""
+        del tolerance
+        sharpest = self.product if self.single is None else self.single
+        return Found(sharpest.epsilon(delta), self.evidence())
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """At least the true delta."""
+        del tolerance
+        sharpest = self.product if self.single is None else self.single
+        return Found(sharpest.delta(epsilon), self.evidence())
+
+    def renyi(self, order: float) -> Found:
+        """See `calipers.laws.composed.renyi`."""
+        ways = [direction.reverse for direction in self.product.directions]
+        return Found(renyi_above(self.product.factors, order, ways), self.evidence())
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """The directed guarantee; computed once for each depth."""
+        del tolerance
+        if smallest_delta not in self._swept:
+            self._swept[smallest_delta] = Envelope((self.product.curve(smallest_delta),))
+        return self._swept[smallest_delta]
+
+    def evidence(self) -> Evidence:
+        """The theorem, and how its bound is computed."""
+        text = (
+            f"{self.reason} The bound is computed at many e^epsilon, between which the divergence is convex; epochs "
+            "are composed by tilted FFT. Truncation, aliasing and rounding are charged upward."
+        )
+        return Evidence.of(Kind.NUMERICAL, self.statement, text)
+
+
+@dataclass(frozen=True)
+class LawAttack(Jaw):
+    """Laws that an explicit attack shows, composed from below alone.
+
+    `scene` says what everybody's gradients are and what to observe; `claims` are what the test says, about the dataset
+    with the record and about the other one. `single` is the attack on a lone epoch, where it is sharper than its law.
+    `rival` is the attack that changes sides, where all epochs are alike; it is made for the number asked for.
+    """
+
+    product: AttackProduct
+    scene: str
+    claims: tuple[str, str]
+    statement: str = "calipers:shuffle-sum-test"
+    single: LoneAttack | None = None
+    rival: SwitchingAttack | None = None
+    side = Side.LOWER
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """At most the true epsilon, which is also the threshold of the test that shows it."""
+        del tolerance
+        found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
+        switching = self._switching(found)
+        if switching is not None:
+            shown, way = switching.epsilon(delta, self.product.steps)
+            if shown > found:
+                return self._switched(switching, shown, shown, way)
+        return Found(found, self.test_at(found, found, backward))
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """At most the true delta, shown by the test with threshold epsilon."""
+        del tolerance
+        found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
+        switching = self._switching(epsilon)
+        if switching is not None:
+            shown, way = switching.delta(epsilon, self.product.steps)
+            if shown > found:
+                return self._switched(switching, shown, epsilon, way)
+        return Found(found, self.test_at(found, epsilon, backward))
+
+    def _switching(self, epsilon: float) -> SwitchingAttack | None:
+        """The policy made for epsilon, where such policies are known to show more."""
+        epochs = self.product.steps
+        if self.rival is None or not self.rival.promising(epochs) or epsilon > _MOST_EPSILON * epochs:
+            return None
+        return self.rival.made_for(epsilon, epochs)
+
+    def _switched(self, attack: SwitchingAttack, shown: float, threshold: float, backward: bool) -> Found:
+        words = f"{switching_words(attack, self.product.steps)} {self._claim(threshold, backward)}"
+        return Found(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
+
+    def renyi(self, order: float) -> Found:
+        """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
+        if any(direction.alike for direction in self.product.directions):
+            shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
+            return Found(shown, self.evidence())
+        ways = [direction.reverse for direction in self.product.directions]
+        return Found(renyi_below(self.product.factors, order, ways), self.evidence())
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """The attack's curve, from its tests in both directions."""
+        del tolerance
+        forward, backward = self.product.tests(smallest_delta)
+        return Envelope((directed_attack(forward, backward),))
+
+    def evidence(self) -> Evidence:
+        """The attack, with any threshold."""
+        return self._test("Compare the sum of all scores with a threshold; every threshold is one point of the curve.")
+
+    def test_at(self, shown: float, threshold: float, backward: bool) -> Evidence:
+        """The attack and the test at the epsilon or delta asked for, so that a reader could run it.
+
+        The log likelihood ratio test with threshold epsilon is the best of all at epsilon, hence at least as good as
+        whichever test gave the number.
+        """
+        if shown <= 0.0:
+            return self._test("No test on the sum of all scores was found to show more than 0 here.")
+        return self._test(self._claim(threshold, backward))
+
+    def _test(self, test: str) -> Evidence:
+        return Evidence.of(Kind.TEST, self.statement, f"{self.scene} {test}")
+
+    def _claim(self, threshold: float, backward: bool) -> str:
+        if backward:
+            return f"Say '{self.claims[1]}' when the sum of all scores is below {0.0 - threshold:.10g}."
+        return f"Say '{self.claims[0]}' when the sum of all scores exceeds {threshold:.10g}."

@@ -1,0 +1,85 @@
+"""What is made of exposures: the least proof, the greatest attack, the worst neighbor, phase by phase."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from calipers.laws.composed.product import Product
+from calipers.laws.core.source import LawSource
+from calipers.measure.evaluation import evaluated
+from calipers.mechanisms.classic import randomized_response
+from calipers.mechanisms.gaussian import gaussian
+from calipers.numerics.normal import gaussian_epsilon
+from calipers.schemes.exposure import Attack, Exposure, Proof, closed
+
+DELTA, TOLERANCE = 1e-5, 1e-3
+TIGHT = 2e-3
+
+
+def proof(mu: float) -> Proof:
+    return Proof(gaussian(mu), 1, "dong2022:cor2.13", "The record takes part in")
+
+
+def attack(mu: float) -> Attack:
+    return Attack(gaussian(mu), 1, "dong2022:cor2.13", "All others are zero.")
+
+
+def exposure(proofs: Sequence[float], attacks: Sequence[float], neighbors: Sequence[Exposure] = ()) -> Exposure:
+    """Shifts of the proofs that compete and of the attacks that compete."""
+    first, *more = (attack(mu) for mu in attacks)
+    return Exposure(tuple(proof(mu) for mu in proofs), first, tuple(more), tuple(neighbors))
+
+
+def jaws(*phases: Exposure) -> tuple[float, float]:
+    """(lower, upper) of epsilon."""
+    found = evaluated(phases, replaced=False)
+    return found.below.epsilon(DELTA, TOLERANCE).value, found.above.epsilon(DELTA, TOLERANCE).value
+
+
+def exactly(mu: float) -> float:
+    return gaussian_epsilon(mu, DELTA)
+
+
+@pytest.mark.parametrize("proofs", [(2.0, 1.0), (1.0, 2.0), (3.0, 1.0, 2.0)])
+@pytest.mark.parametrize("attacks", [(0.3, 0.7), (0.7, 0.3), (0.1, 0.7, 0.2)])
+def test_the_least_proof_and_the_greatest_attack(proofs: tuple[float, ...], attacks: tuple[float, ...]) -> None:
+    """In whatever order they are named; each jaw says what gave it."""
+    lower, upper = jaws(exposure(proofs, attacks))
+    assert exactly(1.0) <= upper <= exactly(1.0) * (1.0 + 1e-9)
+    assert exactly(0.7) * (1.0 - TIGHT) <= lower <= exactly(0.7)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_worst_neighbor_counts_on_either_side(order: int) -> None:
+    """A proof that forgot a neighbor would be too small."""
+    mild, severe = exposure([1.0], [0.4]), exposure([2.0], [0.9])
+    first, second = (mild, severe)[::order]
+    lower, upper = jaws(Exposure(first.proofs, first.attack, neighbors=(second,)))
+    assert exactly(2.0) <= upper <= exactly(2.0) * (1.0 + 1e-9)
+    assert exactly(0.9) * (1.0 - TIGHT) <= lower <= exactly(0.9)
+
+
+def test_phases_compose_choice_by_choice() -> None:
+    """Shifts add up in squares; a phase with one choice joins every choice of the others."""
+    lower, upper = jaws(exposure([2.0, 1.0], [0.3]), exposure([1.0], [0.4, 0.4]))
+    assert exactly(math.sqrt(2.0)) <= upper <= exactly(math.sqrt(2.0)) * (1.0 + 1e-9)
+    assert exactly(0.5) * (1.0 - TIGHT) <= lower <= exactly(0.5)
+
+
+def test_a_pair_that_is_proven_and_attained_closes() -> None:
+    """Equal participations count together, over phases too; nothing at all is perfect privacy."""
+    source: LawSource = gaussian(0.5)
+    phase = closed(source, 2, "dong2022:cor2.13", "The record takes part in", "All others are zero.")
+    found = evaluated([phase, phase], replaced=False)
+    assert found.closes
+    assert found.below.epsilon(DELTA, TOLERANCE).value <= exactly(1.0) <= found.above.epsilon(DELTA, TOLERANCE).value
+    coin = randomized_response(0.3)
+    phase = closed(coin, 2, "zhu2022:thm10", "Coins", "All others are zero.")
+    found = evaluated([phase, phase], replaced=False)
+    assert found.above.epsilon(DELTA, TOLERANCE).value == Product([(coin, 4)]).epsilon(DELTA, TOLERANCE).upper
+    nothing = evaluated([], replaced=False)
+    assert nothing.closes
+    assert nothing.above.delta(0.0, TOLERANCE).value == 0.0
