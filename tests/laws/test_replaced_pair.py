@@ -175,3 +175,18 @@ def test_what_a_shallow_tail_loses_is_charged(sigma: float, rounds: int, log_tai
     assert shown <= bound
     if rounds == 2:
         assert two_rounds(sigma, node) <= bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [10, 234])
+def test_ten_epochs_lie_in_a_narrow_bracket(rounds: int) -> None:
+    """Proof and attack on ten epochs are four thousandths apart: the nodes of one epoch's law are that dense."""
+    jaws = Product([(ReplacedPair(1.0, rounds), 10)]).epsilon(1e-5)
+    assert 0.0 < jaws.upper - jaws.lower <= 4e-3 * jaws.upper
+
+
+def test_a_few_laws_serve_all_questions() -> None:
+    """Nearby resolutions and tails get one law, at least as fine and as deep as was asked for."""
+    pair = ReplacedPair(1.0, 3)
+    assert pair.upper(0.2, -30.0) is pair.upper(0.05, -33.0)
+    assert pair.upper(0.05, -30.0).size > pair.upper(0.4, -30.0).size

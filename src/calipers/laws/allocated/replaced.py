@@ -65,10 +65,10 @@ add_statement(
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
 """Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_COARSE = 0.2
+_COARSE, _DEPTHS = 0.2, 60.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (3.0, 0.2), (12.0, 0.6)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.1), (7.0, 0.35)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _SHALLOWER = 6.0
@@ -226,7 +226,9 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
     if not 0 < resolution <= 1:
         raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
     # Building a law costs far more than composing it, so whoever begins roughly is given the one asked for next.
-    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(log_tail, _LOWEST_LOG_TAIL)
+    return (resolution if resolution > _COARSE else FINEST_RESOLUTION), max(
+        -_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL
+    )
 
 
 @lru_cache(maxsize=12)
