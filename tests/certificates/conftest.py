@@ -28,6 +28,8 @@ def wide_cells() -> Iterator[None]:
         patch.setattr(lower._snapped, "__defaults__", (0.2,))
         patch.setattr(rounds, "_RESOLUTION", 0.2)
         patch.setattr(rounds, "_TAIL", 16)
+        patch.setattr(rounds, "_RESOLUTION_OF_MANY", 0.3)
+        patch.setattr(rounds, "_TAIL_OF_MANY", 12)
         yield
 
 
@@ -62,7 +64,7 @@ def moving() -> Certificate:
 
 @pytest.fixture(scope="session")
 def kept() -> Certificate:
-    """A shuffled epoch of which nothing is left over: fewer equal rounds, and what they do not cover."""
+    """A shuffled epoch of which nothing is left over: weights that cover those of the later batches."""
     keys = {"dataset_size": 2020, "batch_size": 200, "epochs": 1, "noise_multiplier": 3.0}
     with wide_cells():
         return certify(Run(**keys, sampler="shuffle", last_batch="keep"), delta=1e-3)
