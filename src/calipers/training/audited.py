@@ -7,7 +7,7 @@ The plan's sampler draws from the records and the canaries (`calipers.training.c
 number together. The upper and the lower number are the bracket of the run that was executed. The third is what one
 attack showed of this one training, with its confidence: it is at most the truth with that confidence, never a proof of
 privacy, and ordinarily far below the bracket, because one run has one look at every canary. The same guesses are held
-against whole profiles too (`calipers.auditing.one_run_curve`): Gaussian ones, and the certified one.
+against whole profiles by `curve()` (`calipers.auditing.one_run_curve`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,16 @@ class Audited:
     certified: Bracket
     observed: OneRunResult
     delta: float
-    curve: CurveBound
+    canaries: CanaryScores
+
+    def curve(self) -> CurveBound:
+        """The same guesses against whole Gaussian profiles; takes some seconds."""
+        return one_run_curve_audit(
+            self.canaries.scores,
+            self.canaries.included,
+            guesses=default_guesses(self.canaries.scores.size),
+            confidence=self.observed.confidence,
+        )
 
     def sentence(self) -> str:
         """The three numbers, in words."""
@@ -49,15 +58,13 @@ class Audited:
             f"adversary gets at least {floor_digits(self.certified.lower)} (certified); this run was seen to leak at "
             f"least {floor_digits(bound.epsilon_lower)} with confidence {setting(self.observed.confidence)} "
             f"({bound.correct} of {bound.guesses} guesses about {bound.canaries} canaries right; "
-            f"{self.observed.source}). Against whole profiles, with the same confidence: it is not mu-GDP for mu up to "
-            f"{floor_digits(self.curve.mu_lower)} (a Gaussian with epsilon "
-            f"{floor_digits(self.curve.gaussian_epsilon(self.delta))})."
+            f"{self.observed.source})."
         )
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
         bracket = {"delta": self.delta, "lower": self.certified.lower, "upper": self.certified.upper}
-        return {"certified": bracket, "observed": self.observed.to_dict(), "curve": self.curve.to_dict(self.delta)}
+        return {"certified": bracket, "observed": self.observed.to_dict()}
 
 
 def train_audited(
@@ -98,14 +105,7 @@ def audit_of(
     """The three numbers of a finished training, from what is known of its canaries."""
     measurement = measure(trained.run(adjacency=adjacency_of(trained.plan)), tolerance=tolerance)
     observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
-    curve = one_run_curve_audit(
-        found.scores,
-        found.included,
-        guesses=default_guesses(found.scores.size),
-        confidence=confidence,
-        upper=lambda epsilon: measurement.delta(epsilon).upper,
-    )
-    return Audited(trained, measurement.epsilon(delta=delta), observed, delta, curve)
+    return Audited(trained, measurement.epsilon(delta=delta), observed, delta, found)
 
 
 def _losses(model: Any, records: Any, labels: Any, settings: dict[str, Any]) -> list[float]:
