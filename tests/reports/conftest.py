@@ -47,7 +47,6 @@ def reports(fixed_measurement):
         noise_multiplier=2.0,
         noise_multipliers=(2.0,),
         target={"epsilon": 5.0, "delta": 1e-5},
-        beside={},
         achieved=achieved,
     )
     compared = compare_measurements(["fixed.toml", "<b>&.toml"], two, questions)
