@@ -213,7 +213,7 @@ MUTATIONS = [
         "laws/core/profile_law.py",
         "p_inf=min(1.0, p_inf + float(p[q <= 0].sum()))",
         "p_inf=0.0",
-        "tests/laws/test_shuffled_epoch.py -k law tests/mechanisms",
+        "tests/laws/test_profile_law.py",
     ),
     Mutation(
         "L19",

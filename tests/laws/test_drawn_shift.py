@@ -55,6 +55,17 @@ def test_the_pair_is_the_integral(opposite):
         assert pair.upper(0.01, -40.0).delta(eps) == pytest.approx(exact, rel=1e-3)
 
 
+def test_shifts_that_are_left_out_count_as_infinite():
+    """The rarest shift tells the datasets apart: its whole probability is delta, at any epsilon. No tolerance."""
+    rare = 1e-80
+    shifts = Shifts.of([0.0, 1.0, 300.0], [0.5, 0.5, rare])
+    assert shifts.beyond == rare
+    law = drawn_shift(shifts).upper(0.05, -200.0)
+    assert rare <= law.delta(1000.0) < 1.001 * rare
+    both = drawn_shift(shifts, opposite=True).upper(0.05, -200.0)
+    assert rare <= min(both.delta(1000.0), both.reverse().delta(1000.0))
+
+
 def test_one_record_is_the_poisson_pair():
     """The contour integral of the Poisson pair, an independent route."""
     pair = drawn_shift(Shifts.of([0.0, 1.0], [0.99, 0.01]))
