@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -14,7 +15,7 @@ BACKWARD = [(0.0, 0.3), (0.5, 0.15), (1.1, 0.02)]
 
 def chord(nodes, epsilon):
     """What is proven at epsilon: linear in e^epsilon between nodes, constant beyond the last."""
-    for (low, at_low), (high, at_high) in zip(nodes, nodes[1:], strict=False):
+    for (low, at_low), (high, at_high) in itertools.pairwise(nodes):
         if low <= epsilon <= high:
             share = math.expm1(epsilon - low) / math.expm1(high - low)
             return at_low + share * (at_high - at_low)
