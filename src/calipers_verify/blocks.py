@@ -83,9 +83,9 @@ def chords(heights: list[int], unit: Fraction) -> Call:
     last = len(heights) - 1
 
     def call(c: arb) -> arb:
-        s = (c / ball(unit)).lower() + last // 2  # an exact number of steps; the function falls
-        place = max(0, min(last - 1, int(s.floor().unique_fmpz())))
-        first, second = heights[place], heights[place + 1]
+        steps = (c / ball(unit)).lower()  # an exact number; the function falls
+        place = max(0, min(last - 1, int(steps.floor().unique_fmpz()) + last // 2))
+        first, second, s = heights[place], heights[place + 1], steps + last // 2
         fall = (first - second) * (s - place).max(arb(0)).min(arb(1)) + ONE * s.min(arb(0))
         return ball(unit) * (arb(first) - fall) / ONE
 
