@@ -37,7 +37,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, sparse
 
 from calipers.auditing.one_run import one_run_p_value, right_guesses
 from calipers.auditing.statistics import error_level
@@ -103,6 +102,8 @@ def _single(correct: int, guesses: int, canaries: int, deltas: tuple[float, ...]
 @lru_cache(maxsize=4096)
 def _program(correct: int, guesses: int, canaries: int, deltas: tuple[float, ...]) -> float:
     """The bound with the best weights that the solver finds; 1 if it finds none."""
+    from scipy import optimize, sparse
+
     kinds, costs = len(deltas), np.array(deltas) * (canaries / guesses)
     growth, places = np.exp(np.array(EPSILONS)), np.arange(1, guesses + 1)
     # Variables: A, the B_k, then the b_k(j). Rows: c = 0, ..., r, then b_k(j) <= B_k.
