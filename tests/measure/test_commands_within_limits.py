@@ -5,11 +5,13 @@ Each is run as a user runs it, in a process of its own, imports included, by its
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -30,21 +32,27 @@ class Spent:
     megabytes: float
 
 
+_WATCH = """
+import json, os, resource, subprocess, sys
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+process = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(process.pid, 0)
+with open(sys.argv[1], "w") as file:
+    json.dump([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss], file)
+"""
+
+
 def spent(words: list[str]) -> Spent:
-    """Run it to its end; one that runs away is stopped by the limit of its processor time."""
-    import resource
+    """Run it to its end; one that runs away is stopped by the limit of its processor time.
 
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(words, stdout=said, stderr=said, preexec_fn=limited)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        text = said.read().decode()
-    largest = usage.ru_maxrss / (1024.0 if sys.platform == "linux" else 1024.0**2)
-    return Spent(process.returncode, text, usage.ru_utime + usage.ru_stime, largest)
+    The largest memory of a process counts whoever started it, so that is a small one, not the one that runs all tests.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "spent.json"
+        watched = [sys.executable, "-c", _WATCH, str(file), *words]
+        said = subprocess.run(watched, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+        status, seconds, largest = json.loads(file.read_text("utf-8"))
+    return Spent(status, said.decode(), seconds, largest / (1024.0 if sys.platform == "linux" else 1024.0**2))
 
 
 def divided(normalization: str, size: int, rate: float, steps: int, noise: float, dimension: int) -> str:
