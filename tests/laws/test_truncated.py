@@ -98,6 +98,18 @@ def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
     assert truncated.upper == pytest.approx(fixed.upper, rel=1e-4)
 
 
+@pytest.mark.parametrize(("size", "batch", "largest"), [(21403, 5376, 3776), (77464, 8674, 7711)])
+def test_a_batch_that_is_full_but_for_rounding(size, batch, largest):
+    """The probabilities of full batches add up to a rounding above one; the run is one of fixed batches."""
+    from calipers.laws.drawn.fixed_size import fixed_size_proof
+
+    truncation = Truncation(size - 1, batch / size, largest)
+    assert truncation.truncated <= 1.0
+    truncated = Product([(truncated_proof(truncation, 0.2, "add-remove"), 12)]).epsilon(1e-5)
+    fixed = Product([(fixed_size_proof(largest / size, 0.2, "add-remove"), 12)]).epsilon(1e-5)
+    assert truncated.upper == pytest.approx(fixed.upper, rel=1e-3)
+
+
 @pytest.mark.dp_accounting
 @pytest.mark.parametrize(
     ("size", "rate", "largest", "sigma", "steps"), [(1000, 0.01, 15, 2.0, 200), (100, 0.1, 3, 1.0, 50)]

@@ -109,7 +109,10 @@ class Truncation:
     @cached_property
     def truncated(self) -> float:
         """tau = P(m >= B): the dataset without the unit fills its batch by itself."""
-        return 0.0 if self.largest > self.others else float(np.sum(self._sizes(self.largest)[1]))
+        if self.largest > self.others:
+            return 0.0
+        # At most one is true, and nearer to the truth than a sum that rounding, which is charged, carries beyond it.
+        return min(1.0, float(np.sum(self._sizes(self.largest)[1])))
 
     @cached_property
     def full(self) -> Case:
