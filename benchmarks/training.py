@@ -1,10 +1,10 @@
 """How fast private training is: Calipers beside Opacus and beside plain SGD, same model, same batch.
 
 A step is: gradients of every record, clipping, sum, noise, division, a step of SGD; plain SGD is one backward pass and
-a step. Opacus runs its optimizer behind `GradSampleModule` in its default mode (hooks) and in its ghost mode; the batch
-is already in memory for all, and the sampler is left out. On a GPU all round the factors of products to TF32
-(`--precise`: none does). CPU time of the process, one thread, the best of several steps; on a GPU wall time, all work
-done, and the peak of memory beside plain SGD's.
+a step. Opacus, if it is installed, runs its optimizer behind `GradSampleModule` in its default mode (hooks) and in its
+ghost mode; the batch is already in memory for all, and the sampler is left out. On a GPU all round the factors of
+products to TF32 (`--precise`: none does). CPU time of the process, one thread, the best of several steps; on a GPU wall
+time, all work done, and the peak of memory beside plain SGD's.
 
     python -m benchmarks.training --device cuda
 """
@@ -128,11 +128,14 @@ def examples_per_second(step: Callable[[], None], records: int, repeats: int, de
 def compare(console: Console, repeats: int, device: str = "cpu", precise: bool = False) -> None:
     """One table: records per second, side by side."""
     try:
-        import opacus
         import torch
     except ImportError as problem:
         console.print(f"training: {problem}", style="yellow", markup=False)
         return
+    try:
+        from opacus import __version__ as opacus
+    except ImportError:
+        opacus = "is not installed"
     from calipers.training.torch_library import tensor_cores
 
     threads = torch.get_num_threads()
@@ -144,7 +147,7 @@ def compare(console: Console, repeats: int, device: str = "cpu", precise: bool =
         "records per second (share of plain)",
         title_justify="left",
     )
-    peers = ("Calipers", f"Opacus {opacus.__version__}", "Opacus, ghost", "plain SGD")
+    peers = ("Calipers", f"Opacus {opacus}", "Opacus, ghost", "plain SGD")
     for heading in ("model", "parameters", "batch", *peers, "memory / plain"):
         table.add_column(heading, justify="left" if heading == "model" else "right")
     try:

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from calipers.errors import InputError  # noqa: E402
 from calipers.training import Dataset, build_model  # noqa: E402
 from calipers.training.convolutional import residual_network  # noqa: E402
-from calipers.training.gradients import GradientSum, _norms, cross_entropy, suitable_micro_batch  # noqa: E402
+from calipers.training.gradients import GradientSum, cross_entropy, suitable_micro_batch  # noqa: E402
+from calipers.training.layer_products import norms_of  # noqa: E402
 from calipers.training.models import parameter_count  # noqa: E402
 from calipers.training.transformers import TextTransformer, VisionTransformer  # noqa: E402
 
@@ -144,7 +145,7 @@ def test_norms_added_in_blocks_are_not_too_small(shape, scale) -> None:
     """(1 - e) ||g|| <= norm for single precision, summed exactly; and within 1e-5 unless squares vanish altogether."""
     rng = torch.Generator().manual_seed(len(shape))
     parts = [scale * torch.randn(1, size, generator=rng) for size in shape]
-    norms, error = _norms(torch, parts, blocks=True)
+    norms, error = norms_of(parts, blocks=True)
     exact = math.sqrt(sum(exact_square(part) for part in parts))
     assert (1 - error) * exact <= float(norms[0])
     assert error < 1e-5

@@ -34,7 +34,6 @@ are played from a recording (`calipers.training.replay`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +42,7 @@ from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
 from calipers.training.inputs import called, count, form, gathered, leaves, like, mapped
-from calipers.training.layer_products import Accuracy
+from calipers.training.layer_products import Accuracy, norms_of
 from calipers.training.layer_rules import refuse_mixing
 from calipers.training.layer_taps import Entries
 from calipers.training.losses import Loss, cross_entropy
@@ -57,7 +56,6 @@ add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times 
 
 _ROUNDINGS = 4
 _FILL = 16
-_BLOCK = 64
 _SMALL = 8192
 
 
@@ -206,7 +204,7 @@ class GradientSum:
             flat = _gathered(torch, found.written)
             squares = lost = torch.zeros(len(counted), dtype=torch.float64, device=self._device)
             if flat:
-                norms, error = _norms(torch, list(flat.values()), blocks=self._device.type == "cuda")
+                norms, error = norms_of(list(flat.values()), blocks=self._device.type == "cuda")
                 squares = squares + (norms * (1.0 + 2.0 * error)) ** 2
             for norm, small in found.bounds:
                 squares, lost = squares + norm**2, lost + small
@@ -259,25 +257,6 @@ class GradientSum:
 
     def _zeros(self) -> Any:
         return self._torch.zeros(self.dimension, dtype=self.parameters[0].dtype, device=self._device)
-
-
-def _norms(torch: Any, flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
-    """(norms, e): for every record (1 - e) ||g|| <= norm, norms in double precision; `flat` has (records, n) each."""
-    dimension = sum(gradient.shape[1] for gradient in flat)
-    error = dimension * 2.0**-53
-    if not blocks:
-        parts = [torch.linalg.vector_norm(gradient, dim=1, dtype=torch.float64) for gradient in flat]
-        return torch.stack(parts, dim=1).norm(dim=1), error
-    roots = []
-    for gradient in flat:
-        columns = gradient.shape[1] // _BLOCK
-        whole, rest = gradient[:, : columns * _BLOCK], gradient[:, columns * _BLOCK :]
-        # Entries a row apart are added: neighbors are then read by neighboring threads.
-        roots += [torch.linalg.vector_norm(whole.unflatten(1, (_BLOCK, columns)), dim=1)] if columns else []
-        roots += [rest.abs()] if rest.shape[1] else []
-    limits = torch.finfo(flat[0].dtype)
-    norms = torch.linalg.vector_norm(torch.cat([root.double() for root in roots], dim=1), dim=1)
-    return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps
 
 
 def _gathered(torch: Any, loose: dict[str, Any]) -> dict[tuple[str, ...], Any]:

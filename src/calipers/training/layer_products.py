@@ -16,25 +16,25 @@ and |b_t| are roots of the tables' diagonals, sums of positive terms, and so kno
 a_t or b_t is rounded, by a relative r in all, which moves the record's summand by r S at most. All of it is added to
 the norm.
 
+**Where tables are large** (many positions) and the gradients too, these are written for some records at a time, their
+norms taken, and let go; the weighted sum is the same product. What is written is off by T u S for T positions, by the
+same argument, and that is added to its norm.
+
 **Tensor cores** cut the factors of a product to 11 bits. So that they change nothing, the a_t and the b_t are cut to 11
 bits beforehand: the gradient that is clipped is the one of the numbers that were cut. What is weighted is cut once
 more, by the tensor cores themselves, which is a relative 2^-10 whether they cut or round; r covers it.
-
-**A convolution of stride 1 needs no patches** to write its gradients out. Let the image lie in memory once for every
-column of the kernel, shifted by it and cut to the width W of the output. What an output pixel reads in row y of the
-kernel is then the pixel y W further on, the same distance for all: one product for every row of the kernel, of what
-came back as it is and of a list that begins y W later.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "EmbeddingProducts", "PatchProducts", "Products", "ShiftedProducts", "tables_pay"]
+__all__ = ["Accuracy", "EmbeddingProducts", "Products", "norms_of", "slices", "sparing", "tables_pay"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,14 @@ def tables_pay(positions: int, width: int, depth: int) -> bool:
     return moved < 1.5 * width * depth
 
 
+def sparing(held: int, entries: int) -> bool:
+    """Whether what was read and came back is kept in place of a gradient that is written; its norm is a bit coarser."""
+    return 2 * held <= entries
+
+
+_BLOCK = 64
+_AT_ONCE = 2**23
+"""Numbers that are made of what is kept and let go again at a time, if one record does not have more."""
 _TERMS = 1024
 _PIECES = 8
 """Terms of a product before it is added up in double precision; but no more pieces than that."""
@@ -89,8 +97,17 @@ class Products:
         return int(self.rows.numel() + self.back.numel())
 
     @property
+    def records(self) -> int:
+        """How many records there are."""
+        return len(self.back)
+
+    def let_go(self) -> None:
+        """Keep nothing but the shape, which is all that `arranged` needs."""
+        self.rows = self.back = None
+
+    @property
     def _weighs_rows(self) -> bool:
-        return int(self.rows.shape[2]) < int(self.back.shape[2])
+        return bool(math.prod(self.shape[1:]) < self.shape[0])
 
     def table(self) -> tuple[Any, int]:
         """(a_t . a_s of every record, in double precision; terms that were added before)."""
@@ -115,6 +132,36 @@ class Products:
         weighed, other = (width, returned) if self._weighs_rows else (depth, lengths)
         small = 2.0 * torch.finfo(back.dtype).tiny * math.sqrt(weighed) * other.sum(dim=1)
         return norm + accuracy.factor * bound, small
+
+    def norms_written(self, accuracy: Accuracy) -> tuple[Any, Any]:
+        """As `norms`, from gradients that are written for some records at a time and let go."""
+        torch, (lengths, returned) = torch_module(), self._lengths()
+        positions, width, entries = lengths.shape[1], math.prod(self.shape[1:]), math.prod(self.shape)
+        tiny, found = torch.finfo(self.dtype).tiny, []
+        for some in slices(self.records, entries):
+            norms, error = norms_of([self._written(some)], blocks=lengths.is_cuda)
+            found.append(norms * (1.0 + 2.0 * error))
+        bound = (lengths * returned).sum(dim=1) * (1.0 + (positions + width + self.shape[0]) * 2.0**-52)
+        terms = (positions + 1) * accuracy.unit
+        # Products too small for the format may be lost, T in every entry.
+        norm = torch.cat(found) + terms * (1.0 + terms) * bound + 2.0 * positions * tiny * math.sqrt(entries)
+        weighed, other = (width, returned) if self._weighs_rows else (self.shape[0], lengths)
+        small = 2.0 * tiny * math.sqrt(weighed) * other.sum(dim=1)
+        return (norm + accuracy.factor * bound) * (1.0 + 2.0**-50), small
+
+    @property
+    def dtype(self) -> Any:
+        """The format of what came back."""
+        return self.back.dtype
+
+    def _lengths(self) -> tuple[Any, Any]:
+        """|a_t| and |b_t| of every record, in double precision."""
+        norm, torch = torch_module("torch.linalg").vector_norm, torch_module()
+        return norm(self.rows, dim=2, dtype=torch.float64), norm(self.back, dim=2, dtype=torch.float64)
+
+    def _written(self, some: slice) -> Any:
+        """The gradients of some records, (records, entries) in any order."""
+        return (self.back[some].mT @ self.rows[some]).flatten(1)
 
     def each(self) -> Any:
         """The gradients of all records, written out: (records, entries), in an order of its own (`arranged`)."""
@@ -151,53 +198,6 @@ class EmbeddingProducts(Products):
         return back.new_zeros(self.shape).index_add_(0, self.rows.flatten(), back.flatten(0, 1)).reshape(-1)
 
 
-class PatchProducts(Products):
-    """A convolution: patches are (rows of the kernel, columns, channels), as they lie in memory."""
-
-    def __init__(self, rows: Any, back: Any, layer: Any) -> None:
-        super().__init__(rows, back, layer.weight.shape)
-
-    def arranged(self, gradient: Any) -> Any:
-        """(depth, rows, columns, channels) to (depth, channels, rows, columns)."""
-        depth, channels, *kernel = self.shape
-        return gradient.view(depth, *kernel, channels).movedim(-1, 1).reshape(-1)
-
-    def total(self, factors: Any) -> Any:
-        """As for a linear layer, in the order of the weight."""
-        return self.arranged(super().total(factors))
-
-
-class ShiftedProducts(Products):
-    """A convolution of stride 1, for `each`: images (records, columns of the kernel, channels, H' W), and what came
-    back: (records, depth, H W)."""
-
-    def __init__(self, layer: Any, images: Any, returned: Any) -> None:
-        down, right = layer.padding
-        padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
-        self._line, columns = int(returned.shape[-1]), layer.kernel_size[1]
-        count, channels, high, _ = padded.shape
-        whole, plane, row, _ = padded.stride()
-        shifted = padded.as_strided(
-            (count, columns, channels, high, self._line), (whole, layer.dilation[1], plane, row, 1)
-        )
-        self._step = layer.dilation[0] * self._line
-        super().__init__(shifted.reshape(count, columns * channels, -1), returned.flatten(2), layer.weight.shape)
-
-    def each(self) -> Any:
-        """(records, rows of the kernel, depth, columns, channels), flat."""
-        torch, (records, depth, used), high = torch_module(), self.back.shape, self.shape[2]
-        found = self.back.new_empty((records, high, depth, self.rows.shape[1]))
-        for row in range(high):
-            start = row * self._step
-            torch.bmm(self.back, self.rows[:, :, start : start + used].mT, out=found[:, row])
-        return found.flatten(1)
-
-    def arranged(self, gradient: Any) -> Any:
-        """(rows, depth, columns, channels) to (depth, channels, rows, columns)."""
-        depth, channels, high, wide = self.shape
-        return gradient.view(high, depth, wide, channels).permute(1, 3, 0, 2).reshape(-1)
-
-
 def _table(rows: Any) -> tuple[Any, int]:
     """(products of the vectors of every record, in double precision; how many terms were added before)."""
     width = int(rows.shape[2])
@@ -207,3 +207,38 @@ def _table(rows: Any) -> tuple[Any, int]:
     for piece in pieces[1:]:
         found += piece @ piece.mT
     return found, terms
+
+
+def slices(records: int, numbers: int) -> Iterator[slice]:
+    """All records in pieces of nearly equal size, for `numbers` numbers each."""
+    pieces = min(max(-(-records * numbers // _AT_ONCE), 1), records)
+    size = -(-records // pieces)
+    return (slice(start, min(start + size, records)) for start in range(0, records, size))
+
+
+def norms_of(flat: list[Any], *, blocks: bool) -> tuple[Any, float]:
+    """(norms, e): for every record (1 - e) ||g|| <= norm, norms in double precision; `flat` has (records, n) each.
+
+    `blocks`: squares are added in single precision, 64 at a time (`calipers.training.gradients`).
+    """
+    torch = torch_module()
+    dimension = sum(gradient.shape[1] for gradient in flat)
+    error = dimension * 2.0**-53
+    roots = [root for gradient in flat for root in _roots(gradient)] if blocks else flat
+    parts = [torch.linalg.vector_norm(root, dim=1, dtype=torch.float64) for root in roots]
+    norms = torch.stack(parts, dim=1).norm(dim=1)
+    if not blocks:
+        return norms, error
+    limits = torch.finfo(flat[0].dtype)
+    return norms + math.sqrt(dimension * limits.tiny), error + _BLOCK / 2 * limits.eps
+
+
+def _roots(gradient: Any) -> Iterator[Any]:
+    """Norms of 64 entries each, and what is left over."""
+    columns = gradient.shape[1] // _BLOCK
+    if columns:
+        # Entries a row apart are added: neighbors are then read by neighboring threads.
+        whole = gradient[:, : columns * _BLOCK].unflatten(1, (_BLOCK, columns))
+        yield torch_module("torch.linalg").vector_norm(whole, dim=1)
+    if gradient.shape[1] > columns * _BLOCK:
+        yield gradient[:, columns * _BLOCK :].abs()

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.training.layer_products import EmbeddingProducts, PatchProducts, Products, ShiftedProducts, tables_pay
+from calipers.training.convolution_products import PatchProducts, ShiftedProducts
+from calipers.training.layer_products import EmbeddingProducts, Products, sparing, tables_pay
 from calipers.training.torch_library import torch_module
 
 __all__ = ["Calls", "Convolution", "Embedding", "Groups", "LayerRule", "Scale", "padded", "refuse_mixing", "rule_for"]
@@ -48,6 +49,11 @@ class LayerRule:
         depth, entries = len(self.layer.weight), self.layer.weight.numel()
         positions = sum(back.numel() // (len(back) * depth) for _, back in calls)
         return tables_pay(positions, entries // depth, depth)
+
+    def spares(self, calls: Calls) -> bool:
+        """Whether gradients that are written for their norms are not kept."""
+        held = sum(read.numel() // len(read) + back.numel() // len(back) for read, back in calls)
+        return sparing(held, self.layer.weight.numel())
 
     def products(self, calls: Calls) -> Products | None:
         """What the weight's gradients are products of; None where they are written out by `gradients`."""
@@ -111,14 +117,10 @@ class Convolution(LayerRule):
     def products(self, calls: Calls) -> Products:
         """Shifted lists of one image per record where gradients are written out; else patches."""
         (inputs, back), layer = calls[0], self.layer
-        single = len(calls) == 1 and all(size == 1 for size in inputs.shape[1:-3])
-        if single and not self.pays(calls) and tuple(layer.stride) == (1, 1):
+        kept = self.pays(calls) or self.spares(calls)
+        if not kept and len(calls) == 1 and ShiftedProducts.suits(layer, inputs):
             return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
-        return PatchProducts(*self._joined(calls), layer)
-
-    def _rows(self, inputs: Any) -> Any:
-        patches = _patches(self.layer, inputs.flatten(0, -4))
-        return patches.reshape(len(inputs), -1, patches[0, 0, 0].numel())
+        return PatchProducts(layer, calls)
 
     def _back(self, inputs: Any, back: Any) -> Any:
         pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)
@@ -175,25 +177,6 @@ def padded(layer: Any, tokens: Any) -> Any:
     torch = torch_module()
     found = torch.nn.functional.embedding(tokens, layer.weight)
     return torch.where((tokens == layer.padding_idx).unsqueeze(-1), found.detach(), found)
-
-
-def _patches(layer: Any, images: Any) -> Any:
-    """(images, height, width, rows of the kernel, columns, channels): a view of what every output pixel is made of.
-
-    PyTorch's own `unfold` starts a kernel for every image. Channels come last, so that what is copied lies together.
-    """
-    down, right = layer.padding
-    last = images.permute(0, 2, 3, 1)
-    padded = torch_module("torch.nn.functional").pad(last, (0, 0, right, right, down, down)).contiguous()
-    count, *size, channels = padded.shape
-    out = [
-        (length - spread * (kernel - 1) - 1) // stride + 1
-        for length, kernel, spread, stride in zip(size, layer.kernel_size, layer.dilation, layer.stride, strict=True)
-    ]
-    whole, row, column, _ = padded.stride()
-    steps = (row * layer.stride[0], column * layer.stride[1])
-    inside = (row * layer.dilation[0], column * layer.dilation[1])
-    return padded.as_strided((count, *out, *layer.kernel_size, channels), (whole, *steps, *inside, 1))
 
 
 def rule_for(layer: Any) -> LayerRule | None:

@@ -1,9 +1,9 @@
 """One run of a model by the rules of its layers, and one way back: what is written down meanwhile.
 
 Inside `torch.func.vmap` a layer is called with what stands for one record. `_All` steps outside: its rule for being
-mapped is given the tensors of all records, runs the layer on them, and lets a *tap* see what comes back. A layer whose
-output would need no gradient (the first one) gets one there; a layer that reads nothing of the record (positions) is
-run for every record, so that what comes back is not the sum over them.
+mapped is given the tensors of all records, runs the layer on them, and lets a *tap* see what comes back, also where no
+gradient would (at the first layer's output, of which nothing is kept). A layer that reads nothing of the record
+(positions) is run for every record, so that what comes back is not the sum over them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Entries:
         """The weighted sum of a parameter whose gradients are products."""
         parts, done, found = self.products[name], 0, None
         for part in parts:
-            own = part.total(factors[done : done + len(part.back)])
-            found, done = own if found is None else found + own, done + len(part.back)
+            own = part.total(factors[done : done + part.records])
+            found, done = own if found is None else found + own, done + part.records
         return found
 
     @classmethod
@@ -80,7 +80,7 @@ class Pass:
 
     def __init__(self, records: int, accuracy: Accuracy, dtype: Any, *, mapping: bool) -> None:
         self._records, self._accuracy, self._dtype, self._mapping = records, accuracy, dtype, mapping
-        self._sources: list[Any] = []
+        self._start: Any = None
         self._copies: list[tuple[str, Any]] = []
         self._open: dict[str, list[_Call]] = {}
         self._rules: dict[str, tuple[LayerRule, list[str]]] = {}
@@ -115,8 +115,8 @@ class Pass:
             self._copies += [(path, copies[part].requires_grad_()) for path, part in zip(trained, parts, strict=True)]
             return rule.run_with(inputs, copies)
         outputs = rule.run(inputs)
-        if not outputs.requires_grad:
-            self._sources.append(outputs.requires_grad_())
+        if self._start is None:
+            self._start = torch_module().zeros((), device=outputs.device, requires_grad=True)
         call = _Call(inputs.detach())
         calls = self._open.setdefault(name, [])
         calls.append(call)
@@ -126,7 +126,7 @@ class Pass:
             if all(one.back is not None for one in calls):
                 self._settle(name)
 
-        return _tap().apply(outputs, came_back)
+        return _tap().apply(outputs, self._start, came_back)
 
     def _settle(self, name: str) -> None:
         """Write down what is needed of a layer, and let go of the rest."""
@@ -142,23 +142,25 @@ class Pass:
             return
         entries, weight = self._entries, trained[0]
         tables = rule.pays(calls)
-        if tables:
+        kept = tables or rule.spares(calls)
+        if kept:
             calls = [(self._accuracy.cut(read), self._accuracy.cut(back)) for read, back in calls]
         products = rule.products(calls)
         for path in trained:
             part = path.rpartition(".")[2]
             if part == "bias" or products is None:
                 entries.written[path] = rule.gradients(calls)[part]
-        if products is not None and tables:
+        if products is not None and kept:
             entries.products[weight] = [products]
-            entries.bounds.append(products.norms(self._accuracy))
+            entries.bounds.append((products.norms if tables else products.norms_written)(self._accuracy))
         elif products is not None:
             entries.written[weight], entries.arrange[weight] = products.each(), products.arranged
+            products.let_go()  # `arranged` holds them
 
     def finish(self, losses: Any) -> Entries:
         """Go back from the losses of all records."""
         self.token = None
-        places = [tensor for _, tensor in self._copies] + self._sources
+        places = [tensor for _, tensor in self._copies] + ([] if self._start is None else [self._start])
         gradients = torch_module().autograd.grad(losses.sum(), places, allow_unused=True)
         for name in list(self._open):  # some call had no part in the loss
             self._settle(name)
@@ -205,18 +207,18 @@ def _all() -> Any:
 
 @cache
 def _tap() -> Any:
-    """Pass everything on, and show what comes back to `heard`."""
+    """Pass everything on, and show what comes back to `heard`; `start` makes a way back where there was none."""
     torch = torch_module()
 
     class Tap(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
-        def forward(ctx: Any, outputs: Any, heard: Callable[[Any], None]) -> Any:
+        def forward(ctx: Any, outputs: Any, start: Any, heard: Callable[[Any], None]) -> Any:
             ctx.heard = heard
             return outputs.view_as(outputs)
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
             ctx.heard(gradient)
-            return gradient, None
+            return gradient, None, None
 
     return Tap
