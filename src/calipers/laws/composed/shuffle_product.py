@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.composed.direction import ATTACK_RESOLUTION, DEPTH_OF_CURVES, LONE_MARGIN, Below, log_escape_for, lower_shelf
+from calipers.laws.composed.direction import (
+    ATTACK_RESOLUTION,
+    DEPTH_OF_CURVES,
+    LONE_MARGIN,
+    Below,
+    log_escape_for,
+    lower_shelf,
+)
 from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import Focus, LowerTail
 from calipers.laws.core.source import LowerSource
