@@ -233,12 +233,12 @@ def test_tests_by_their_two_rates() -> None:
     rare = RareSteps(direction, math.log(1e-15), math.log(1e-15) - 30.0, 1e-3)
     for place in (0.02, 0.2, eps, 0.5):
         rare.look_at(place)
-        power, alpha = rare.test(place)
+        power, alpha = (float(found[0]) for found in rare.tests(np.array([place])))
         assert 0.0 < alpha < power < 1.0
         assert power - math.exp(eps) * alpha <= truth
         assert power - math.exp(place) * alpha >= 0.999 * rare.lower(place)
     rare.look_at(eps)
-    power, alpha = rare.test(eps)
+    power, alpha = (float(found[0]) for found in rare.tests(np.array([eps])))
     assert power - math.exp(eps) * alpha >= 0.997 * truth
 
 

@@ -92,8 +92,16 @@ def joined(first: Strip | None, second: Strip | None) -> Strip | None:
 def coarsened(strip: Strip) -> Strip:
     """The strip on the next lattice up: odd places go to both neighbors, half each."""
     start, rows = strip
-    first = 1 - start % 2  # the first even place
-    return Strip(start // 2, _stacked([np.correlate(row, _HALVES, "full")[first::2] for row in rows]))
+    if len(rows) == 1:  # the same in one call
+        return Strip(start // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - start % 2 :: 2])
+    odd = 1 - start % 2  # the first odd place, counted from the start
+    halves, evens = 0.5 * rows[:, odd::2], rows[:, 1 - odd :: 2]
+    (count, size), first = halves.shape, 1 - odd  # where the first even place goes
+    found = np.zeros((count, max(size + 1, first + evens.shape[1])))
+    found[:, :size] = halves
+    found[:, 1 : size + 1] += halves
+    found[:, first : first + evens.shape[1]] += evens
+    return Strip(start // 2, found)
 
 
 def _shrunk(strip: Strip) -> Strip | None:
@@ -167,38 +175,34 @@ class Ladder:
 
 def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
     """All rows of a product of two strips; `share` of the terms belong to the first."""
-    rows = [_convolved(first.rows[0], second.rows[0], accurate)]
-    for i in range(1, first.rows.shape[0]):
-        marked_first = _convolved(first.rows[i], second.rows[0], accurate)
-        marked_second = _convolved(first.rows[0], second.rows[i], accurate)
-        rows.append(share * marked_first + (1.0 - share) * marked_second)
-    return Strip(first.low + second.low, _stacked(rows))
+    rows = _empty_product(first, second)
+    rows[0] = _convolved(first.rows[0], second.rows[0], accurate)
+    for i in range(1, len(rows)):
+        rows[i] = share * _convolved(first.rows[i], second.rows[0], accurate)
+        rows[i] += (1.0 - share) * _convolved(first.rows[0], second.rows[i], accurate)
+    return Strip(first.low + second.low, rows)
 
 
-def _stacked(rows: list[FloatArray]) -> FloatArray:
-    return rows[0][None] if len(rows) == 1 else np.stack(rows)
+def _empty_product(first: Strip, second: Strip) -> FloatArray:
+    return np.empty((first.rows.shape[0], first.rows.shape[1] + second.rows.shape[1] - 1))
 
 
-def _square(rung: Strip, finer: Strip | None, accurate: bool) -> Strip:
-    """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice."""
+def _square(rung: Strip, finer: Strip | None, once: Strip, accurate: bool) -> Strip:
+    """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice; `once`: rung + finer."""
+    rows = _empty_product(rung, once)
     if finer is None:
-        rows = [_convolved(row, rung.rows[0], accurate) for row in rung.rows]
-        return Strip(2 * rung.low, _stacked(rows))
-    twice = joined(rung, Strip(finer.low, 2.0 * finer.rows))
-    assert twice is not None
-    rows = [_convolved(rung.rows[0], twice.rows[0], accurate)]
-    low = rung.low + twice.low
-    if rung.rows.shape[0] == 1:
-        return Strip(low, _stacked(rows))
-    once = joined(rung, finer)
-    assert once is not None
-    for i in range(1, rung.rows.shape[0]):
-        row = _convolved(rung.rows[i], once.rows[0], accurate)
+        for i, row in enumerate(rung.rows):
+            rows[i] = _convolved(row, rung.rows[0], accurate)
+        return Strip(2 * rung.low, rows)
+    start, length = finer.low - once.low, finer.rows.shape[1]
+    twice = once.rows[0].copy()
+    twice[start : start + length] += finer.rows[0]
+    rows[0] = _convolved(rung.rows[0], twice, accurate)
+    for i in range(1, len(rows)):
+        rows[i] = _convolved(rung.rows[i], once.rows[0], accurate)
         other = _convolved(finer.rows[i], rung.rows[0], accurate)
-        start = finer.low + rung.low - low
-        row[start : start + len(other)] += other
-        rows.append(row)
-    return Strip(low, _stacked(rows))
+        rows[i, start : start + len(other)] += other
+    return Strip(rung.low + once.low, rows)
 
 
 def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
@@ -222,8 +226,8 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
         rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
         found: Strip | None = None
         all_first = joined(finer_first, rung_first)
-        if square and rung_first is not None:
-            found = _square(rung_first, finer_first, accurate)
+        if square and rung_first is not None and all_first is not None:
+            found = _square(rung_first, finer_first, all_first, accurate)
         elif not square:
             if rung_second is not None and all_first is not None:
                 found = _cross(all_first, rung_second, share, accurate)
@@ -232,7 +236,7 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
         if found is not None:
             products[e] = found
             longest = max(longest, (found.rows.shape[1] + 1) // 2)
-        finer_first, finer_second = all_first, joined(finer_second, rung_second)
+        finer_first, finer_second = all_first, all_first if square else joined(finer_second, rung_second)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
     operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
     share_lost = operations * UNIT_ROUNDOFF

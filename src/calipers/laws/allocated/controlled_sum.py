@@ -20,6 +20,7 @@ raised by that, lie above a convex function, hence so does their convex minorant
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -43,6 +44,7 @@ _LONG, _LONGEST = 1_200, 4_000
 _NEAR, _SPREADS = 6.0, 6.5
 """How far the dense part of a term, and the sums of a block, reach in their deviations."""
 _SKIP = 4
+_CHORD = np.stack((1.0 - np.arange(_SKIP) / _SKIP, np.arange(_SKIP) / _SKIP))
 _LARGEST_SHIFT, _FARTHEST = 2.0, 6.0
 _LADDER, _LOG_TAIL = 0.1, -40.0
 
@@ -65,23 +67,34 @@ class Payoff:
         places = self.places
         return np.asarray(np.interp(sums, places, self.values) + np.maximum(sums - places[-1], 0.0))
 
-    def before(self, rounds: list[Placed]) -> Payoff:
-        """The payoff one round earlier, for the best of the cells at every sum; all of them use the same places."""
-        size, (low, far) = len(self.values), (rounds[0].low, rounds[0].places)
-        first, last = int(far.min(initial=low)), int(far.max(initial=-low))
-        right = self.values[-1] + self.step * np.arange(1, last + 1)
-        row = np.concatenate((np.full(-first, self.values[0]), self.values, right))
-        near = sliding_window_view(row[low - first : size - low - first], 1 - 2 * low)
+
+class Earlier:
+    """One round before a payoff on so many places, for the best of the cells at every sum; all use the same places."""
+
+    def __init__(self, rounds: Sequence[Placed], size: int, step: float) -> None:
+        self._low, far = rounds[0].low, rounds[0].places
+        self._left = -int(far.min(initial=self._low))
+        self._masses, self._far = (
+            np.stack(rows) for rows in zip(*((one.masses, one.far) for one in rounds), strict=True)
+        )
+        self._charges = np.array([[one.charge] for one in rounds])
         # What far places add is convex too, and varies slowly: chords between every few sums will do.
-        some = np.arange(0, size, _SKIP)
-        totals = np.stack([term.far for term in rounds]) @ row[(far - first)[:, None] + some]
-        between = np.arange(_SKIP) / _SKIP
-        chords = totals[:, :-1, None] * (1.0 - between) + totals[:, 1:, None] * between
-        found = np.stack([term.masses for term in rounds]) @ near.T
-        found[:, :-1] += chords.reshape(len(rounds), size - 1)
+        self._chosen = (far + self._left)[:, None] + np.arange(0, size, _SKIP)
+        self._rise = step * np.arange(1, int(far.max(initial=-self._low)) + 1)
+        self._row: FloatArray = np.empty(self._left + size + len(self._rise))
+        self._near = sliding_window_view(self._row[self._left + self._low :][: size - 2 * self._low], size)
+
+    def __call__(self, payoff: Payoff) -> Payoff:
+        """The payoff one round earlier."""
+        values, (left, size) = payoff.values, (self._left, len(payoff.values))
+        self._row[:left] = values[0]
+        self._row[left : left + size] = values
+        np.add(values[-1], self._rise, out=self._row[left + size :])
+        totals = self._far @ self._row.take(self._chosen) + self._charges
+        found = self._masses @ self._near
+        found[:, :-1] += (np.stack((totals[:, :-1], totals[:, 1:]), axis=2) @ _CHORD).reshape(len(found), size - 1)
         found[:, -1] += totals[:, -1]
-        found += np.array([[term.charge] for term in rounds])
-        return Payoff(self.low, self.step, found.max(axis=0))
+        return Payoff(payoff.low, payoff.step, found.max(axis=0))
 
 
 def _cut(term: HiddenTerm, rounds: int, strike: float) -> tuple[float, float]:
@@ -111,8 +124,9 @@ def controlled_divergence(term: HiddenTerm, rounds: int, participation: float) -
     near = math.ceil(_NEAR * deviation / step)
     cells = [cell(term, float(a), float(b), step, near, cut) for a, b in pairwise(ends)]
     payoffs = [Payoff(low, step, np.maximum(np.arange(low, high + 1), 0) * step)]
+    earlier = Earlier(cells, len(payoffs[0].values), step)
     for _ in range(block):
-        payoffs.append(payoffs[-1].before(cells))
+        payoffs.append(earlier(payoffs[-1]))
     taps = len(cells[0].masses) + len(cells[0].far)
     rounding = 1.0 + 2.0 * block * (taps + 4.0) * UNIT_ROUNDOFF
     # The strike is rounded, and so is the participation it is made of.

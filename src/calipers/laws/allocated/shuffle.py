@@ -34,7 +34,14 @@ import numpy as np
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.allocated.average import AllocatedEpoch, cell_error, normal_cells, refined, shared_depth
+from calipers.laws.allocated.average import (
+    DEPTHS_OF_LAWS,
+    AllocatedEpoch,
+    cell_error,
+    normal_cells,
+    refined,
+    shared_depth,
+)
 from calipers.laws.allocated.average_ladder import multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import EventFamily, MaximumTests, tail_families
@@ -51,7 +58,9 @@ add_statement(
 
 _PRESENT, _ABSENT = 2.0, 1.0
 _TEST_RESOLUTION = 0.025
-_SEARCH_RESOLUTION = 0.04
+_ROUGH_RESOLUTION, _SEARCH_RESOLUTION = 0.15, 0.04
+_CLEARLY_LESS = 0.9
+"""Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it."""
 _LAW_RESOLUTION = 0.06
 _FINEST_RESOLUTION = 0.02
 _LOWEST_LOG_TAIL = -560.0
@@ -180,20 +189,23 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
     def best_epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon_S(delta) of one epoch, and the direction that shows it.
 
-        Tests are tuned to the epsilon they have just shown, until that gains nothing more.
+        Tests are tuned to the epsilon they have just shown, until that gains nothing more, on coarse ladders first.
         """
         log_tail = math.log(OPEN_UNIT.check("delta", delta)) - 18.0
         best = (0.0, False)
         for reverse in (False, True):
             current, _ = self.maximum.epsilon(delta, reverse)
             best = max(best, (current, reverse))
-            for _ in range(4):
-                tests = self.families(-current if reverse else current, log_tail, _SEARCH_RESOLUTION)[reverse]
-                shown, _ = tests.epsilon(delta)
-                best = max(best, (shown, reverse))
-                if shown <= current * (1.0 + 1e-3):
+            for resolution in (_ROUGH_RESOLUTION, _SEARCH_RESOLUTION):
+                for _ in range(3):
+                    tests = self.families(-current if reverse else current, log_tail, resolution)[reverse]
+                    shown, _ = tests.epsilon(delta)
+                    best = max(best, (shown, reverse))
+                    tuned, current = shown <= current * (1.0 + 1e-3), max(current, shown)
+                    if tuned:
+                        break
+                if current < _CLEARLY_LESS * best[0]:
                     break
-                current = shown
         return best
 
     def best_delta(self, epsilon: float) -> tuple[float, bool]:
@@ -213,7 +225,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         """
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
+        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail, DEPTHS_OF_LAWS))
 
 
 @lru_cache(maxsize=24)

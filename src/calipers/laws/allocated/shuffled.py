@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.average import AllocatedEpoch, shared_depth
+from calipers.laws.allocated.average import DEPTHS_OF_LAWS, AllocatedEpoch, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
@@ -119,7 +119,8 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         known = self.known(epsilon)
         log_tail = max(min(-40.0, 2.0 * math.log(max(known, 1e-300))), _LOWEST_LOG_TAIL)
-        return min(known, max(self._delta_one_way(epsilon, reverse, log_tail) for reverse in self.ways))
+        ways = self.ways if epsilon > 0.0 else self.ways[:1]  # at 0 it is the total variation, which has no direction
+        return min(known, max(self._delta_one_way(epsilon, reverse, log_tail) for reverse in ways))
 
     def _delta_one_way(self, epsilon: float, reverse: bool, log_tail: float) -> float:
         """A node lies a rounding error beyond its epsilon: look a little before; at 0 add what k moved by."""
@@ -188,7 +189,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         A ladder for every node is what it costs, so there is one resolution for all, and a few depths.
         """
         del resolution
-        return _law(self, shared_depth(log_tail))
+        return _law(self, shared_depth(log_tail, DEPTHS_OF_LAWS))
 
 
 @lru_cache(maxsize=4096)
@@ -210,12 +211,18 @@ def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
 
 @lru_cache(maxsize=16)
 def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
-    sides = [_profile(epoch, reverse, log_tail) for reverse in epoch.ways]
-    return law_of_profile(sides[0], None if epoch.symmetric else sides[1])
+    forward = _profile(epoch, False, log_tail)
+    if epoch.symmetric:
+        return law_of_profile(forward, None)
+    # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
+    node, value = forward[0]
+    return law_of_profile(forward, _profile(epoch, True, log_tail, (node, min(1.0, value + math.expm1(2.0 * node)))))
 
 
-def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple[float, float]]:
-    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L."""
+def _profile(
+    epoch: ShuffledEpoch, reverse: bool, log_tail: float, first: tuple[float, float] | None = None
+) -> list[tuple[float, float]]:
+    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known."""
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
     epsilon, deviation, fall = 0.0, 0.0, 0.0
@@ -223,7 +230,9 @@ def _profile(epoch: ShuffledEpoch, reverse: bool, log_tail: float) -> list[tuple
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
         alone = epoch.controlled(epsilon, reverse) if skipped < _SKIPPED and expected > math.log(_RARE) else 1.0
-        if profile and alone < profile[-1][1]:  # where it is not tried it is 1
+        if not profile and first is not None:
+            node, value = first
+        elif profile and alone < profile[-1][1]:  # where it is not tried it is 1
             node, value, skipped = epsilon, min(epoch.known(epsilon), alone), skipped + 1
         else:
             node, value = _deep_enough(epoch, epsilon, reverse, expected, log_tail)

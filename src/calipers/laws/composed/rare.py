@@ -45,6 +45,7 @@ from calipers.laws.composed.jumps import Followed, Jumps, LabelledSums, Numbers,
 from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
 from calipers.laws.composed.tails import infinite_mass
 from calipers.numerics.fourier import UNIT_ROUNDOFF
+from calipers.numerics.types import FloatArray
 
 _CELLS = 0.01
 """Width of the cells of one step, in units of the observation's deviation."""
@@ -157,33 +158,38 @@ class RareSteps:
             )
             yield jumps, self._profile(fewer), log_p, log_q
 
-    def _total(self, side: Side, epsilon: float) -> float:
+    def _totals(self, side: Side, epsilon: FloatArray) -> FloatArray:
         """sum over k and y of the P-mass of the jumps times D_(T-k)(epsilon - y), bounded on the side."""
-        terms = []
+        total = np.zeros(len(epsilon))
         for jumps, profile, log_p, log_q in self._terms(side):
-            at = epsilon - jumps.ratio + (log_q - log_p)
-            values = profile.upper(at) if side is Side.UPPER else profile.lower(at)
-            terms.append(math.exp(log_p) * float(np.sum(jumps.p * values)))
-            terms.append(jumps.certain * math.exp(log_p + profile.log_p[side]))
-        return math.fsum(terms)
+            at = np.subtract.outer(epsilon, jumps.ratio) + (log_q - log_p)
+            values = (profile.upper if side is Side.UPPER else profile.lower)(at.ravel()).reshape(at.shape)
+            total += math.exp(log_p) * np.sum(jumps.p * values, axis=1)
+            total += jumps.certain * math.exp(log_p + profile.log_p[side])
+        return total
+
+    def uppers(self, epsilon: FloatArray) -> FloatArray:
+        """At least D at every epsilon."""
+        total = self._totals(Side.UPPER, epsilon - self._shift)
+        return (total * math.exp(self._shift) + self._more) * math.exp(self._rounding) + self._charged
 
     def upper(self, epsilon: float) -> float:
         """At least D at epsilon."""
-        total = self._total(Side.UPPER, epsilon - self._shift)
-        return (total * math.exp(self._shift) + self._more) * math.exp(self._rounding) + self._charged
+        return float(self.uppers(np.array([epsilon]))[0])
 
     def lower(self, epsilon: float) -> float:
         """At most D at epsilon."""
-        return self._total(Side.LOWER, epsilon) * math.exp(-self._rounding)
+        return float(self._totals(Side.LOWER, np.array([epsilon]))[0]) * math.exp(-self._rounding)
 
-    def test(self, epsilon: float) -> tuple[float, float]:
-        """(power, false positive rate) of the test behind `lower`, rounded to the unfavorable side."""
-        powers, alphas = [], []
+    def tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(powers, false positive rates) of the tests behind `lower`, rounded to the unfavorable side."""
+        powers, alphas = np.zeros(len(epsilon)), np.zeros(len(epsilon))
         for jumps, profile, log_p, log_q in self._terms(Side.LOWER):
-            power, alpha = profile.best_tests(epsilon - jumps.ratio + (log_q - log_p))
-            powers.append(math.exp(log_p) * float(np.sum(jumps.p * power)))
-            alphas.append(math.exp(log_q) * float(np.sum(jumps.p * np.exp(-jumps.ratio) * alpha)))
-        return math.fsum(powers) * math.exp(-self._rounding), math.fsum(alphas) * math.exp(self._rounding)
+            at = np.subtract.outer(epsilon, jumps.ratio) + (log_q - log_p)
+            power, alpha = (found.reshape(at.shape) for found in profile.best_tests(at.ravel()))
+            powers += math.exp(log_p) * np.sum(jumps.p * power, axis=1)
+            alphas += math.exp(log_q) * np.sum(jumps.p * np.exp(-jumps.ratio) * alpha, axis=1)
+        return powers * math.exp(-self._rounding), alphas * math.exp(self._rounding)
 
     def places(self) -> list[float]:
         """Where to look for a whole curve: dense within four deviations of the small steps, then ever further apart."""

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.composed.direction import ATTACK_RESOLUTION, Below, log_escape_for, lower_shelf
+from calipers.laws.composed.direction import (
+    ATTACK_RESOLUTION,
+    DEPTH_OF_CURVES,
+    LONE_MARGIN,
+    Below,
+    log_escape_for,
+    lower_shelf,
+)
 from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import Focus, LowerTail
 from calipers.laws.core.source import LowerSource
@@ -59,7 +66,7 @@ class AttackProduct:
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
         delta = OPEN_UNIT.check("delta", delta)
-        log_tail = math.log(delta) - math.log(self.steps) - 18.0
+        log_tail = min(math.log(delta) - math.log(self.steps) - 18.0, DEPTH_OF_CURVES)
         best = (0.0, False)
         for direction in self.directions:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
@@ -75,7 +82,7 @@ class AttackProduct:
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
-        log_tail = log_smallest - math.log(self.steps) - 18.0
+        log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
         ways: list[list[LowerTail]] = []
         for direction in self.directions:
             found: list[LowerTail] = []

@@ -201,8 +201,9 @@ class SmallSteps:
         for tests in self._lowers:
             middle, spread = float(np.mean(tests.thresholds)), float(np.ptp(tests.thresholds))
             places = middle + np.linspace(-0.75, 0.75, _PLACES) * spread
-            power, falsely = np.exp(tests.log_power), np.minimum(np.add.outer(places, tests.log_alpha), 1.0)
-            found.append((places, np.argmax(power - np.exp(falsely), axis=1).astype(np.float64)))
+            power, alpha = np.exp(tests.log_power), np.exp(tests.log_alpha)
+            shown = power - np.multiply.outer(np.exp(np.minimum(places, 700.0)), alpha)
+            found.append((places, np.argmax(shown, axis=1).astype(np.float64)))
         return found
 
 

@@ -123,19 +123,19 @@ def _conditioned(
     if rare is None:
         return None
     nodes, deltas, tests = [], [], []
-    places = rare.places()
-    for number, epsilon in enumerate(places):
-        if number % _PER_LOOK == 0:
-            rare.look_at(places[min(number + _PER_LOOK // 2, len(places) - 1)])
-        nodes.append(epsilon)
-        deltas.append(min(1.0, rare.upper(epsilon)))
-        tests.append(rare.test(epsilon))
-        if deltas[-1] < math.exp(log_smallest):
+    places = np.array(rare.places())
+    for start in range(0, len(places), _PER_LOOK):
+        some = places[start : start + _PER_LOOK]
+        rare.look_at(float(some[len(some) // 2]))
+        nodes.append(some)
+        deltas.append(np.minimum(1.0, rare.uppers(some)))
+        tests.append(rare.tests(some))
+        if deltas[-1][-1] < math.exp(log_smallest):
             break
     with np.errstate(divide="ignore"):
-        log_power, log_alpha = np.log(np.array(tests)).T
-    thresholds = np.array(nodes)
-    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.array(deltas))))
+        log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
+    thresholds = np.concatenate(nodes)
+    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
     kept = np.isfinite(log_power) & np.isfinite(log_alpha)
     return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
 

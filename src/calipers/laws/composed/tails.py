@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -32,10 +33,13 @@ class UpperTail:
     epsilon_nodes: FloatArray
     log_delta_nodes: FloatArray
 
+    @cached_property
+    def _values(self) -> FloatArray:
+        return np.exp(np.minimum(0.0, self.log_delta_nodes))
+
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         """At least the true delta at every epsilon (1 below the first node, the last value beyond the last)."""
-        nodes = self.epsilon_nodes
-        values = np.exp(np.minimum(0.0, self.log_delta_nodes))
+        nodes, values = self.epsilon_nodes, self._values
         if len(nodes) == 1:
             return np.where(epsilon < nodes[0], 1.0, values[0])
         j = np.clip(np.searchsorted(nodes, epsilon, side="right") - 1, 0, len(nodes) - 2)
