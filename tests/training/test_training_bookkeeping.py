@@ -7,9 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from calipers.training import layer_rules  # noqa: E402
+from calipers.training import layer_products, layer_rules  # noqa: E402
+from calipers.training.convolution_products import PatchProducts  # noqa: E402
 from calipers.training.gradients import GradientSum  # noqa: E402
-from calipers.training.layer_products import Accuracy, EmbeddingProducts, Products  # noqa: E402
+from calipers.training.layer_products import Accuracy, EmbeddingProducts, Products, Rewritten  # noqa: E402
 from calipers.training.layer_rules import rule_for  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -160,12 +161,15 @@ def one_by_one(model, records, norm):
     return total
 
 
-@pytest.mark.parametrize("tables", [True, None, False])
+@pytest.mark.parametrize("way", ["tables", "by cost", "written", "spared"])
 @pytest.mark.parametrize("name", list(model_cases()))
-def test_rules_give_the_gradient_or_are_given_up(name, tables, monkeypatch) -> None:
-    """By tables, by the choice of cost, and written out: the sum is that of a loop over the records."""
-    if tables is not None:
-        monkeypatch.setattr(layer_rules, "tables_pay", lambda *_: tables)
+def test_rules_give_the_gradient_or_are_given_up(name, way, monkeypatch) -> None:
+    """By tables, by the choice of cost, written and kept, written and let go, few records at a time: the sum is that of
+    a loop over the records."""
+    if way != "by cost":
+        monkeypatch.setattr(layer_rules, "tables_pay", lambda *_: way == "tables")
+        monkeypatch.setattr(layer_rules, "sparing", lambda *_: way == "spared")
+        monkeypatch.setattr(layer_products, "_AT_ONCE", 300)
     torch.manual_seed(0)
     model, records, ruled = model_cases()[name]
     model = model.double()
@@ -214,13 +218,51 @@ def test_the_bound_covers_what_is_summed(kind, seed, short) -> None:
                 assert limit <= 1.02 * summand
 
 
-def test_squares_too_small_for_the_format_are_counted() -> None:
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("way", ["tables", "rewritten"])
+def test_the_bound_of_a_convolution_covers_the_gradient(way, stride, monkeypatch) -> None:
+    """Also of two calls, a few records at a time: at least the norm that autograd finds in double precision, and
+    hardly more."""
+    monkeypatch.setattr(layer_products, "_AT_ONCE", 2000)
+    torch.manual_seed(3)
+    layer = nn.Conv2d(3, 5, 3, stride=stride, padding=1, bias=False)
+    for calls in (1, 2):
+        read = [torch.randn(4, 1, 3, 8, 7) for _ in range(calls)]
+        back = [torch.randn(4, 1, *layer(images[:, 0]).shape[1:]) for images in read]
+        made = PatchProducts(layer, list(zip(read, back, strict=True)))
+        norms, small = (made if way == "tables" else Rewritten(made)).norms(Accuracy.of(torch.float32, False))
+        exact = nn.Conv2d(3, 5, 3, stride=stride, padding=1, bias=False).double()
+        for i in range(4):
+            pairs = zip(read, back, strict=True)
+            exact.zero_grad()
+            sum((exact(images[i].double()) * came[i].double()).sum() for images, came in pairs).backward()
+            norm = float(exact.weight.grad.norm())
+            assert norm <= float(norms[i]) + float(small[i]) <= norm * 1.001
+
+
+@pytest.mark.parametrize("way", ["tables", "rewritten"])
+def test_squares_too_small_for_the_format_are_counted(way) -> None:
     """Rows whose squares vanish in single precision, and what came back large: the norm is not taken for zero."""
     rows, back = torch.full((1, 3, 40), 1e-25), torch.full((1, 3, 30), 1e15)
-    norms, small = Products(rows, back, (30, 40)).norms(Accuracy.of(torch.float32, False))
+    made = Products(rows, back, (30, 40))
+    norms, small = (made if way == "tables" else Rewritten(made)).norms(Accuracy.of(torch.float32, False))
     summand = np.linalg.norm(back[0].double().numpy().T @ rows[0].double().numpy())
     assert summand <= float(norms[0]) + float(small[0])
     assert not torch.any(rows @ rows.mT > 0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-46])
+def test_what_is_lost_in_writing_a_gradient_is_added_to_its_norm(scale) -> None:
+    """Two large terms that cancel swallow the small ones between them, and products below the format vanish: the
+    gradient that is written is too short, its norm is not."""
+    back = torch.full((1, 4096, 1), scale**0.5)
+    if scale == 1.0:
+        back[0, 0], back[0, -1] = 3e8, -3e8
+    made = Products(torch.full((1, 4096, 1), scale**0.5), back, (1, 1))
+    exact = abs(float(made.rows.double().flatten() @ back.double().flatten()))
+    assert abs(float(made.each())) < 0.99 * exact
+    norms, _ = Rewritten(made).norms(Accuracy.of(torch.float32, False))
+    assert exact <= float(norms[0])
 
 
 def test_cutting_keeps_eleven_bits_and_what_is_no_number() -> None:

@@ -46,8 +46,7 @@ class PatchProducts(Products):
         self._calls = []
 
     def _pieces(self) -> Iterator[slice]:
-        pixels = sum(back[0].numel() for _, back in self._calls) // self.shape[0]
-        return slices(self.records, pixels * math.prod(self.shape[1:]))
+        return slices(self.records, self.made)
 
     def _made(self, some: slice) -> Products:
         """What the gradients of some records are products of."""
@@ -57,32 +56,25 @@ class PatchProducts(Products):
 
     def _joined(self, images: Any, back: Any) -> tuple[Any, Any]:
         """(records, positions, ...) of both."""
-        patches, pixels = _patches(self._layer, images.flatten(0, -4)), back.flatten(0, -4).flatten(2).mT
+        patches, pixels = _patches(self._layer, images), back.flatten(0, 1).flatten(2).mT
         return patches.reshape(len(images), -1, math.prod(self.shape[1:])), pixels.reshape(len(back), -1, self.shape[0])
 
+    def lengths(self) -> tuple[Any, Any]:
+        """|a_t| and |b_t| of all calls."""
+        found = [_lengths(self._layer, images, back) for images, back in self._calls]
+        read, came = (torch_module().cat(parts, dim=1) for parts in zip(*found, strict=True))
+        return read, came
+
     @property
-    def dtype(self) -> Any:
-        """The format of what came back."""
-        return self._calls[0][1].dtype
+    def made(self) -> int:
+        """Patches, and the image with its padding."""
+        pixels = sum(back[0].numel() for _, back in self._calls) // self.shape[0]
+        images = sum(images[0].numel() for images, _ in self._calls)
+        return int(pixels * math.prod(self.shape[1:]) + images)
 
-    def _lengths(self) -> tuple[Any, Any]:
-        """|a_t| and |b_t|: the length of a patch is that of the lengths of its pixels."""
-        torch, found = torch_module(), []
-        norm = torch.linalg.vector_norm
-        for images, back in self._calls:
-            pixels = norm(images.flatten(0, -4), dim=1, keepdim=True, dtype=torch.float64)
-            patches = norm(_patches(self._layer, pixels).flatten(3), dim=3)
-            returned = norm(back, dim=-3, dtype=torch.float64)
-            found.append((patches.reshape(len(images), -1), returned.flatten(1)))
-        lengths, returned = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
-        return lengths, returned
-
-    def _written(self, some: slice) -> Any:
-        """By shifting where that will do."""
-        images, back = self._calls[0]
-        if len(self._calls) == 1 and ShiftedProducts.suits(self._layer, images):
-            return ShiftedProducts(self._layer, images[some].flatten(0, -4), back[some].flatten(0, -4)).each()
-        return self._made(some).each()
+    def some(self, records: slice) -> PatchProducts:
+        """Of some records."""
+        return PatchProducts(self._layer, [(images[records], back[records]) for images, back in self._calls])
 
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """As of a linear layer on patches."""
@@ -94,8 +86,11 @@ class PatchProducts(Products):
         back = self._calls[0][1]
         found = back.new_empty((self.records, self.shape[0], math.prod(self.shape[1:])))
         for some in self._pieces():
-            found[some] = self._made(some).each().view_as(found[some])
+            self._write(found[some], self._made(some))
         return found.flatten(1)
+
+    def _write(self, found: Any, made: Products) -> None:
+        torch_module().bmm(made.back.mT, made.rows, out=found)
 
     def arranged(self, gradient: Any) -> Any:
         """(depth, rows, columns, channels) to (depth, channels, rows, columns)."""
@@ -123,7 +118,7 @@ class ShiftedProducts(Products):
         """(records, rows of the kernel, depth, columns, channels), flat."""
         (depth, channels, high, wide), back = self.shape, self.back.flatten(2)
         found = back.new_empty((self.records, high, depth, wide * channels))
-        for some in slices(self.records, wide * self.rows[0].numel()):
+        for some in slices(self.records, self.made):
             self._write(found[some], self._shifted(self.rows[some]), back[some])
         return found.flatten(1)
 
@@ -132,6 +127,19 @@ class ShiftedProducts(Products):
         for row in range(self.shape[2]):
             read = shifted[:, :, row * step : row * step + came.shape[2]]
             torch_module().bmm(came, read.mT, out=found[:, row])
+
+    def lengths(self) -> tuple[Any, Any]:
+        """|a_t| and |b_t|."""
+        return _lengths(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
+
+    @property
+    def made(self) -> int:
+        """The image once for every column, and with its padding."""
+        return int((self.shape[3] + 1) * self.rows[0].numel())
+
+    def some(self, records: slice) -> ShiftedProducts:
+        """Of some records."""
+        return ShiftedProducts(self._layer, self.rows[records], self.back[records])
 
     def _shifted(self, images: Any) -> Any:
         """(records, columns of the kernel times channels, padded height times width of the output)."""
@@ -149,14 +157,24 @@ class ShiftedProducts(Products):
         return gradient.view(high, depth, wide, channels).permute(1, 3, 0, 2).reshape(-1)
 
 
+def _lengths(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
+    """(records, positions): the lengths of patches, of which each is that of its pixels' lengths; and of what came
+    back."""
+    norm, double = torch_module("torch.linalg").vector_norm, torch_module().float64
+    pixels = norm(images, dim=2, keepdim=True, dtype=double)
+    read, came = norm(_patches(layer, pixels).flatten(3), dim=3), norm(back, dim=2, dtype=double)
+    return read.reshape(len(images), -1), came.flatten(1)
+
+
 def _patches(layer: Any, images: Any) -> Any:
     """(images, height, width, rows of the kernel, columns, channels): a view of what every output pixel is made of.
 
     PyTorch's own `unfold` starts a kernel for every image. Channels come last, so that what is copied lies together.
     """
-    down, right = layer.padding
-    last = images.permute(0, 2, 3, 1)
-    padded = torch_module("torch.nn.functional").pad(last, (0, 0, right, right, down, down)).contiguous()
+    (down, right), (high, wide) = layer.padding, images.shape[-2:]
+    last = images.flatten(0, 1).movedim(1, -1)
+    padded = last.new_zeros((len(last), high + 2 * down, wide + 2 * right, last.shape[-1]))
+    padded[:, down : down + high, right : right + wide] = last
     count, *size, channels = padded.shape
     out = [
         (length - spread * (kernel - 1) - 1) // stride + 1

@@ -17,8 +17,8 @@ a_t or b_t is rounded, by a relative r in all, which moves the record's summand 
 the norm.
 
 **Where tables are large** (many positions) and the gradients too, these are written for some records at a time, their
-norms taken, and let go; the weighted sum is the same product. What is written is off by T u S for T positions, by the
-same argument, and that is added to its norm.
+norms taken, and let go, and written once more for the sum. Both times what is written is off by T u S at most for T
+positions, by the same argument; twice that is added to the norm.
 
 **Tensor cores** cut the factors of a product to 11 bits. So that they change nothing, the a_t and the b_t are cut to 11
 bits beforehand: the gradient that is clipped is the one of the numbers that were cut. What is weighted is cut once
@@ -32,9 +32,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from calipers.training.torch_library import tensor_cores as cores
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Accuracy", "EmbeddingProducts", "Products", "norms_of", "slices", "sparing", "tables_pay"]
+__all__ = ["Accuracy", "EmbeddingProducts", "Products", "Rewritten", "norms_of", "slices", "sparing", "tables_pay"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,16 @@ class Accuracy:
     unit: float
     factor: float
     short: bool
+    tiny: float = 2.0**-126
+    """The smallest normal number."""
 
     @classmethod
     def of(cls, dtype: Any, tensor_cores: bool) -> Accuracy:
         """For tensors of a dtype, with or without tensor cores."""
-        eps = float(torch_module().finfo(dtype).eps)
-        return cls(2.0**-22, 2.0**-10 + 2.0**-22, short=True) if tensor_cores else cls(eps, eps, short=False)
+        if tensor_cores:
+            return cls(2.0**-22, 2.0**-10 + 2.0**-22, short=True)
+        limits = torch_module().finfo(dtype)
+        return cls(float(limits.eps), float(limits.eps), False, float(limits.tiny))
 
     def cut(self, numbers: Any) -> Any:
         """The numbers as tensor cores read them: 11 bits of mantissa. What is infinite or no number stays so."""
@@ -73,12 +78,12 @@ def tables_pay(positions: int, width: int, depth: int) -> bool:
 
 
 def sparing(held: int, entries: int) -> bool:
-    """Whether what was read and came back is kept in place of a gradient that is written; its norm is a bit coarser."""
+    """Whether what was read and came back is kept in place of gradients, which are then written twice."""
     return 2 * held <= entries
 
 
 _BLOCK = 64
-_AT_ONCE = 2**23
+_AT_ONCE = 2**24
 """Numbers that are made of what is kept and let go again at a time, if one record does not have more."""
 _TERMS = 1024
 _PIECES = 8
@@ -133,35 +138,19 @@ class Products:
         small = 2.0 * torch.finfo(back.dtype).tiny * math.sqrt(weighed) * other.sum(dim=1)
         return norm + accuracy.factor * bound, small
 
-    def norms_written(self, accuracy: Accuracy) -> tuple[Any, Any]:
-        """As `norms`, from gradients that are written for some records at a time and let go."""
-        torch, (lengths, returned) = torch_module(), self._lengths()
-        positions, width, entries = lengths.shape[1], math.prod(self.shape[1:]), math.prod(self.shape)
-        tiny, found = torch.finfo(self.dtype).tiny, []
-        for some in slices(self.records, entries):
-            norms, error = norms_of([self._written(some)], blocks=lengths.is_cuda)
-            found.append(norms * (1.0 + 2.0 * error))
-        bound = (lengths * returned).sum(dim=1) * (1.0 + (positions + width + self.shape[0]) * 2.0**-52)
-        terms = (positions + 1) * accuracy.unit
-        # Products too small for the format may be lost, T in every entry.
-        norm = torch.cat(found) + terms * (1.0 + terms) * bound + 2.0 * positions * tiny * math.sqrt(entries)
-        weighed, other = (width, returned) if self._weighs_rows else (self.shape[0], lengths)
-        small = 2.0 * tiny * math.sqrt(weighed) * other.sum(dim=1)
-        return (norm + accuracy.factor * bound) * (1.0 + 2.0**-50), small
-
-    @property
-    def dtype(self) -> Any:
-        """The format of what came back."""
-        return self.back.dtype
-
-    def _lengths(self) -> tuple[Any, Any]:
+    def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t| of every record, in double precision."""
         norm, torch = torch_module("torch.linalg").vector_norm, torch_module()
         return norm(self.rows, dim=2, dtype=torch.float64), norm(self.back, dim=2, dtype=torch.float64)
 
-    def _written(self, some: slice) -> Any:
-        """The gradients of some records, (records, entries) in any order."""
-        return (self.back[some].mT @ self.rows[some]).flatten(1)
+    @property
+    def made(self) -> int:
+        """Numbers per record that are made of what is kept to write its gradient."""
+        return 0
+
+    def some(self, records: slice) -> Products:
+        """Of some records."""
+        return Products(self.rows[records], self.back[records], self.shape)
 
     def each(self) -> Any:
         """The gradients of all records, written out: (records, entries), in an order of its own (`arranged`)."""
@@ -196,6 +185,38 @@ class EmbeddingProducts(Products):
         """The sum over records and positions, at the rows of the tokens."""
         back = self.back * factors[:, None, None]
         return back.new_zeros(self.shape).index_add_(0, self.rows.flatten(), back.flatten(0, 1)).reshape(-1)
+
+
+class Rewritten:
+    """Gradients that are written twice, for their norms and for their sum, some records at a time."""
+
+    def __init__(self, products: Products) -> None:
+        self._products, self.held, self.records = products, products.held, products.records
+
+    def _slices(self) -> Iterator[slice]:
+        return slices(self.records, math.prod(self._products.shape) + self._products.made)
+
+    def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
+        """(a, b) as of `Products`, of what is written the second time; b is 0."""
+        torch, (lengths, returned), shape = torch_module(), self._products.lengths(), self._products.shape
+        positions, entries, found = int(lengths.shape[1]), math.prod(shape), []
+        for records in self._slices():
+            norms, error = norms_of([self._products.some(records).each()], blocks=lengths.is_cuda)
+            found.append(norms * (1.0 + 2.0 * error))
+        bound = (lengths * returned).sum(dim=1) * (1.0 + (positions + entries) * 2.0**-52)
+        terms = (positions + 1) * accuracy.unit
+        # Products too small for the format may be lost, one at every position.
+        lost = terms * (1.0 + terms) * bound + 2.0 * positions * accuracy.tiny * math.sqrt(entries)
+        return (torch.cat(found) + 2.0 * lost) * (1.0 + 2.0**-50), torch.zeros_like(bound)
+
+    def total(self, factors: Any) -> Any:
+        """The sum over records of factor times gradient, as a flat vector in the order of the weight."""
+        found: Any = 0
+        for records in self._slices():
+            gradients = self._products.some(records).each()
+            with cores(False):  # which would cut the factors
+                found = found + factors[records] @ gradients
+        return self._products.arranged(found)
 
 
 def _table(rows: Any) -> tuple[Any, int]:

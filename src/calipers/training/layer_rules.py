@@ -117,14 +117,18 @@ class Convolution(LayerRule):
     def products(self, calls: Calls) -> Products:
         """Shifted lists of one image per record where gradients are written out; else patches."""
         (inputs, back), layer = calls[0], self.layer
-        kept = self.pays(calls) or self.spares(calls)
-        if not kept and len(calls) == 1 and ShiftedProducts.suits(layer, inputs):
+        if len(calls) == 1 and not self.pays(calls) and ShiftedProducts.suits(layer, inputs):
             return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
-        return PatchProducts(layer, calls)
+        return PatchProducts(layer, [(_several(read), _several(back)) for read, back in calls])
 
     def _back(self, inputs: Any, back: Any) -> Any:
         pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)
         return pixels.reshape(len(back), -1, pixels.shape[-1])
+
+
+def _several(images: Any) -> Any:
+    """(records, ..., channels, height, width) with one number of images per record."""
+    return images.reshape(len(images), -1, *images.shape[-3:])
 
 
 class Scale(LayerRule):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from calipers.training.layer_products import Accuracy, Products
+from calipers.training.layer_products import Accuracy, Products, Rewritten
 from calipers.training.layer_rules import Calls, Groups, LayerRule
 from calipers.training.torch_library import torch_module
 
@@ -30,7 +30,7 @@ class Entries:
 
     written: dict[str, Any] = field(default_factory=dict)
     arrange: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
-    products: dict[str, list[Products]] = field(default_factory=dict)
+    products: dict[str, list[Products | Rewritten]] = field(default_factory=dict)
     bounds: list[tuple[Any, Any]] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
 
@@ -151,8 +151,9 @@ class Pass:
             if part == "bias" or products is None:
                 entries.written[path] = rule.gradients(calls)[part]
         if products is not None and kept:
-            entries.products[weight] = [products]
-            entries.bounds.append((products.norms if tables else products.norms_written)(self._accuracy))
+            book = products if tables else Rewritten(products)
+            entries.products[weight] = [book]
+            entries.bounds.append(book.norms(self._accuracy))
         elif products is not None:
             entries.written[weight], entries.arrange[weight] = products.each(), products.arranged
             products.let_go()  # `arranged` holds them
