@@ -39,6 +39,8 @@ def read_toml(name: str) -> dict[str, object]:
         # Some editors begin a file with a byte order mark; TOML has none.
         found = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
+        if not name:
+            raise InputError("The name of the run file is empty; name one, or describe the run by options.") from error
         raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{called(name)} is not a text file in UTF-8; a run file is TOML.") from error

@@ -117,6 +117,8 @@ class Guarantee:
         """The guarantee that EPS,DELTA (or EPS alone) writes."""
         parts = text.split(",")
         try:
+            if not text.isascii():  # Python reads the digits of every script
+                raise ValueError
             numbers = [NON_NEGATIVE.check(name, float(part)) for name, part in zip(_KEYS, parts, strict=False)]
         except ValueError as error:
             raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.") from error

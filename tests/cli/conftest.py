@@ -145,12 +145,13 @@ def calipers():
 
 @pytest.fixture
 def refused(calipers):
-    """Run `calipers`, insist on exit status 2 with empty standard output, return the last line of standard error."""
+    """Run `calipers`, insist on exit status 2, empty standard output and one line of standard error; return that."""
 
     def invoke(*arguments: object) -> str:
         result = calipers(*arguments)
         assert (result.exit_code, result.stdout) == (2, ""), result.output
         assert "Traceback" not in result.stderr
-        return result.stderr.rstrip().splitlines()[-1]
+        assert result.stderr.count("\n") == 1, result.stderr
+        return result.stderr.rstrip()
 
     return invoke

@@ -196,7 +196,7 @@ def test_curve_refuses_what_it_cannot_write(refused, measured_with, tmp_path):
     assert "from its ending" in refused("curve", *RUN, "--output", tmp_path / "curve.pdf")
     assert "there is no folder" in refused("curve", *RUN, "--output", tmp_path / "absent" / "curve.csv")
     assert "contradict each other" in refused("curve", *RUN, "--format", "png", "--output", tmp_path / "curve.csv")
-    assert "Is a directory" in refused("curve", *RUN, "--format", "png", "--output", tmp_path)
+    assert "it is a folder" in refused("curve", *RUN, "--format", "png", "--output", tmp_path)
     assert "add --profile" in refused("curve", *RUN, "--epsilon", 1)
     assert "epsilon in" in refused("curve", *RUN, "--profile", "--epsilon", "nan")
 

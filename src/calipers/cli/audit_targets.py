@@ -127,6 +127,8 @@ def claimed_pair(text: str | None) -> tuple[float, float] | None:
     if text is None:
         return None
     try:
+        if not text.isascii():  # Python reads the digits of every script
+            raise ValueError
         epsilon, delta = (float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(f"Expected --claim EPSILON,DELTA (such as 1,1e-5), got {text!r}.") from error

@@ -75,6 +75,13 @@ def verify_command(files: tuple[str, ...], as_json: bool) -> None:
     """
     from calipers.certificates import verify
 
+    for name in files:  # what cannot be opened is a wrong word on the command line, not a certificate that is refused
+        try:
+            with open(name, "rb") as file:
+                file.read(1)
+        except OSError as error:
+            reason = f"Cannot read {name}: {error.strerror}; name a file that `calipers certify` wrote."
+            raise InputError(reason) from error
     verdicts = [(name, verify(name)) for name in files]
     if as_json:
         from calipers.provenance import sealed

@@ -77,12 +77,22 @@ class SpeakingGroup(click.Group):
         with typed(given):
             return super().main(given, *arguments, **options)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words before the command."""
+        if not args:  # which prints the help, as a refusal of click's own
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _in_one_line(error) from None
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a broken pipe is left to click, which ends quietly."""
         try:
             return super().invoke(ctx)
-        except click.NoSuchOption as error:
-            raise _with_names(error) from None
+        except click.UsageError as error:
+            named = _with_names(error) if isinstance(error, click.NoSuchOption) else error
+            raise _in_one_line(named) from None
         except CertificationError as error:
             raise NotCertified(self._named(ctx, str(error))) from error
         except CalipersError as error:
@@ -121,6 +131,14 @@ def naming_options(message: str, keys: Iterable[str]) -> str:
             before, after = "Expected|give|add|or|and|needs|one of", r" in | to be | or | and | contradict|[.;,:]|$"
             message = re.sub(rf"\b({before}) {key}(?={after})", rf"\1 {option}", message)
     return message
+
+
+def _in_one_line(error: click.UsageError) -> click.UsageError:
+    """The refusal without the usage above it, and where there is more to read."""
+    command = error.ctx.command_path if error.ctx is not None else "calipers"
+    message = error.format_message()
+    ended = message.endswith((".", "?", "?)"))
+    return click.UsageError(f"{message}{'' if ended else '.'} Try '{command} --help'.")
 
 
 def _with_names(error: click.NoSuchOption) -> click.UsageError:

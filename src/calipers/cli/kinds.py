@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Real(Kind):
         """The number, or a refusal that says how to write it."""
         if not isinstance(value, str):
             return value  # type: ignore[return-value]  # a default, which is a number already
-        text = value.strip()
+        text = self._plain(value, param, ctx)
         if _THOUSANDS.fullmatch(text):
             text = text.replace(",", "")
         try:
@@ -39,6 +39,13 @@ class Real(Kind):
         except ValueError:
             hint = "; write the decimal point as a point" if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
             self.fail(f"{value!r} is not a number{hint}.", param, ctx)
+
+    def _plain(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Python reads the digits of every script, and people misread those of others: 0 to 9 alone are taken."""
+        text = value.strip()
+        if not text.isascii():
+            self.fail(f"{value!r} is not a number; write it with the digits 0 to 9.", param, ctx)
+        return text
 
 
 class Count(Real):
@@ -50,7 +57,8 @@ class Count(Real):
         """The whole number, every digit of it, or a refusal."""
         if not isinstance(value, str):
             return value  # type: ignore[return-value]
-        plain = value.strip().replace(",", "") if _THOUSANDS.fullmatch(value.strip()) else value.strip()
+        plain = self._plain(value, param, ctx)
+        plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
         try:
             return int(plain)
         except ValueError:

@@ -284,8 +284,13 @@ def show(document: Document, *, explain: bool = False) -> None:
     click.echo(for_stream(to_text(document, explain=explain, terminal=sys.stdout.isatty())), nl=False)
 
 
+_NO_NAME = "Cannot write a file without a name; name one."
+
+
 def check_folder(output: str | None) -> None:
-    """Refuse a file in a folder that does not exist before anything is computed for it."""
+    """Refuse a file in a folder that does not exist, and a folder, before anything is computed for it."""
+    if output is not None and (not output or Path(output).is_dir()):
+        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
     if output is not None and not Path(output).absolute().parent.is_dir():
         raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL
 from calipers.cli.options import check_place, json_option, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
@@ -15,11 +16,11 @@ from calipers.errors import InputError
 @click.command("receipt", short_help="Write down what was executed and how that is known.")
 @click.argument("run_path", metavar="[RUN]", required=False)
 @click.option("--probe", "probe_path", metavar="FILE", help="What `calipers probe --json` printed about the loop.")
-@click.option("--epochs", type=float, metavar="E", help="With --probe alone: how long the training is.")
-@click.option("--steps", type=int, metavar="T", help="With --probe alone: how long the training is.")
-@click.option("--delta", type=float, multiple=True, help="State epsilon at this delta; repeatable. [default: 1e-05]")
+@click.option("--epochs", type=REAL, metavar="E", help="With --probe alone: how long the training is.")
+@click.option("--steps", type=COUNT, metavar="T", help="With --probe alone: how long the training is.")
+@click.option("--delta", type=REAL, multiple=True, help="State epsilon at this delta; repeatable. [default: 1e-05]")
 @tolerance_option(1e-3)
-@click.option("--max-grad-norm", type=float, metavar="C", help="The clipping norm, as you declare it.")
+@click.option("--max-grad-norm", type=REAL, metavar="C", help="The clipping norm, as you declare it.")
 @click.option("--noise-source", metavar="TEXT", help="Where the noise comes from, as you declare it.")
 @click.option("--library", "libraries", multiple=True, metavar="NAME=VERSION", help="What trained; repeatable.")
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calipers.cli.kinds import COUNT, REAL
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
 from calipers.run_keys import STANDARD_INPUT, read_toml
@@ -126,8 +127,8 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
         ),
-        click.option("--mu", type=float, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
-        click.option("--zcdp", type=float, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
+        click.option("--mu", type=REAL, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
+        click.option("--zcdp", type=REAL, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
         click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
     )
     command = with_noisy_options(command)
@@ -147,28 +148,28 @@ def with_noisy_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--min-separation",
-            type=int,
+            type=COUNT,
             metavar="B",
             help="Steps between two participations (or groups that take turns).",
         ),
-        click.option("--max-participations", type=int, metavar="K", help="How often a record takes part at most."),
+        click.option("--max-participations", type=COUNT, metavar="K", help="How often a record takes part at most."),
         click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
         click.option(
             "--beside",
-            type=float,
+            type=REAL,
             multiple=True,
             metavar="S",
             help="Noise multiplier of something else released from every batch; repeatable.",
         ),
         click.option(
             "--clip-count-noise",
-            type=float,
+            type=REAL,
             metavar="SD",
             help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
         ),
         click.option(
             "--selected-mean",
-            type=float,
+            type=REAL,
             metavar="M",
             help="Released is the best of a random number of runs, M in mean.",
         ),
@@ -177,7 +178,7 @@ def with_noisy_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
             help="The law of the number of runs. [default: geometric]",
         ),
-        click.option("--trials-shape", type=float, metavar="ETA", help="The shape of a negative-binomial law."),
+        click.option("--trials-shape", type=REAL, metavar="ETA", help="The shape of a negative-binomial law."),
     )
     for option in reversed(options):
         command = option(command)
@@ -298,7 +299,10 @@ def _stated(
     if "guarantee" in stated:
         return StatedGuarantee(Guarantee.parse(stated["guarantee"], adjacency))
     kind, value = next(iter(stated.items()))
-    return StatedGuarantee(Guarantee(**{"mu" if kind == "mu" else "rho": value, "adjacency": adjacency}))
+    try:
+        return StatedGuarantee(Guarantee(**{"mu" if kind == "mu" else "rho": value, "adjacency": adjacency}))
+    except InputError as error:
+        raise InputError(str(error).replace("rho=", "--zcdp ").replace("rho in", "--zcdp in")) from error
 
 
 def load_subject(name: str) -> Subject:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calipers.reports.answers import Answers, Questions
+from calipers.reports.comparison import MOST_SIDE_BY_SIDE
 from calipers.reports.document import (
     Badge,
     Cell,
@@ -87,10 +88,10 @@ def brief_comparison(comparison: Comparison) -> Document:
     """What a terminal and a notebook show: the winner, a ruler of all runs, the numbers, the pairs, the runs."""
     named = list(zip(comparison.names, comparison.answers, strict=True))
     sources = comparison.files or comparison.names
-    described = tuple(
-        f"{_with_file(name, file)}: {describe_subject(answers)}"
+    described = [
+        (_with_file(name, file), describe_subject(answers))
         for (name, answers), file in zip(named, sources, strict=True)
-    )
+    ]
     return Document(
         kind="compare",
         title="Which run is more private",
@@ -105,8 +106,8 @@ def brief_comparison(comparison: Comparison) -> Document:
         ),
         sections=(
             _side_by_side(comparison.names, comparison.answers),
-            Section("Which is more private", (Items(tuple(v.sentence for v in comparison.verdicts)),)),
-            Section("The runs", (Items(described),)),
+            Section("Which is more private", (Items(comparison.sentences),)),
+            Section("The runs", (Items(_shortly(described)),)),
             *notes_section(_shared_notes(named)),
             *(
                 dataclasses.replace(section, title=f"What licenses the numbers of {name}")
@@ -115,6 +116,17 @@ def brief_comparison(comparison: Comparison) -> Document:
             ),
         ),
     )
+
+
+def _shortly(described: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """What was executed, run by run; what is said of every one of many is said once."""
+    parts = [words.removesuffix(".").split("; ") for _, words in described]
+    shared = [part for part in parts[0] if all(part in others for others in parts)]
+    if len(described) <= MOST_SIDE_BY_SIDE or not shared:
+        return tuple(f"{name}: {words}" for name, words in described)
+    own = ("; ".join(part for part in all_parts if part not in shared) or "nothing else" for all_parts in parts)
+    names = (name for name, _ in described)
+    return (f"All: {'; '.join(shared)}.", *(f"{name}: {words}." for name, words in zip(names, own, strict=True)))
 
 
 def _with_file(name: str, file: str) -> str:
@@ -156,7 +168,12 @@ def _side_by_side(names: Sequence[str], compared: Sequence[Answers]) -> Section:
     ]
     rows.append(("regret of that mu, at most", *(at_most(printed_regret(answers)) for answers in compared)))
     caption = f"From attack (at least) to proof (at most). {ROUNDED}"
-    return Section("Side by side", (Table(caption, ("quantity", *names), tuple(rows)),))
+    if len(names) <= MOST_SIDE_BY_SIDE:
+        return Section("Side by side", (Table(caption, ("quantity", *names), tuple(rows)),))
+    told = [row for row in rows if row[0] != "separation"]  # the advantage again, as a distance
+    columns = ("run", *(str(row[0]) for row in told))
+    turned = tuple((name, *(row[number] for row in told)) for number, name in enumerate(names, start=1))
+    return Section("Side by side", (Table(caption, columns, turned),))
 
 
 def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Section:

@@ -110,15 +110,46 @@ class Comparison:
             return f"{' and '.join(self.names)} are equally private (error rates within {setting(SLACK)})."
         for position, row in enumerate(self.answers[0].epsilon):
             brackets = [answers.epsilon[position].bracket for answers in self.answers]
-            for number, bracket in enumerate(brackets):
-                least = min(other.lower for place, other in enumerate(brackets) if place != number)
-                if bracket.upper < least:
-                    return (
-                        f"At delta = {setting(row.at)} {self.names[number]} has certainly the smallest epsilon, at "
-                        f"most {ceil_digits(bracket.upper)} (the next has at least {floor_digits(least)}); at every "
-                        "false positive rate no run is proven to be the most private."
-                    )
+            most = min(bracket.upper for bracket in brackets)
+            leading = [name for name, bracket in zip(self.names, brackets, strict=True) if bracket.lower <= most]
+            if len(leading) < len(brackets):
+                least = min(bracket.lower for bracket in brackets if bracket.lower > most)
+                following = "the next has" if len(leading) == 1 else "which of these is open; each other has"
+                return (
+                    f"At delta = {setting(row.at)} {' or '.join(leading)} has certainly the smallest epsilon, at most "
+                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}); at every false positive rate "
+                    "no run is proven to be the most private."
+                )
         return "Which run is the most private is not proven: jaws overlap or curves cross."
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is proven about the pairs: one sentence each, or where there are many one for every run that wins."""
+        if len(self.names) <= MOST_SIDE_BY_SIDE:
+            return tuple(verdict.sentence for verdict in self.verdicts)
+        found = []
+        for name in self.names:
+            worse = [
+                v.second if v.first == name else v.first
+                for v in self.verdicts
+                if (v.order is Order.FIRST and v.first == name) or (v.order is Order.SECOND and v.second == name)
+            ]
+            if worse:
+                found.append(_sentence(name, ", ".join(worse), Order.FIRST))
+        for order, words in _ALL_OF.items():
+            pairs = [f"{v.first} and {v.second}" for v in self.verdicts if v.order is order]
+            if pairs:
+                found.append(f"{words}: {'; '.join(pairs)}.")
+        return tuple(found)
+
+
+MOST_SIDE_BY_SIDE = 4
+"""Of more runs than this the table has one in each row, and pairs are told together."""
+_ALL_OF = {
+    Order.SAME: f"Equally private (error rates within {setting(SLACK)})",
+    Order.OPEN: "Nothing is proven for all error rates (jaws overlap or curves cross) between",
+    Order.INCOMPARABLE: "Not comparable, as they differ in adjacency or view",
+}
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ _FINEST_RESOLUTION = 0.02
 _LOWEST_LOG_TAIL = -560.0
 _SCORE_CELL = 0.008
 """Observations in one cell of this width get one score; the loss is quadratic in it, 1e-5 here."""
-_FAR = 40.0
+_FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
 _LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
