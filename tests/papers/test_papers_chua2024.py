@@ -28,7 +28,7 @@ from calipers.papers.chua2024.settings import (
     shuffled_by_event,
 )
 from calipers.papers.items import Agreement
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3-2")
 SLOW = ("figure-1", "figure-3", "figure-4", "figure-5", "figure-6", "figure-7")
@@ -57,10 +57,10 @@ def by_name(rows):
 
 def seen(name, add, *arguments, **options):
     """The rows that an item shows of quoted numbers, without its curves."""
-    table = Table("quoted", listed=False)
+    table = Sheet("quoted", listed=False)
     add(table, *arguments, **options)
     entry = registry.described("chua2024")[name]
-    return registry.viewed("chua2024", entry | {"remarks": []}, Found([table])).rows
+    return registry.viewed("chua2024", entry | {"remarks": []}, Computed([table])).rows
 
 
 def epsilon_rows(*arguments, **options):

@@ -10,7 +10,7 @@ import pytest
 from calipers.errors import InputError
 from calipers.papers.drawing import drawn
 from calipers.papers.items import Agreement, Published, Row, printed
-from calipers.papers.tables import Found, Table, rows_of
+from calipers.papers.sheets import Computed, Sheet, rows_of
 
 
 @pytest.mark.parametrize(
@@ -67,29 +67,29 @@ def test_a_row_needs_a_bracket(lower, upper):
 
 
 def test_columns_of_unequal_length_are_refused():
-    assert Table.of_columns("d", {"a": [1, 2], "b": [3, 4]}).data.rows == [[1, 3], [2, 4]]
+    assert Sheet.of_columns("d", {"a": [1, 2], "b": [3, 4]}).data.rows == [[1, 3], [2, 4]]
     with pytest.raises(ValueError, match="argument 2"):
-        Table.of_columns("d", {"a": [1, 2], "b": [3]})
+        Sheet.of_columns("d", {"a": [1, 2], "b": [3]})
 
 
 def test_a_table_lists_its_cells_and_both_sides_of_a_bracket():
     """What stands beside serves rows and pictures; a table without listed cells makes no file."""
-    table = Table("runs").add(steps=3, delta=(0.1, 0.2)).beside(ratio=2.0)
+    table = Sheet("runs").add(steps=3, delta=(0.1, 0.2)).beside(ratio=2.0)
     assert (table.data.header, table.data.rows) == (("steps", "delta_lower", "delta_upper"), [[3, 0.1, 0.2]])
     assert (table.column("delta_upper"), table.column("ratio"), table.where(steps=4)) == ([0.2], [2.0], [])
-    assert Table("aside", listed=False).add(steps=3).data is None
-    assert Table("claims").beside(mu=1.0).data is None
+    assert Sheet("aside", listed=False).add(steps=3).data is None
+    assert Sheet("claims").beside(mu=1.0).data is None
 
 
 def test_rows_are_views_of_records():
     """Names in braces are cells, facts or printed numbers; a name alone is the thing itself; no cell, no row."""
-    table = Table("runs").add(sigma=0.5, mu=(1.566, 1.57)).beside(said=printed("1.57"))
+    table = Sheet("runs").add(sigma=0.5, mu=(1.566, 1.57)).beside(said=printed("1.57"))
     table.add(sigma=1.0, mu=0.9).beside(said="", excess=3.0)
     each = [
         {"quantity": "σ = {sigma:g}: μ", "value": "mu", "printed": "{said}", "note": "T = {STEPS}"},
         {"quantity": "σ = {sigma:g}: excess", "value": "excess", "printed": "> {least:g}", "basis": "estimate"},
     ]
-    found = Found([Table("other"), table], {"least": 4})
+    found = Computed([Sheet("other"), table], {"least": 4})
     rows = list(rows_of([{"of": "runs", "each": each}], found, {"STEPS": 7, **found.facts}))
     assert rows == [
         Row("σ = 0.5: μ", printed("1.57"), 1.566, 1.57, "bracket", "T = 7"),
@@ -101,7 +101,7 @@ def test_rows_are_views_of_records():
 
 def test_a_picture_draws_one_line_for_each_value_and_leaves_out_what_a_logarithm_cannot_show():
     figure = pytest.importorskip("matplotlib.figure").Figure()
-    table = Table("runs")
+    table = Sheet("runs")
     for sigma in (0.5, 1.0):
         for steps in (1, 2, 3):
             table.add(sigma=sigma, steps=steps, delta=(0.1 * steps - 0.1, 0.1 * steps))
@@ -111,7 +111,7 @@ def test_a_picture_draws_one_line_for_each_value_and_leaves_out_what_a_logarithm
         {"across": "{edge}", "where": {"sigma": 0.5, "steps": 1}, "text": "edge {edge}"},
     ]
     panel = {"draw": draw, "legend": "best", "set": {"yscale": "log"}, "title": "{what}"}
-    drawn({"size": [3, 2], "panels": [panel]}, Found([table]), {"edge": 0.2, "what": "Both"}).draw(figure)
+    drawn({"size": [3, 2], "panels": [panel]}, Computed([table]), {"edge": 0.2, "what": "Both"}).draw(figure)
     (ax,) = figure.axes
     assert [line.get_label() for line in ax.lines[:2]] == ["σ = 0.5", "σ = 1"]
     assert list(ax.lines[0].get_ydata()) == pytest.approx([0.0, 0.1, 0.2])

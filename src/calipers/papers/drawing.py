@@ -1,6 +1,6 @@
-"""Pictures as views of an item's tables, as `items.toml` describes them.
+"""Pictures as views of an item's sheets, as `items.toml` describes them.
 
-A picture has panels; a panel has labels, settings of its axes (`set`) and layers. A layer draws columns of a table: `x`
+A picture has panels; a panel has labels, settings of its axes (`set`) and layers. A layer draws columns of a sheet: `x`
 against `y`, or the band between two of them, one line for each value of `by`, in colors that color-blind readers can
 tell apart. Its `look` has matplotlib's own words, `label` and `text` name cells of a line's first record. Everything
 acts on the axes it is given; nothing global is changed.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calipers.papers.items import Picture
-from calipers.papers.tables import Found, Names, Record, entry, worded
+from calipers.papers.sheets import Computed, Names, Record, entry, worded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ CYCLE = ("blue", "orange", "green", "red", "purple", "sky")
 _KEYS: dict[str, Any] = {"frameon": False, "fontsize": "small"}
 
 
-def drawn(spec: Mapping[str, Any], found: Found, names: Names) -> Picture:
+def drawn(spec: Mapping[str, Any], found: Computed, names: Names) -> Picture:
     """The picture that an item describes, of what was found."""
 
     def draw(figure: Figure) -> None:
@@ -56,7 +56,7 @@ def drawn(spec: Mapping[str, Any], found: Found, names: Names) -> Picture:
     return Picture(draw, (width, height))
 
 
-def _panel(ax: Axes, panel: Mapping[str, Any], found: Found, names: Names) -> None:
+def _panel(ax: Axes, panel: Mapping[str, Any], found: Computed, names: Names) -> None:
     if panel.get("square"):
         # The unit square of a trade-off curve, with a little room around for what lies along its edges.
         ax.plot([0, 1], [1, 0], color=COLORS["gray"], linestyle=":", linewidth=1, label="perfect privacy")
@@ -81,8 +81,8 @@ def _panel(ax: Axes, panel: Mapping[str, Any], found: Found, names: Names) -> No
         ax.legend(loc=panel["legend"], **(_KEYS | panel.get("words", {})))
 
 
-def _layer(ax: Axes, layer: Mapping[str, Any], found: Found, names: Names) -> None:
-    """One layer: bars, lines across, lines of a table, or a word of the legend about what others drew."""
+def _layer(ax: Axes, layer: Mapping[str, Any], found: Computed, names: Names) -> None:
+    """One layer: bars, lines across, lines of a sheet, or a word of the legend about what others drew."""
     if "bars" in layer:
         _bars(ax, layer, found)
     elif "of" in layer or "y" in layer or "across" in layer:
@@ -93,10 +93,10 @@ def _layer(ax: Axes, layer: Mapping[str, Any], found: Found, names: Names) -> No
         ax.plot([], [], label=worded(layer["label"], names), **_look(layer, "black"))
 
 
-def _lines(layer: Mapping[str, Any], found: Found) -> Iterator[list[Record]]:
+def _lines(layer: Mapping[str, Any], found: Computed) -> Iterator[list[Record]]:
     """The records of each line: those that agree in all cells of `by`."""
     lines: dict[tuple[Any, ...], list[Record]] = {}
-    for record in found.table(layer).where(**layer.get("where", {})):
+    for record in found.sheet(layer).where(**layer.get("where", {})):
         lines.setdefault(tuple(record[name] for name in layer.get("by", ())), []).append(record)
     yield from lines.values()
 
@@ -140,9 +140,9 @@ def _several(names: str | list[str]) -> list[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _bars(ax: Axes, layer: Mapping[str, Any], found: Found) -> None:
+def _bars(ax: Axes, layer: Mapping[str, Any], found: Computed) -> None:
     """A group of bars for each name of `bars`, one bar of each record in it, with its height in digits."""
-    records = found.table(layer).records
+    records = found.sheet(layer).records
     width = 0.76 / len(records)
     for number, record in enumerate(records):
         heights = [record[name] for name in layer["bars"]]

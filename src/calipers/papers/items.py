@@ -161,7 +161,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Views:
     """The views of what computing an item finds, before anything is written."""
 
     rows: Sequence[Row]
@@ -179,7 +179,7 @@ class Item:
     title: str
     place: str
     reproduces: str
-    compute: Callable[[Progress], Outcome] = field(repr=False)
+    compute: Callable[[Progress], Views] = field(repr=False)
     cost: Literal["quick", "slow"] = "quick"
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from calipers._version import __version__
 from calipers.errors import InputError
 from calipers.papers.drawing import drawn
-from calipers.papers.items import Item, Outcome, Progress
+from calipers.papers.items import Item, Progress, Views
+from calipers.papers.sheets import Computed, rows_of
 from calipers.papers.storage import Result, read_result, write_outcome
-from calipers.papers.tables import Found, rows_of
 
 PAPERS = ("gomez2025", "chua2024", "ertan2026", "vandijk2026", "wang2026")
 
@@ -45,19 +45,19 @@ def _items_of(source: str) -> Iterator[Item]:
         yield Item(f"{source}-{name}", source, *about, compute, "slow" if entry.get("slow") else "quick")
 
 
-def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Outcome:
+def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Views:
     module, function = entry["compute"].split(".")
     compute = getattr(importlib.import_module(f"calipers.papers.{source}.{module}"), function)
     return viewed(source, entry, compute(progress, **entry.get("with", {})))
 
 
-def viewed(source: str, entry: dict[str, Any], found: Found) -> Outcome:
+def viewed(source: str, entry: dict[str, Any], found: Computed) -> Views:
     """The views of what was found that the item's description asks for: rows, remarks, CSV files, picture."""
     numbers = importlib.import_module(f"calipers.papers.{source}").published.numbers
     names = {**numbers, **entry.get("with", {}), **found.facts, "title": entry["title"]}
     rows = tuple(rows_of(entry.get("rows", ()), found, names))
     remarks = tuple(text.format_map(names) for text in entry.get("remarks", ()))
-    return Outcome(rows, remarks, found.data, drawn(entry["picture"], found, names) if "picture" in entry else None)
+    return Views(rows, remarks, found.data, drawn(entry["picture"], found, names) if "picture" in entry else None)
 
 
 def find_item(name: str) -> Item:

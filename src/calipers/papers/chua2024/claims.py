@@ -32,7 +32,7 @@ from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic, epoch, poisson, shuffled
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 from calipers.theorems.shuffle_conjecture import two_batches
 
@@ -57,9 +57,9 @@ def group_privacy_epsilon(run: Run, delta: float) -> float:
     return 2.0 * epsilon
 
 
-def substitution(progress: Progress) -> Found:
+def substitution(progress: Progress) -> Computed:
     """Whether shuffling still leaks more than Poisson batches when a record is replaced instead of zeroed out."""
-    figure, table = published.FIGURE_1, Table()
+    figure, table = published.FIGURE_1, Sheet()
     for quote in watched(figure.quotes, progress):
         run = epoch(quote.noise_multiplier, figure.steps)
         grouped, tight = group_privacy_epsilon(run, figure.delta), poisson(run, "substitute").epsilon(figure.delta)
@@ -68,12 +68,12 @@ def substitution(progress: Progress) -> Found:
         sigma = quote.noise_multiplier
         table.add(noise_multiplier=sigma, group_privacy=grouped, poisson=tight, shuffle=(lower, fixed))
         table.beside(gap=(lower - grouped, fixed - tight.lower))
-    return Found([table])
+    return Computed([table])
 
 
-def large_pull(progress: Progress) -> Found:
+def large_pull(progress: Progress) -> Computed:
     """What the event {max_t w_t >= C} shows when the other records pull by -L; L = 1 is Equation (3)."""
-    figure, table = published.FIGURE_7, Table()
+    figure, table = published.FIGURE_7, Sheet()
     run, epsilon = epoch(figure.noise_multiplier, figure.steps), figure.quotes[0].epsilon
     limit = deterministic(run, "delta", epsilon)
     for pull in watched(_PULLS, progress):
@@ -81,12 +81,12 @@ def large_pull(progress: Progress) -> Found:
         table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1]).beside(delta=(shown, limit[1]))
         table.beside(note="Equation (3)" if pull == 1.0 else "")
     table.beside(fixed=limit)
-    return Found([table], {"epsilon": epsilon})
+    return Computed([table], {"epsilon": epsilon})
 
 
-def conjecture(progress: Progress) -> Found:
+def conjecture(progress: Progress) -> Computed:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
-    table = Table()
+    table = Sheet()
     for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
         fixed, pair = (
             deterministic(epoch(sigma, rounds), "delta", epsilon)[1],
@@ -103,4 +103,4 @@ def conjecture(progress: Progress) -> Found:
             note = f"the best test found of the conjectured pair shows {pair:.5g}"
             table.add(**run, pair_upper="", adaptive=shown, deterministic=fixed)
         table.beside(shown=(shown, fixed), note=note)
-    return Found([table])
+    return Computed([table])

@@ -20,7 +20,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic, epoch
 from calipers.papers.items import Interval, Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 from calipers.theorems.poisson_halfspace import (
     poisson_better_below,
@@ -80,12 +80,12 @@ def sign_changes() -> int:
     return sum(before is not after for before, after in itertools.pairwise(signs))
 
 
-def figure_2(progress: Progress) -> Found:
+def figure_2(progress: Progress) -> Computed:
     """delta_D and delta_P for sigma = 0.3, T = 10, their crossing, and what the proof of Theorem 4.2 gives."""
     sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     below, beyond = poisson_better_below(sigma, steps), poisson_worse_beyond(sigma, steps)
     crossing = crossing_bracket(below, beyond)
-    table, at_zero, fixed = Table("curves"), _poisson().delta(0.0), deterministic(EPOCH, "delta", 0.0)
+    table, at_zero, fixed = Sheet("curves"), _poisson().delta(0.0), deterministic(EPOCH, "delta", 0.0)
     for epsilon in watched(EPSILON.tolist(), progress):
         table.add(
             epsilon=epsilon,
@@ -94,11 +94,11 @@ def figure_2(progress: Progress) -> Found:
             halfspace_best=poisson_halfspace_best(epsilon, sigma, steps).delta,
             halfspace_closed=poisson_halfspace_delta(epsilon, sigma, steps),
         )
-    values = Table().beside(at_zero=at_zero, bound=poisson_total_variation_upper(sigma, steps), fixed=fixed)
+    values = Sheet().beside(at_zero=at_zero, bound=poisson_total_variation_upper(sigma, steps), fixed=fixed)
     values.beside(gap=(fixed[0] - at_zero.upper, fixed[1] - at_zero.lower), below=below, beyond=beyond)
     values.beside(crossing=crossing, changes=sign_changes())
-    marks = Table("marks", listed=False)
+    marks = Sheet("marks", listed=False)
     for name, place in (("ε0", below), ("crossing", crossing[0]), ("ε1", beyond)):
         marks.add(name=name, place=place)
     floors = {f"floor_{last}": 0.3 * table.where(epsilon=float(last))[0]["deterministic"] for last in (20, 50)}
-    return Found([table, values, marks], {"below": below, "beyond": beyond, **floors})
+    return Computed([table, values, marks], {"below": below, "beyond": beyond, **floors})

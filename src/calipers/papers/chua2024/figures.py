@@ -15,24 +15,24 @@ from typing import Any
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import Quantity, balls_and_bins, by_every_route, epoch, poisson
 from calipers.papers.items import Progress, jaws_of, printed, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 _SIGMA = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1, 1.3)
 
 
-def add_epsilons(table: Table, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
+def add_epsilons(table: Sheet, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
     """Everything said about epsilon(delta) at one noise multiplier; `bins` adds balls-and-bins."""
     name = f"{prefix}σ = {quote.noise_multiplier:g}: ε", ""
     _add(table, quote, quote.noise_multiplier, steps, "epsilon", delta, name, bins)
 
 
-def add_deltas(table: Table, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
+def add_deltas(table: Sheet, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
     """Everything said about delta(epsilon) at one epsilon; `bins` adds balls-and-bins."""
     _add(table, quote, noise_multiplier, steps, "delta", quote.epsilon, ("δ", f"({quote.epsilon:g})"), bins)
 
 
 def _add(
-    table: Table,
+    table: Sheet,
     quote: Any,
     sigma: float,
     steps: int,
@@ -47,9 +47,9 @@ def _add(
         table.beside(bins=getattr(balls_and_bins(run), quantity)(level))
 
 
-def _marks(quotes: Sequence[Any], axis: str) -> Table:
+def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
     """Where the printed numbers stand, and which way they bound."""
-    table = Table("marks", listed=False)
+    table = Sheet("marks", listed=False)
     for quote in quotes:
         for said in (
             printed(text) for text in (quote.poisson, quote.renyi, quote.shuffle, quote.deterministic) if text
@@ -60,9 +60,9 @@ def _marks(quotes: Sequence[Any], axis: str) -> Table:
     return table
 
 
-def _curves(axis: str, places: Sequence[float], shown: Any, quantity: Quantity, progress: Progress) -> Table:
+def _curves(axis: str, places: Sequence[float], shown: Any, quantity: Quantity, progress: Progress) -> Sheet:
     """Along the axis, the deterministic batches by their upper jaw, the others as they are known."""
-    table = Table("curves")
+    table = Sheet("curves")
     for place in watched(places, progress):
         if quantity == "epsilon":
             found = by_every_route(epoch(place, shown.steps), quantity, shown.delta)
@@ -72,9 +72,9 @@ def _curves(axis: str, places: Sequence[float], shown: Any, quantity: Quantity, 
     return table
 
 
-def epsilon_figure(progress: Progress, figure: str) -> Found:
+def epsilon_figure(progress: Progress, figure: str) -> Computed:
     """epsilon against sigma at fixed delta and T, and the quoted numbers."""
-    shown, quoted = getattr(published, figure), Table("quoted", listed=False)
+    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
     for quote in shown.quotes:
         add_epsilons(quoted, quote, shown.steps, shown.delta)
     if figure == "FIGURE_4":
@@ -83,12 +83,12 @@ def epsilon_figure(progress: Progress, figure: str) -> Found:
             add_epsilons(quoted, quote, caption, shown.delta, f"T = {caption:,}, ", bins=False)
     curves = _curves("noise_multiplier", _SIGMA, shown, "epsilon", progress)
     facts = {"shown": shown, "level": f"{shown.delta:.0e}".replace("e-0", "e-")}
-    return Found([curves, quoted, _marks(shown.quotes, "noise_multiplier")], facts)
+    return Computed([curves, quoted, _marks(shown.quotes, "noise_multiplier")], facts)
 
 
-def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowest: float) -> Found:
+def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowest: float) -> Computed:
     """delta against epsilon at fixed sigma and T, and the quoted numbers; the picture ends at `lowest`."""
-    shown, quoted = getattr(published, figure), Table("quoted", listed=False)
+    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
     for place, quote in enumerate(shown.quotes):
         add_deltas(quoted, quote, shown.noise_multiplier, shown.steps, bins=place == 0)
     if figure == "FIGURE_3":
@@ -97,4 +97,4 @@ def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowe
         # The numbers quoted for epsilon = 1 again at epsilon = 1/2, where they fit.
         add_deltas(quoted, published.FIGURE_7_AT_ONE_HALF, shown.noise_multiplier, shown.steps)
     curves = _curves("epsilon", epsilon, shown, "delta", progress)
-    return Found([curves, quoted, _marks(shown.quotes, "epsilon")], {"shown": shown})
+    return Computed([curves, quoted, _marks(shown.quotes, "epsilon")], {"shown": shown})

@@ -18,7 +18,7 @@ from calipers.bracket import Bracket
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import (
     max_test_separation,
     noise_threshold,
@@ -34,9 +34,9 @@ FORCED_ROUNDS = (48, 390)
 FORCED_SEPARATIONS = (0.1, 0.03, 0.01)
 
 
-def thresholds(progress: Progress) -> Found:
+def thresholds(progress: Progress) -> Computed:
     """The number of rounds and the noise quoted for ImageNet and LAION, and what such an epoch leaks."""
-    table = Table()
+    table = Sheet()
     for quoted in watched(published.THRESHOLDS, progress):
         rounds, delta = quoted.records // published.QUOTED_BATCH_SIZE, 1.0 / quoted.records
         sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
@@ -51,7 +51,7 @@ def thresholds(progress: Progress) -> Found:
             epsilon_shuffle=found.shuffle.epsilon(delta),
             epsilon_poisson=found.poisson.epsilon(delta),
         ).beside(quoted=quoted)
-    return Found([table])
+    return Computed([table])
 
 
 def _margins() -> tuple[float, int, float]:
@@ -65,9 +65,9 @@ def _margins() -> tuple[float, int, float]:
     return ratios[least], counts[least], 1.0 / math.sqrt(4.0 * math.pi * math.log(2.0))
 
 
-def dichotomies(progress: Progress) -> Found:
+def dichotomies(progress: Progress) -> Computed:
     """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
-    table = Table()
+    table = Sheet()
     for rounds in watched(ROUNDS, progress):
         sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
         table.add(
@@ -83,7 +83,7 @@ def dichotomies(progress: Progress) -> Found:
         )
     margin, where, level = _margins()
     table.beside(margin=margin, where=where, level=level, checked=EVERY_ROUND_UP_TO)
-    return Found([table])
+    return Computed([table])
 
 
 def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
@@ -91,13 +91,13 @@ def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
     return found
 
 
-def forced(progress: Progress) -> Found:
+def forced(progress: Progress) -> Computed:
     """How much noise one epoch needs for a small separation, from both sides."""
-    table = Table()
+    table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = noise_threshold(rounds)
         poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
         isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
         table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
-    return Found([table])
+    return Computed([table])

@@ -22,7 +22,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
 from calipers.papers.items import Progress, Published, watched
-from calipers.papers.tables import Column, Found, Table
+from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems.separation import (
     max_test_separation,
     max_test_tradeoff,
@@ -49,50 +49,50 @@ def _best_fpr(sigma: float, rounds: int) -> float:
     return float(grid[np.argmax([1.0 - a - max_test_tradeoff(float(a), sigma, rounds) for a in grid])])
 
 
-def _segment(table: Table, name: str, fpr: float, distance: float) -> None:
+def _segment(table: Sheet, name: str, fpr: float, distance: float) -> None:
     """The perpendicular from the point at `fpr`, `distance` below the line 1 - a, up to that line."""
     fnr, step = 1.0 - fpr - distance * math.sqrt(2.0), distance * _MAXIMUM
     table.add(name=name, distance=distance, fpr=fpr, fnr=fnr)
     table.add(name=name, distance=distance, fpr=fpr + step, fnr=fnr + step)
 
 
-def figure_1(progress: Progress) -> Found:
+def figure_1(progress: Progress) -> Computed:
     """The separation of the curve of one shuffled epoch, drawn on the curve."""
     found = leaks(epoch(DRAWN_ROUNDS)).isolated
     kappa = found.separation()
     guarantee, attack = found.curve(Side.UPPER)(ALPHA), found.curve(Side.LOWER)(ALPHA)
-    table = Table.of_columns("curve", {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack})
-    segments, fixed = Table("segments", listed=False), 0.5 - kappa.lower * _MAXIMUM
+    table = Sheet.of_columns("curve", {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack})
+    segments, fixed = Sheet("segments", listed=False), 0.5 - kappa.lower * _MAXIMUM
     _segment(segments, "κ", fixed, kappa.lower)
     for fnr in (fixed, 1.0 - fixed):
         segments.add(name="√2 κ", distance=math.sqrt(2.0) * kappa.lower, fpr=fixed, fnr=fnr)
     progress(1, 1)
-    return Found([table, segments, Table().beside(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
+    return Computed([table, segments, Sheet().beside(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
 
 
-def figure_2(progress: Progress) -> Found:
+def figure_2(progress: Progress) -> Computed:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
     rounds = DRAWN_ROUNDS
     sigma, found = noise_threshold(rounds), leaks(epoch(rounds)).isolated
     point, by_largest, kappa = tractable_point(sigma, rounds), max_test_separation(sigma, rounds), found.separation()
     most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
     sub = np.array([max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
-    table = Table.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
-    values = Table().beside(bound=shuffle_separation_lower(sigma, rounds))
+    table = Sheet.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
+    values = Sheet().beside(bound=shuffle_separation_lower(sigma, rounds))
     values.beside(point=point, fpr=point.fpr, x=point.separation)
     values.beside(sub=(by_largest, most), shuf=kappa, first=(gap, gap + 1e-10))
     values.beside(second=(kappa.lower - most, kappa.upper - by_largest))
-    segments = Table("segments", listed=False)
+    segments = Sheet("segments", listed=False)
     _segment(segments, "x'", point.fpr, point.separation)
     _segment(segments, "κ_sub", _best_fpr(sigma, rounds), by_largest)
     _segment(segments, "κ_shuf", 0.5 - kappa.lower * _MAXIMUM, kappa.lower)
     progress(1, 1)
-    return Found([table, values, segments], {"sigma": sigma})
+    return Computed([table, values, segments], {"sigma": sigma})
 
 
-def figure_3(progress: Progress) -> Found:
+def figure_3(progress: Progress) -> Computed:
     """Equation (52) over M for several s, beside the separation of one Poisson epoch."""
-    measured, places, limits = Table("measured"), Table("places", listed=False), Table("limits", listed=False)
+    measured, places, limits = Sheet("measured"), Sheet("places", listed=False), Sheet("limits", listed=False)
     columns: dict[str, Column] = {"rounds": FIGURE_3_ROUNDS}
     for label, s in SCHEDULES.items():
         columns[f"equation_52, s = {label}"] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
@@ -106,12 +106,12 @@ def figure_3(progress: Progress) -> Found:
     claim = Published(published.FIGURE_3_CLAIM, _MAXIMUM * (1.0 - ROUNDING), _MAXIMUM, None)
     for name, value in (("s < 1", _MAXIMUM), ("s = 1", math.erf(0.5) * _MAXIMUM), ("s > 1", 0.0)):
         limits.add(name=name, predicted=value).beside(claim=claim)
-    return Found([Table.of_columns("bounds", columns), measured, places, limits])
+    return Computed([Sheet.of_columns("bounds", columns), measured, places, limits])
 
 
-def figure_4(progress: Progress) -> Found:
+def figure_4(progress: Progress) -> Computed:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
-    measured, columns = Table("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
+    measured, columns = Sheet("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
     for epochs in watched(published.EPOCHS, progress):
         line = [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
         columns[f"predicted, E = {epochs}"] = np.array(line)
@@ -119,4 +119,4 @@ def figure_4(progress: Progress) -> Found:
             predicted = poisson_limit_separation(count, epochs, noise_threshold(count))
             found, ceiling = leaks(epoch(count, epochs=epochs)).poisson.separation(), poisson_ceiling(count, epochs)
             measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
-    return Found([Table.of_columns("predicted", columns), measured])
+    return Computed([Sheet.of_columns("predicted", columns), measured])

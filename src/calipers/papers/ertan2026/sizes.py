@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.items import Progress, Published, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 _NEAR = 0.05
 _CLASSES_OF_IMAGES, _CLASSES_OF_NEWS = 10, 4
@@ -83,11 +83,11 @@ MODELS = {
 }
 
 
-def model_sizes(progress: Progress) -> Found:
+def model_sizes(progress: Progress) -> Computed:
     """Millions of parameters of every model whose size a caption states."""
-    table = Table("sizes", listed=False)
+    table = Sheet("sizes", listed=False)
     for name, millions in watched(published.MODEL_SIZES.items(), progress):
         count = MODELS[name]
         stated = Published(f"≈ {millions}", millions * (1.0 - _NEAR), millions * (1.0 + _NEAR), float(millions))
         table.add(name=name, millions=(count.least / 1e6, count.most / 1e6)).beside(stated=stated)
-    return Found([table])
+    return Computed([table])

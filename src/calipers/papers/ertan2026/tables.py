@@ -18,14 +18,14 @@ import itertools
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, epochs_of, leaks
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold, poisson_separation_lower, shuffle_separation_lower
 from calipers.theorems.separation_to_epsilon import epsilon_from_separation
 
 
-def accuracy_table(progress: Progress, number: int) -> Found:
+def accuracy_table(progress: Progress, number: int) -> Computed:
     """σ of every row of one of Tables 1 to 9, and what its runs leak."""
-    shown, table = published.TABLES[number], Table("runs")
+    shown, table = published.TABLES[number], Sheet("runs")
     stated, records = shown.dataset.records, shown.dataset.everything or shown.dataset.records
     for (batch, text), epochs in watched(itertools.product(shown.noise.items(), published.EPOCHS), progress):
         run = epochs_of(records, batch, epochs)
@@ -48,12 +48,12 @@ def accuracy_table(progress: Progress, number: int) -> Found:
         table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
         table.beside(as_stated=noise_threshold(stated // batch) if shown.dataset.everything else None, count=stated)
     thresholds = ", ".join(f"{noise_threshold(stated // batch):.2f}" for batch in shown.noise)
-    return Found([table], {"stated": thresholds})
+    return Computed([table], {"stated": thresholds})
 
 
-def table_10(progress: Progress) -> Found:
+def table_10(progress: Progress) -> Computed:
     """The four columns, and what runs with the most noise that Theorem 6.1 speaks about really leak."""
-    table, delta = Table(), published.TABLE_10_DELTA
+    table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
         sigma, found = noise_threshold(line.rounds), leaks(epoch(line.rounds))
         kappas = shuffle_separation_lower(sigma, line.rounds), poisson_separation_lower(sigma, line.rounds)
@@ -69,4 +69,4 @@ def table_10(progress: Progress) -> Found:
             true_epsilon_shuffle=found.shuffle.epsilon(delta),
             true_epsilon_poisson=found.poisson.epsilon(delta),
         ).beside(line=line)
-    return Found([table])
+    return Computed([table])

@@ -26,7 +26,7 @@ from typing import Any
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.items import Progress
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold
 
 _WORDS, _COUNTS = ("dataset", "model", "sampler", "regime"), ("records", "epochs", "batch_size", "seed")
@@ -47,10 +47,10 @@ def trained_runs() -> Iterator[dict[str, Any]]:
         yield {name: run[name] for name in (*_COLUMNS, "accuracy")} | ends
 
 
-def utility(progress: Progress) -> Found:
+def utility(progress: Progress) -> Computed:
     """Accuracies beside those of Tables 1 and 3, and the picture of accuracy against noise."""
-    runs, table = Table("runs"), Table("beside", listed=False)
-    lines, marks = Table("lines", listed=False), Table("thresholds", listed=False)
+    runs, table = Sheet("runs"), Sheet("beside", listed=False)
+    lines, marks = Sheet("lines", listed=False), Sheet("thresholds", listed=False)
     runs.records = list(trained_runs())
     tables = ("CIFAR-10", "cifar10", published.TABLE_1_ACCURACIES), ("AG News", "ag-news", published.TABLE_3_ACCURACIES)
     for name, dataset, accuracies in tables:
@@ -69,4 +69,4 @@ def utility(progress: Progress) -> Found:
             mean = fmean(entry["accuracy"] for entry in runs.where(**point, batch_size=batch))
             lines.add(**point, accuracy=mean).beside(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
     progress(1, 1)
-    return Found([runs, table, lines, marks])
+    return Computed([runs, table, lines, marks])

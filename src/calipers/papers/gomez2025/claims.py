@@ -20,26 +20,26 @@ from calipers.papers.gomez2025.settings import (
     topdown_curves,
 )
 from calipers.papers.items import Interval, Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 _DEPTHS = (1e-3, 1e-5, 1e-10, 1e-15, 1e-30)
 _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
 
 
-def headline(progress: Progress) -> Found:
+def headline(progress: Progress) -> Computed:
     """mu and regret of sigma = 9.4, p = 16384/50000, T = 2000, and how they move with delta0."""
     run = run_of(published.TABLE_4[-1])
-    found, table = measured(run), Table("depth")
+    found, table = measured(run), Sheet("depth")
     for delta0 in watched(_DEPTHS, progress):
         depth = 1e-2 * min(delta0, 1e-10)
         entry = fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
         table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
     everywhere, curves = mu_over_all_alpha(run), dpsgd_curves(run)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)
-    return Found([table, Table().beside(mu=everywhere, regret=overstated)], {"everywhere": everywhere})
+    return Computed([table, Sheet().beside(mu=everywhere, regret=overstated)], {"everywhere": everywhere})
 
 
-def quoted_tpr(progress: Progress) -> Found:
+def quoted_tpr(progress: Progress) -> Computed:
     """The largest true positive rate at FPR = 10 %: of the run, and of its (epsilon, 1e-5) guarantee alone."""
     run = run_of(published.TABLE_4[-1])
     epsilon, curves = measured(run).epsilon(published.DELTA), dpsgd_curves(run)
@@ -50,26 +50,26 @@ def quoted_tpr(progress: Progress) -> Found:
         a, b, c, d = (unit * float(tpr(curve, fpr)) for curve in (curves.attack, curves.guarantee, *reported))
         return {"tpr": (a, b), "tpr_of_epsilon": (c, d)}
 
-    table = Table("rates")
+    table = Sheet("rates")
     for fpr in watched(_FPR, progress):
         table.add(fpr=fpr, **rates(fpr))
-    return Found([table, Table().beside(**rates(published.QUOTED_FPR, 100.0))], {"epsilon": epsilon.upper})
+    return Computed([table, Sheet().beside(**rates(published.QUOTED_FPR, 100.0))], {"epsilon": epsilon.upper})
 
 
-def topdown(progress: Progress) -> Found:
+def topdown(progress: Progress) -> Computed:
     """mu of the 2020 Census TopDown algorithm, for the rounded and for the production value of rho."""
-    table = Table()
+    table = Sheet()
     budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": TOPDOWN_RHO_PRODUCTION}
     for name, rho in watched(budgets.items(), progress):
         entry = fit(topdown_curves(rho))
         table.add(rho=rho, mu=entry.mu, mu_continuous=math.sqrt(2.0 * rho), regret=entry.regret).beside(name=name)
-    return Found([table])
+    return Computed([table])
 
 
-def renyi_minimum(progress: Progress) -> Found:
+def renyi_minimum(progress: Progress) -> Computed:
     """Appendix A.6 with the minimum over orders as printed, and with the maximum, which is what the orders imply."""
     run = run_of(published.TABLE_4[-1])
-    values, curves, table = rdp_values(run), dpsgd_curves(run), Table("rates")
+    values, curves, table = rdp_values(run), dpsgd_curves(run), Sheet("rates")
     orders = watched(zip(ORDERS, values, strict=True), progress)
     singles = [rdp_tradeoff(float(order), float(value)) for order, value in orders]
     together = rdp_tradeoff(ORDERS, values)
@@ -77,4 +77,4 @@ def renyi_minimum(progress: Progress) -> Found:
         betas = [float(curve(alpha)) for curve in singles]
         true = float(curves.guarantee(alpha)), float(curves.attack(alpha))
         table.add(alpha=alpha, beta=true, implied=float(together(alpha)), maximum=max(betas), minimum=min(betas))
-    return Found([table])
+    return Computed([table])

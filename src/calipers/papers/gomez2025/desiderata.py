@@ -27,7 +27,7 @@ from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.representations import dpsgd_regrets
 from calipers.papers.gomez2025.settings import laplace_curves, run_of
 from calipers.papers.items import Progress, Published, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 _ALPHA = np.concatenate((np.geomspace(1e-9, 0.1, 60), np.linspace(0.1, 1.0, 60)))
 _BUDGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -67,9 +67,9 @@ def _marked(mark: bool, word: str, yes: tuple[float, float], no: tuple[float, fl
     return Published(f"✓ {word}", *yes) if mark else Published(f"✗ {word}", *no)
 
 
-def table_1(progress: Progress) -> Found:
+def table_1(progress: Progress) -> Computed:
     """The eighteen marks, each from a number."""
-    table, marks, limit = Table("regrets"), Table("marks", listed=False), published.ACCURATE
+    table, marks, limit = Sheet("regrets"), Sheet("marks", listed=False), published.ACCURATE
     for run in watched(dict.fromkeys(run_of(c) for c in (*published.TABLE_4, *published.TABLE_5)), progress):
         found = dpsgd_regrets(run)
         of_each = {name: getattr(found, field) for name, field in _REGRET.items()}
@@ -82,4 +82,4 @@ def table_1(progress: Progress) -> Found:
         marks.beside(concise=_marked(concise, "concise", (1, 2), (3, math.inf)))
         marks.beside(ordered=_marked(ordered, "ordered", (0, 0), (1, math.inf)))
         marks.beside(accurate=_marked(accurate, "accurate", (0, limit), (limit, math.inf)))
-    return Found([table, marks])
+    return Computed([table, marks])

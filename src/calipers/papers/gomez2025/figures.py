@@ -28,26 +28,26 @@ from calipers.papers.gomez2025.settings import (
     topdown_curves,
 )
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Column, Found, Table
+from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems.gaussian_limits import gdp_of_pure_dp
 
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-6, 1.0, 241), np.linspace(0.0, 1.0, 201))))
 """Where curves are drawn and listed."""
 
 
-def _curve_table(name: str, curves: Curves, mu: float, **others: FloatArray) -> Table:
+def _curve_table(name: str, curves: Curves, mu: float, **others: FloatArray) -> Sheet:
     columns = {"alpha": ALPHA, "beta_lower": curves.guarantee(ALPHA), "beta_upper": curves.attack(ALPHA)}
     columns |= {"beta_gdp": gaussian_tradeoff(mu, ALPHA)} | others
-    return Table.of_columns(name, {key: np.asarray(values) for key, values in columns.items()})
+    return Sheet.of_columns(name, {key: np.asarray(values) for key, values in columns.items()})
 
 
-def figure_1(progress: Progress) -> Found:
+def figure_1(progress: Progress) -> Computed:
     """The Laplace mechanism under pure DP, DP-SGD under GDP, and the regret of every representation."""
     run = run_of(published.TABLE_4[-1])
     laplace, dpsgd = laplace_curves(), dpsgd_curves(run)
     pure, fitted = adp_tradeoff(1.0), fit(dpsgd)
     epsilon = measured(run).epsilon(published.DELTA).upper
-    regrets, values = Table("c"), Table().beside(gdp=fitted.regret)
+    regrets, values = Sheet("c"), Sheet().beside(gdp=fitted.regret)
     regrets.add(mechanism="laplace", **asdict(laplace_regrets())).beside(name="Laplace")
     regrets.add(mechanism="dp-sgd", **asdict(dpsgd_regrets(run))).beside(name="DP-SGD")
     values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets().pure))
@@ -59,10 +59,10 @@ def figure_1(progress: Progress) -> Found:
         regrets,
         values,
     )
-    return Found(tables, {"mu": fitted.mu[1], "epsilon": epsilon})
+    return Computed(tables, {"mu": fitted.mu[1], "epsilon": epsilon})
 
 
-def figure_2(progress: Progress) -> Found:
+def figure_2(progress: Progress) -> Computed:
     """The regret as a shift: DP-SGD reported by its (epsilon, 1e-5) guarantee."""
     run = run_of(published.TABLE_4[1])
     curves = dpsgd_curves(run)
@@ -71,29 +71,29 @@ def figure_2(progress: Progress) -> Found:
     progress(1, 1)
     shifted = np.where(ALPHA + kappa <= 1.0, curves.attack(np.minimum(ALPHA + kappa, 1.0)) - kappa, np.nan)
     table = _curve_table("curves", curves, fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted)
-    shift, height = Table("shift", listed=False), float(curves.attack(0.15 + kappa))
+    shift, height = Sheet("shift", listed=False), float(curves.attack(0.15 + kappa))
     shift.add(alpha=0.15 + kappa, beta=height).add(alpha=0.15, beta=height - kappa)
-    return Found([table, shift, Table().beside(regret=(least, kappa))], {"kappa": kappa})
+    return Computed([table, shift, Sheet().beside(regret=(least, kappa))], {"kappa": kappa})
 
 
-def figure_5(progress: Progress) -> Found:
+def figure_5(progress: Progress) -> Computed:
     """TopDown, which GDP fits, and randomized response, which it does not."""
     census, response = topdown_curves(published.TOPDOWN_RHO_ROUNDED), response_curves()
     of_census, of_response = fit(census), fit(response)
     closed = gdp_of_pure_dp(published.RANDOMIZED_RESPONSE_EPSILON)
-    values = Table().beside(census_mu=of_census.mu, census_regret=of_census.regret, closed=closed)
+    values = Sheet().beside(census_mu=of_census.mu, census_regret=of_census.regret, closed=closed)
     values.beside(mu=of_response.mu, regret=of_response.regret)
     progress(1, 1)
     tables = _curve_table("a", census, of_census.mu[1]), _curve_table("b", response, closed), values
-    return Found(tables, {"mu": of_census.mu[1], "closed": closed})
+    return Computed(tables, {"mu": of_census.mu[1], "closed": closed})
 
 
-def figure_6(progress: Progress) -> Found:
+def figure_6(progress: Progress) -> Computed:
     """The profile of a Gaussian mechanism, and what each of its points says about attacks."""
     budget = published.FIGURE_6_EPSILON, published.FIGURE_6_DELTA
     mu = gaussian_mu(*budget)
     epsilon, fpr = np.linspace(0.0, 10.0, 201), np.geomspace(1e-7, 1.0, 281)
-    pairs, bounds, powers = Table("pairs"), Table("bounds", listed=False), Table("powers", listed=False)
+    pairs, bounds, powers = Sheet("pairs"), Sheet("bounds", listed=False), Sheet("powers", listed=False)
     pairs.add(epsilon=budget[0], delta=budget[1]).beside(calibrated=True)
     for delta in (1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3):
         pairs.add(epsilon=gaussian_epsilon(mu, delta), delta=delta).beside(calibrated=False)
@@ -104,15 +104,15 @@ def figure_6(progress: Progress) -> Found:
     for rate in (1e-5, 1e-3, 1e-1):
         powers.add(rate=rate, power=float(gaussian_power(mu, rate)))
     progress(1, 1)
-    profile = Table.of_columns("profile", {"epsilon": epsilon, "delta": gaussian_delta(mu, epsilon)})
-    attacks = Table.of_columns("attacks", {"fpr": fpr, "tpr": gaussian_power(mu, fpr)})
-    return Found([profile, attacks, pairs, bounds, powers], {"mu": mu})
+    profile = Sheet.of_columns("profile", {"epsilon": epsilon, "delta": gaussian_delta(mu, epsilon)})
+    attacks = Sheet.of_columns("attacks", {"fpr": fpr, "tpr": gaussian_power(mu, fpr)})
+    return Computed([profile, attacks, pairs, bounds, powers], {"mu": mu})
 
 
-def fits(progress: Progress, table: str, epsilons: Sequence[str], claimed: bool) -> Found:
+def fits(progress: Progress, table: str, epsilons: Sequence[str], claimed: bool) -> Computed:
     """Curves, their GDP guarantees, and the gap between the two; `claimed`: Appendix F speaks about these gaps."""
     columns: dict[str, Column] = {"alpha": ALPHA}
-    rows, lines = Table("gaps", listed=False), Table("lines", listed=False)
+    rows, lines = Sheet("gaps", listed=False), Sheet("lines", listed=False)
     chosen: list[Any] = [column for column in getattr(published, table) if column.epsilon in epsilons]
     for column in watched(chosen, progress):
         found = dpsgd_curves(run_of(column), 1e-5)
@@ -128,5 +128,5 @@ def fits(progress: Progress, table: str, epsilons: Sequence[str], claimed: bool)
         columns |= {f"beta, {label}": beta, f"gap_lower, {label}": low, f"gap_upper, {label}": high}
         drawn = {"alpha": ALPHA, "beta": beta, "gdp": beta - high, "low": low, "high": high}
         drawn["middle"] = 0.5 * (low + high)
-        lines.records += [record | {"label": label} for record in Table.of_columns("", drawn).records]
-    return Found([Table.of_columns("curves", columns), rows, lines])
+        lines.records += [record | {"label": label} for record in Sheet.of_columns("", drawn).records]
+    return Computed([Sheet.of_columns("curves", columns), rows, lines])

@@ -20,7 +20,7 @@ from calipers.curves import regret
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import DELTA0, Fit, dpsgd, dpsgd_curves, fit_run, mu_over_all_alpha
 from calipers.papers.items import Cell, Progress, watched
-from calipers.papers.tables import Found, Record, Table
+from calipers.papers.sheets import Computed, Record, Sheet
 
 FIGURE_NOISE = (1.0, 2.0, 4.0, 8.0)
 FIGURE_RATES = tuple(float(rate) for rate in np.geomspace(0.003, 0.95, 15).round(4))
@@ -30,12 +30,12 @@ RULE_RATES = (0.01, 0.03, 0.06, 0.1, 0.14, 0.18, 0.22, 0.26, 0.32, 0.4, 0.5, 0.7
 RULE_DEPTHS = (1e-5, 1e-10, 1e-15)
 
 
-def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -> Table:
+def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -> Sheet:
     """Noise multiplier, steps, rate and delta0 of every run with mu and its regret.
 
     Where the attacker wins almost surely no mu is fitted and the regret has an upper bound only.
     """
-    table = Table("grid")
+    table = Sheet("grid")
     for noise, steps, rate, delta0 in watched(runs, progress):
         found = fit_run(dpsgd(noise, steps, rate), delta0)
         lost = isinstance(found, float)
@@ -46,28 +46,28 @@ def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -
     return table
 
 
-def _worst(table: Table, **shared: Cell) -> Record:
+def _worst(table: Sheet, **shared: Cell) -> Record:
     """The record with the largest regret among those that share these cells."""
     return max(table.where(**shared), key=lambda record: float(record["regret"][1]))
 
 
-def figure_4(progress: Progress) -> Found:
+def figure_4(progress: Progress) -> Computed:
     """The regret against the sampling rate, for several noise multipliers and three lengths."""
     table = _grid(itertools.product(FIGURE_NOISE, published.FIGURE_4_STEPS, FIGURE_RATES, (DELTA0,)), progress)
-    worst = Table("worst", listed=False)
+    worst = Sheet("worst", listed=False)
     worst.records = [_worst(table, noise_multiplier=noise) for noise in FIGURE_NOISE]
-    return Found([table, worst], {"depth": DELTA0})
+    return Computed([table, worst], {"depth": DELTA0})
 
 
-def rule_of_thumb(progress: Progress) -> Found:
+def rule_of_thumb(progress: Progress) -> Computed:
     """The worst regret on a grid with sigma >= 2 and T >= 400, and at the corner of the rule for three depths."""
     corner = published.RULE_NOISE_MULTIPLIER, published.RULE_STEPS
     lines = [(noise, steps, DELTA0) for noise in RULE_NOISE for steps in RULE_STEPS]
     lines += [(*corner, depth) for depth in RULE_DEPTHS if depth != DELTA0]
     table = _grid([(noise, steps, rate, depth) for noise, steps, depth in lines for rate in RULE_RATES], progress)
-    worst = Table("worst", listed=False)
+    worst = Sheet("worst", listed=False)
     worst.records = [_worst(table, noise_multiplier=s, steps=steps, delta0=delta0) for s, steps, delta0 in lines]
     literal = dpsgd(*corner, 0.01)
     curves, mu = dpsgd_curves(literal, 1e-3), mu_over_all_alpha(literal)
     overstated = regret(curves.guarantee, mu), regret(curves.attack, mu)
-    return Found([table, worst, Table("literal").beside(mu=mu, regret=overstated)], {"rates": len(RULE_RATES)})
+    return Computed([table, worst, Sheet("literal").beside(mu=mu, regret=overstated)], {"rates": len(RULE_RATES)})

@@ -26,7 +26,7 @@ from calipers.papers.gomez2025.settings import (
     run_of,
 )
 from calipers.papers.items import Interval, Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 
 
 def _gaussian(epsilon: float, delta: float) -> Interval:
@@ -36,9 +36,9 @@ def _gaussian(epsilon: float, delta: float) -> Interval:
     return mu - slack, mu + slack
 
 
-def table_2(progress: Progress) -> Found:
+def table_2(progress: Progress) -> Computed:
     """mu and regret of the first and third row, with both readings of the dataset's size."""
-    table, other = Table("rows", listed=False), Table("gaussian", listed=False)
+    table, other = Sheet("rows", listed=False), Sheet("gaussian", listed=False)
     table_4 = {column.epsilon: column for column in published.TABLE_4}
     columns = [("row 1", table_4[epsilon]) for epsilon in published.TABLE_2_EPSILON]
     columns += [("row 3", column) for column in published.TABLE_5]
@@ -50,7 +50,7 @@ def table_2(progress: Progress) -> Found:
                 table.beside(regret=found.regret)
     for epsilon in published.TABLE_2_EPSILON:
         other.add(epsilon=epsilon[0], mu=_gaussian(float(epsilon), published.TABLE_2_OTHER_DELTA))
-    return Found([table, other])
+    return Computed([table, other])
 
 
 def solved_noise(epsilon: float, delta: float, steps: int, rate: float, tolerance: float = 1e-3) -> float:
@@ -74,10 +74,10 @@ def solved_noise(epsilon: float, delta: float, steps: int, rate: float, toleranc
     raise CertificationError(f"No noise multiplier near {there:g} gives epsilon = {epsilon:g} at delta = {delta:g}.")
 
 
-def table_2_solved(progress: Progress) -> Found:
+def table_2_solved(progress: Progress) -> Computed:
     """Rows 2 and 4 to 6: sigma solved for at assumed numbers of updates, and the mu it needs."""
     other, updates = published.TABLE_2_OTHER_DELTA, [column.steps for column in published.TABLE_5]
-    many, batch, table = published.MANY_UPDATES, published.BATCH_SIZE, Table()
+    many, batch, table = published.MANY_UPDATES, published.BATCH_SIZE, Sheet()
     budgets = list(zip(published.TABLE_2_EPSILON, published.TABLE_2_MU, strict=True))
     cases = [("row 4", published.CIFAR_RECORDS, published.DELTA, *budgets[i], updates[i]) for i in range(4)]
     cases += [("row 5", published.IMAGENET_RECORDS, other, *budgets[i], updates[i]) for i in range(4)]
@@ -88,24 +88,24 @@ def table_2_solved(progress: Progress) -> Found:
         found = fit(dpsgd_curves(dpsgd(noise, steps, batch / records), 1e-3))
         run = {"row": where, "records": records, "delta": delta, "epsilon": float(epsilon), "steps": steps}
         table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret).beside(text=text)
-    return Found([table])
+    return Computed([table])
 
 
-def table_3(progress: Progress) -> Found:
+def table_3(progress: Progress) -> Computed:
     """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
-    table, mus = Table(), Table("mus", listed=False)
+    table, mus = Sheet(), Sheet("mus", listed=False)
     for epsilon, texts in watched(published.TABLE_3.items(), progress):
         found = {delta: _gaussian(epsilon, delta) for delta in published.TABLE_3_DELTA}
         for text, (delta, mu) in zip(texts, found.items(), strict=True):
             mus.add(epsilon=epsilon, delta=delta, text=text, mu=mu)
         table.add(epsilon=epsilon, **{f"mu at delta = {delta:g}": mu[1] for delta, mu in found.items()})
     stronger = gaussian_mu(6.0, 1e-5) - gaussian_mu(8.0, 1e-9)
-    return Found([table, mus.beside(stronger=(stronger - 1e-11, stronger + 1e-11))])
+    return Computed([table, mus.beside(stronger=(stronger - 1e-11, stronger + 1e-11))])
 
 
-def hyperparameters(progress: Progress, table: str) -> Found:
+def hyperparameters(progress: Progress, table: str) -> Computed:
     """The runs of Table 4 (from scratch) or 5 (fine-tuning): epsilon by both routes, mu, regret."""
-    values = Table()
+    values = Sheet()
     for column in watched(getattr(published, table), progress):
         run = run_of(column)
         found = fit(dpsgd_curves(run))
@@ -120,4 +120,4 @@ def hyperparameters(progress: Progress, table: str) -> Found:
             regret=found.regret,
             mu_over_all_alpha=mu_over_all_alpha(run),
         ).beside(text=column.epsilon)
-    return Found([values])
+    return Computed([values])

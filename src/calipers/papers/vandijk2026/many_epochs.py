@@ -30,7 +30,7 @@ from calipers.mechanisms import poisson_gaussian
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.papers.items import Progress, Published, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.vandijk2026.exact import QUICK_TOLERANCE, advantage, limit_advantage, limit_mu, profile
 from calipers.papers.vandijk2026.ratio_mean import standardized_cdf
 from calipers.theorems.lognormal_ratio import berry_esseen_distance
@@ -55,9 +55,9 @@ _ALPHA = np.linspace(0.0, 1.0, 201)
 _WITHIN = np.linspace(-1.0, 1.0, 41)
 
 
-def figure_2(progress: Progress) -> Found:
+def figure_2(progress: Progress) -> Computed:
     """The two GDP coefficients, their ratio, and what the two samplers do at finite M."""
-    table, samplers, root = Table("coefficients"), Table("samplers", listed=False), math.sqrt(2.0)
+    table, samplers, root = Sheet("coefficients"), Sheet("samplers", listed=False), math.sqrt(2.0)
     for place, sigma in enumerate(np.geomspace(0.35, 6.0, 180)):
         found = gdp_coefficients(float(sigma))
         coefficients = {"shuffle": found.shuffle, "symmetrized_poisson": found.symmetrized_poisson}
@@ -66,7 +66,7 @@ def figure_2(progress: Progress) -> Found:
     # The sigma at which the drawn ratio is in the middle, by bisection of a decreasing function.
     midpoint = halved(0.1, 100.0, lambda sigma: gdp_coefficients(sigma).ratio > middle, 48)[0]
     far = gdp_coefficients(_FAR)
-    claims = Table("claims").beside(midpoint=midpoint, middle=middle, top=root, at_low=gdp_coefficients(0.1).ratio)
+    claims = Sheet("claims").beside(midpoint=midpoint, middle=middle, top=root, at_low=gdp_coefficients(0.1).ratio)
     claims.beside(
         at_far=far.ratio, far_shuffle=_FAR * far.shuffle, rising=float(np.max(np.diff(table.column("ratio"))))
     )
@@ -80,13 +80,13 @@ def figure_2(progress: Progress) -> Found:
         samplers.add(noise_multiplier=sigma, rounds=rounds, epochs=epochs, poisson=jaws, shuffling=(low, high))
         samplers.beside(claim=Published(f"{drawn:.2f} (drawn)", drawn - 0.01, drawn + 0.01, drawn))
         samplers.beside(over=(jaws.lower / high, jaws.upper / low), limit=limit_advantage(sigma, rounds, epochs))
-    return Found([table, claims, samplers])
+    return Computed([table, claims, samplers])
 
 
-def several_epochs(progress: Progress) -> Found:
+def several_epochs(progress: Progress) -> Computed:
     """sigma = 1 and M = 1.14e6: advantage and separation after E epochs, beside E delta and sqrt(E) delta."""
     delta = shuffle_delta(1.0, _ROUNDS).delta
-    table, skewed, grid = Table("epochs"), Table("skewed", listed=False), np.geomspace(1.0, 1e4, 81)
+    table, skewed, grid = Sheet("epochs"), Sheet("skewed", listed=False), np.geomspace(1.0, 1e4, 81)
     for epochs in watched((1, 4, 16, 100, 1000, 10_000), progress):
         low, high = advantage(1.0, _ROUNDS, epochs, QUICK_TOLERANCE)
         conjectured, root = math.sqrt(epochs) * delta, math.sqrt(2.0)
@@ -105,13 +105,13 @@ def several_epochs(progress: Progress) -> Found:
         "conjectured": np.sqrt(grid) * delta,
         "limit": limit_advantage(1.0, _ROUNDS, 1) * np.sqrt(grid),
     }
-    return Found([table, skewed, Table.of_columns("lines", lines, listed=False)], {"delta": delta})
+    return Computed([table, skewed, Sheet.of_columns("lines", lines, listed=False)], {"delta": delta})
 
 
-def gaussian_limit(progress: Progress) -> Found:
+def gaussian_limit(progress: Progress) -> Computed:
     """E = M epochs at sigma = 1 against G_mu, mu = sqrt(e - 1); E = sqrt(M) epochs against the diagonal."""
-    table = Table("profiles")
-    limits, few, gaps = (Table(name, listed=False) for name in ("limits", "few", "gaps"))
+    table = Sheet("profiles")
+    limits, few, gaps = (Sheet(name, listed=False) for name in ("limits", "few", "gaps"))
     for epsilon in watched((0.0, 1.0, 6.0, 10.0), progress):
         limit = float(gaussian_delta(limit_mu(1.0, 1, 1), epsilon))
         for rounds in (10, 100, 1000, 10_000):
@@ -140,12 +140,12 @@ def gaussian_limit(progress: Progress) -> Found:
         low_gap, high_gap = curves[Side.UPPER](_ALPHA) - limit_curve, curves[Side.LOWER](_ALPHA) - limit_curve
         for alpha, least, most in zip(_ALPHA, low_gap, high_gap, strict=True):
             gaps.add(rounds=rounds, alpha=alpha, low=least, high=most, middle=0.5 * (least + most))
-    return Found([table, few, limits, gaps])
+    return Computed([table, few, limits, gaps])
 
 
-def edgeworth(progress: Progress) -> Found:
+def edgeworth(progress: Progress) -> Computed:
     """Theorem 5.1 for the mean of n likelihood ratios: n sup |F_n - Phi(p_n)| over |x| <= 1 goes to zero."""
-    table = Table("errors")
+    table = Sheet("errors")
     for sigma in watched((0.75, 1.0, 2.0), progress):
         for count in (100, 1000, 10_000, 100_000):
             cdf, edge, root = (
@@ -161,4 +161,4 @@ def edgeworth(progress: Progress) -> Found:
                 root_n_sup_normal=root * float(np.max(np.abs(cdf - ndtr(_WITHIN)))),
                 root_n_berry_esseen_eq19=root * berry_esseen_distance(sigma, count),
             )
-    return Found([table])
+    return Computed([table])

@@ -29,7 +29,7 @@ from scipy.special import erf
 from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.numerics.elementary import halved
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import QUICK_TOLERANCE, TOLERANCE, advantage, fewest_rounds, limit_rounds
 from calipers.theorems.lognormal_ratio import (
@@ -60,9 +60,9 @@ _FAR_ROUNDS, _FAR_S = 10**60, 3.0
 """sigma = s/sqrt(ln M) at these has e^(-1/sigma^2) = M^(-1/9) = 2e-7: the limit to six digits."""
 
 
-def table_1(progress: Progress) -> Found:
+def table_1(progress: Progress) -> Computed:
     """Rounds and records for delta = 0.01: as printed, by the sharper Equation (53), and exactly."""
-    table, delta = Table("rounds"), published.DELTA
+    table, delta = Sheet("rounds"), published.DELTA
     for sigma, texts in watched(published.TABLE_1.items(), progress):
         two_terms, solved = shuffle_rounds_two_terms(delta, sigma), shuffle_rounds(delta, sigma)
         low, high = fewest_rounds(delta, sigma, tolerance=QUICK_TOLERANCE)
@@ -71,12 +71,12 @@ def table_1(progress: Progress) -> Found:
         table.add(noise_multiplier=sigma, **asked, rounds_low=low, rounds_high=high, records=records)
         short = 100.0 * (solved / two_terms - 1.0)
         table.beside(texts=texts, short=short, pair=(low, high), excess=(solved / high, solved / low))
-    return Found([table], {"rounds": shuffle_rounds_two_terms(delta, 0.75)})
+    return Computed([table], {"rounds": shuffle_rounds_two_terms(delta, 0.75)})
 
 
-def settings(progress: Progress) -> Found:
+def settings(progress: Progress) -> Computed:
     """E = 1, 4 and 100 at sigma = 1, and E = 100 and 10,000 under the conjecture."""
-    asked, table, claims = Table("asked", listed=False), Table("rounds"), Table("claims")
+    asked, table, claims = Sheet("asked", listed=False), Sheet("rounds"), Sheet("claims")
     for setting in watched((*published.SETTINGS, *published.CONJECTURED), progress):
         two_terms, taken = shuffle_rounds_two_terms(setting.delta, 1.0), round(float(setting.rounds))
         bought = advantage(1.0, taken, setting.epochs, QUICK_TOLERANCE)
@@ -95,12 +95,12 @@ def settings(progress: Progress) -> Found:
     claims.beside(beyond=100.0 * (shuffle_rounds(published.DELTA, 1.0) / first - 1.0))
     claims.beside(thumb=1e-8 * shuffle_rounds_two_terms(1e-4, 1.0), halved=shuffle_rounds_two_terms(0.005, 1.0) / first)
     facts = {"rounds": shuffle_rounds(published.DELTA, 1.0), "delta": shuffle_delta(1.0, 1_140_000).delta}
-    return Found([table, asked, claims], facts)
+    return Computed([table, asked, claims], facts)
 
 
-def figure_1(progress: Progress) -> Found:
+def figure_1(progress: Progress) -> Computed:
     """delta against M for five noise multipliers: Theorem 4.1 from its first M on, and the pair itself."""
-    table = Table("curves")
+    table = Sheet("curves")
     for sigma in watched(published.NOISE_MULTIPLIERS, progress):
         start = shuffle_rounds(_FIRST_POSSIBLE, sigma)
         for m in (start, *(round(m) for m in np.geomspace(start, 1e11, 60)[1:])):
@@ -115,7 +115,7 @@ def figure_1(progress: Progress) -> Found:
     # The upper jaw at one noise multiplier against the lower jaw at the one before, at the same M.
     pairs = [pair for m in _EXACT_ROUNDS for pair in pairwise(table.where(rounds=m, what="pair"))]
     grows = sum(after["delta"][1] >= before["delta"][0] for before, after in pairs)
-    return Found([table, Table("claims").beside(grows=grows)])
+    return Computed([table, Sheet("claims").beside(grows=grows)])
 
 
 def least_noise() -> float:
@@ -131,9 +131,9 @@ def least_noise() -> float:
     return 0.5 * (low + high)
 
 
-def figure_3(progress: Progress) -> Found:
+def figure_3(progress: Progress) -> Computed:
     """Rounds against the noise multiplier for three targets: Equation (3), Equation (53), and the pair itself."""
-    table, pair, claims = Table("rounds"), Table("pair", listed=False), Table("claims")
+    table, pair, claims = Sheet("rounds"), Sheet("pair", listed=False), Sheet("claims")
     for delta in watched(published.FIGURE_3_DELTAS, progress):
         short = 0.0
         for s in (float(s) for s in np.geomspace(0.4, 3.7, 61)):
@@ -147,20 +147,20 @@ def figure_3(progress: Progress) -> Found:
             pair.beside(short=None if place else short)
     beyond = 100.0 * (shuffle_rounds(published.DELTA, 4.0) / shuffle_rounds_two_terms(published.DELTA, 4.0) - 1.0)
     least = least_noise()
-    return Found([table, pair, claims.beside(least=least, beyond=beyond)], {"least_noise": least})
+    return Computed([table, pair, claims.beside(least=least, beyond=beyond)], {"least_noise": least})
 
 
-def shuffled_batches(progress: Progress) -> Found:
+def shuffled_batches(progress: Progress) -> Computed:
     """The entries of Table 1, and sigma = 0.5 with ten billion rounds, under the attack on shuffled batches."""
     entries = [(sigma, shuffle_rounds(published.DELTA, sigma)) for sigma in published.NOISE_MULTIPLIERS]
-    table = Table("advantages")
+    table = Sheet("advantages")
     for sigma, rounds in watched((*entries, (0.5, _MANY_ROUNDS)), progress):
         isolated, event = advantage(sigma, rounds, 1, QUICK_TOLERANCE), shuffle_delta_lower(0.0, sigma, rounds).delta
         attack, most = ShuffleAttack(sigma, rounds).best_test(0.0).delta, shuffle_delta_upper(0.0, sigma, rounds)
         run = {"noise_multiplier": sigma, "rounds": rounds, "thm41": shuffle_delta(sigma, rounds).delta}
         table.add(**run, isolated=isolated, event_lower=event, attack_lower=attack, fixed_batches_upper=most)
         table.beside(shuffled=(attack, most), by_event=(event, most))
-    return Found([table])
+    return Computed([table])
 
 
 def largest_delta(noise_multiplier: float) -> float:
@@ -168,7 +168,7 @@ def largest_delta(noise_multiplier: float) -> float:
     return float(erf(0.5 * ratio_variance(noise_multiplier) / math.sqrt(2.0))) / 3.0
 
 
-def interpretation(progress: Progress) -> Found:
+def interpretation(progress: Progress) -> Computed:
     """Section 4.1: where Equation (3) is enough, and how delta scales when sigma shrinks with M."""
     # The sigma up to which `largest_delta` is at least delta, by bisection of a decreasing function.
     edge = halved(0.1, 1e3, lambda sigma: largest_delta(sigma) >= published.DELTA, 50)[0]
@@ -176,12 +176,12 @@ def interpretation(progress: Progress) -> Found:
     unit = SHEVTSOVA * float(_FAR_ROUNDS) ** (-0.5 * (1.0 - 3.0 / _FAR_S**2))
     bound = shuffle_delta(sigma, _FAR_ROUNDS)
     implied = shuffle_condition_rounds(edge) / shuffle_rounds_two_terms(published.DELTA, edge)
-    table = Table().beside(edge=edge, most=largest_delta(1.0), implied=implied, multiple=bound.delta / unit)
+    table = Sheet().beside(edge=edge, most=largest_delta(1.0), implied=implied, multiple=bound.delta / unit)
     progress(1, 1)
-    return Found([table.beside(condition=(bound.delta + 0.5 * bound.berry_esseen_term) / unit)])
+    return Computed([table.beside(condition=(bound.delta + 0.5 * bound.berry_esseen_term) / unit)])
 
 
-def constants(progress: Progress) -> Found:
+def constants(progress: Progress) -> Computed:
     """The constants of the proofs: each is what it has to be, or on the safe side of it."""
 
     def excess(sigma: float) -> tuple[float, float]:
@@ -190,7 +190,7 @@ def constants(progress: Progress) -> Found:
         bounds = berry_esseen_distance_high_noise(sigma, 1), berry_esseen_distance_low_noise(sigma, 1)
         return bounds[0] / exact, bounds[1] / exact
 
-    table = Table().beside(
+    table = Sheet().beside(
         esseen=(math.sqrt(10.0) + 3.0) / (6.0 * math.sqrt(2.0 * math.pi)),
         numerator=math.sqrt(2.0 / math.pi) * 2.0**2.5,
         first=5.0 / math.sqrt(3.0),
@@ -204,4 +204,4 @@ def constants(progress: Progress) -> Found:
         middle=min(excess(1.7)),
     )
     progress(1, 1)
-    return Found([table], {"middle": min(excess(1.7))})
+    return Computed([table], {"middle": min(excess(1.7))})

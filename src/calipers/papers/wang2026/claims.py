@@ -23,7 +23,7 @@ from calipers.bracket import Side
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Progress, Published, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import Ceiling
 from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_curves, rounds
@@ -58,9 +58,9 @@ def fpr_at(ceiling: Ceiling, fnr: float) -> float:
     return _first_below(ceiling.exact, fnr, 1.0 - 1e-12, 1e-9)
 
 
-def quoted_rates(progress: Progress) -> Found:
+def quoted_rates(progress: Progress) -> Computed:
     """FPR at FNR 0.5: below 0.2 in some cases, where the claim says more than 0.4."""
-    fnr, table, mechanisms = published.QUOTED_FNR, Table("rates"), Table("mechanisms", listed=False)
+    fnr, table, mechanisms = published.QUOTED_FNR, Sheet("rates"), Sheet("mechanisms", listed=False)
     methods = (
         ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
         ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
@@ -79,7 +79,7 @@ def quoted_rates(progress: Progress) -> Found:
         curves = mechanism_curves(rounds("realized", size, published.FIGURE_5_REALIZED_RATE, published.SMALL_MODEL))
         low, high = (float(curves[side](fnr)) for side in (Side.UPPER, Side.LOWER))
         mechanisms.add(size=size, fpr=(low, high), said=published.QUOTED_FPR if size == 1 else "")
-    return Found([table, mechanisms])
+    return Computed([table, mechanisms])
 
 
 def _falls(curves: list[FloatArray]) -> int:
@@ -88,7 +88,7 @@ def _falls(curves: list[FloatArray]) -> int:
     return sum(int(np.count_nonzero(rise)) for rise in rises)
 
 
-def _monotone() -> Table:
+def _monotone() -> Sheet:
     """How often each of the monotone relations is violated on its grid."""
     shifts, scales, alphas = (0.0, 0.05, 0.1, 0.5, 1.0, 3.0), (0.99, 0.9, 0.5, 0.2), _ALPHA[::2]
     sizes, dimensions = (59_999, 999, 99, 9, 4, 2, 1), (2, 10, 100, 26_010, 1_485_217)
@@ -116,23 +116,23 @@ def _monotone() -> Table:
             _falls([ceiling("realized", size, n, rate) for rate in rates]) for size, n in product(sizes, dimensions)
         ),
     }
-    return Table.of_columns("monotone", {"name": list(counts), "count": list(counts.values())}, listed=False)
+    return Sheet.of_columns("monotone", {"name": list(counts), "count": list(counts.values())}, listed=False)
 
 
-def statements(progress: Progress) -> Found:
+def statements(progress: Progress) -> Computed:
     """Monotone relations, tightness at q = 1, the limit of Section 3.4.2, parameters, the divisors of Figure 7."""
     monotone = _monotone()
     size, dimension = 4, published.FIGURE_2_DIMENSION
     tight = rounds("expected", size, 1.0, dimension)
     theorem = expected_delta(0.0, dimension, size, 1.0, tight.noise_multiplier)
     low, high = delta_jaws(tight)
-    values = Table().beside(tight=(theorem - high, theorem - low), equal=Published("equal", -1e-3, 1e-3, 0.0))
+    values = Sheet().beside(tight=(theorem - high, theorem - low), equal=Published("equal", -1e-3, 1e-3, 0.0))
     rate, alpha = published.FIGURE_3_REALIZED_RATE, 0.5
     gap = rate * ((1.0 - rate) ** size * (1.0 - alpha) - float(gaussian_tradeoff(1.0 / tight.noise_multiplier, alpha)))
     values.beside(gap=gap, counted=sum(NETWORK_LAYERS.values()), large=published.LARGE_MODEL)
-    floors = Table("floors", listed=False)
+    floors = Sheet("floors", listed=False)
     for present in (False, True):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2)
         floors.add(records=published.FIGURE_7_SIZE + present, divisor=int(divisors(run, present).values[0]))
     progress(1, 1)
-    return Found([monotone, values, floors])
+    return Computed([monotone, values, floors])

@@ -12,7 +12,7 @@ from calipers.curves import epsilon_from_rdp
 from calipers.measure import measure
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Interval, Progress, watched
-from calipers.papers.tables import Column, Found, Table
+from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import (
     ALPHA,
@@ -56,15 +56,15 @@ def _band(run: Run) -> tuple[FloatArray, FloatArray]:
     return np.asarray(curves[Side.UPPER](ALPHA)), np.asarray(curves[Side.LOWER](ALPHA))
 
 
-def _draw(lines: Table, words: dict[str, str], **curves: FloatArray) -> None:
+def _draw(lines: Sheet, words: dict[str, str], **curves: FloatArray) -> None:
     """The curves of a picture, and (`below_`) how far they lie below perfect privacy."""
     below = {f"below_{name}": 1.0 - ALPHA - curve for name, curve in curves.items()}
-    lines.records += [words | record for record in Table.of_columns("", {"alpha": ALPHA, **curves, **below}).records]
+    lines.records += [words | record for record in Sheet.of_columns("", {"alpha": ALPHA, **curves, **below}).records]
 
 
-def figure_5(progress: Progress) -> Found:
+def figure_5(progress: Progress) -> Computed:
     """One round on datasets of four sizes: claims, ceilings (exact and by the limit theorem), mechanisms."""
-    values, lines, tables = Table(listed=False), Table("lines", listed=False), []
+    values, lines, tables = Sheet(listed=False), Sheet("lines", listed=False), []
     methods = {
         "PrivImage, DP-FETA": ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
         "DPSGD-HF": ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
@@ -91,11 +91,11 @@ def figure_5(progress: Progress) -> Found:
             shown = np.where(limit <= 1.03, limit, np.nan)
             words = {"method": method, "size": f"N = {size:,}"}
             _draw(lines, words, claim=claim, exact=exact, limit=shown, mechanism=middle)
-        tables.append(Table.of_columns(method.split(",")[0].lower(), columns))
-    return Found([*tables, values, lines])
+        tables.append(Sheet.of_columns(method.split(",")[0].lower(), columns))
+    return Computed([*tables, values, lines])
 
 
-def figure_7(progress: Progress) -> Found:
+def figure_7(progress: Progress) -> Computed:
     """Two hundred rounds divided by floor(N q) = 700 or 701: ceilings, mechanism, and the claim."""
     rate, steps = published.FIGURE_7_RATE, published.FIGURE_7_STEPS
     claim = measure(Run(sample_rate=rate, steps=steps, noise_multiplier=published.NOISE_MULTIPLIER), tolerance=1e-3)
@@ -103,7 +103,7 @@ def figure_7(progress: Progress) -> Found:
     renyi = epsilon_from_rdp(_OPACUS_ORDERS, moments, published.DELTA)
     claimed = np.asarray(claim.curve(Side.LOWER)(ALPHA))
     columns: dict[str, Column] = {"alpha": ALPHA, "claim": claimed}
-    values, lines = Table(listed=False), Table("lines", listed=False)
+    values, lines = Sheet(listed=False), Sheet("lines", listed=False)
     for dimension in watched((published.SMALL_MODEL, published.LARGE_MODEL), progress):
         run = rounds("floor", published.FIGURE_7_SIZE, rate, dimension, steps)
         ceiling, band = Ceiling.of(run), (np.full_like(ALPHA, np.nan),) * 2
@@ -118,14 +118,14 @@ def figure_7(progress: Progress) -> Found:
         columns |= {f"exact, n = {dimension}": exact, f"limit, n = {dimension}": limit}
         words = {"model": "small" if dimension == published.SMALL_MODEL else "large"}
         _draw(lines, words, claim=claimed, exact=exact, limit=limit, low=band[0], high=band[1])
-    claims = Table("claims").beside(tight=claim.epsilon(published.DELTA), renyi=renyi)
-    return Found([Table.of_columns("curves", columns), claims, values, lines])
+    claims = Sheet("claims").beside(tight=claim.epsilon(published.DELTA), renyi=renyi)
+    return Computed([Sheet.of_columns("curves", columns), claims, values, lines])
 
 
-def limit_versus_exact(progress: Progress) -> Found:
+def limit_versus_exact(progress: Progress) -> Computed:
     """Theorems 3.13 and A.7 beside the chi-square test they bound, at fpr = 0.1."""
     small, large, steps = published.SMALL_MODEL, published.LARGE_MODEL, published.FIGURE_7_STEPS
-    sizes, table = published.FIGURE_5_SIZES[2:], Table()
+    sizes, table = published.FIGURE_5_SIZES[2:], Sheet()
     cases = [(700, small, steps), (700, large, steps)]
     cases += [(size, dimension, 1) for size in sizes for dimension in (small, large)]
     for divisor, dimension, count in watched(cases, progress):
@@ -135,11 +135,11 @@ def limit_versus_exact(progress: Progress) -> Found:
         limit = "" if found["limit"] is None else found["limit"]
         table.add(divisor=divisor, dimension=dimension, steps=count, exact=exact[0], limit=limit, mu=mu, gamma=gamma)
         table.beside(ceiling=exact, by_limit=found["limit"], note=found["note"])
-    telling, lines = Table("telling", listed=False), Table("lines", listed=False)
+    telling, lines = Sheet("telling", listed=False), Sheet("lines", listed=False)
     for divisor in (700, *sizes):
         telling.add(divisor=divisor, copies=smallest_telling_copies(divisor) / divisor)
         for dimension in np.unique(np.geomspace(100, 1e12, 80).astype(np.int64)).tolist():
             ceiling, alpha = Ceiling(dimension - 1, divisor), np.array([0.1])
             exact_at, limit_at = ceiling.exact(alpha)[0], ceiling.by_limit(alpha)[0]
             lines.add(divisor=divisor, dimension=dimension, exact=exact_at, limit=limit_at)
-    return Found([table, telling, lines], {"share": kept_share(sizes[-1])})
+    return Computed([table, telling, lines], {"share": kept_share(sizes[-1])})

@@ -37,7 +37,7 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
@@ -71,7 +71,7 @@ def _epsilons(run: Run) -> tuple[float, float]:
     return epsilon_jaws(run)
 
 
-def _add(table: Table, what: str, run: Run, epsilon: float, delta: float) -> None:
+def _add(table: Sheet, what: str, run: Run, epsilon: float, delta: float) -> None:
     """What is known of a run and what an audit found."""
     exact, claim = _epsilons(run), claimed_epsilon(run.rate, published.DELTA)
     found = {"epsilon_audited": epsilon, "delta_0_audited": delta, "claim": claim}
@@ -79,21 +79,21 @@ def _add(table: Table, what: str, run: Run, epsilon: float, delta: float) -> Non
     table.beside(excess=(exact[0] - claim, exact[1] - claim))
 
 
-def _add_rule(table: Table, name: str, run: Run) -> None:
+def _add_rule(table: Sheet, name: str, run: Run) -> None:
     found = play(run, len(table.records), RULE_TRIALS)
     _add(table, name, run, found.epsilon[0].value, found.delta[0].value)
 
 
-def _lines(table: Table, panel: str = "what") -> Table:
+def _lines(table: Sheet, panel: str = "what") -> Sheet:
     """The pictures' lines, labeled by the rate; `panel` names the cell that says in which picture."""
     return guarantees(
         (r[panel], f"q = {r['rate']:g}", r["epsilon"][0], r["epsilon_audited"], r["claim"]) for r in table.records
     )
 
 
-def code_rules() -> Table:
+def code_rules() -> Sheet:
     """The same methods by the divisor of their published code: nothing is printed of these."""
-    table = Table("code", listed=False)
+    table = Sheet("code", listed=False)
     for method in published.CODE_METHODS:
         for rate in method.rates:
             exact = _epsilons(rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension))
@@ -103,9 +103,9 @@ def code_rules() -> Table:
     return table
 
 
-def figure_4(progress: Progress) -> Found:
+def figure_4(progress: Progress) -> Computed:
     """Four methods at N = 4 by their update rules: exact, audited, claimed."""
-    table, size = Table("rules"), published.FIGURE_4_SIZE
+    table, size = Sheet("rules"), published.FIGURE_4_SIZE
     cases = [(method, rate) for method in published.METHODS for rate in method.rates]
     for method, rate in watched(cases, progress):
         run = rounds(method.normalization, size, rate, method.dimension)
@@ -115,18 +115,18 @@ def figure_4(progress: Progress) -> Found:
     dpsur = published.METHODS[1]
     low, high = (delta_jaws(rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2) for rate in dpsur.rates)
     other = delta_jaws(rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
-    claims = Table("claims").beside(rate=(high[0] - low[1], high[1] - low[0]))
+    claims = Sheet("claims").beside(rate=(high[0] - low[1], high[1] - low[0]))
     claims.beside(divisor=(other[0] - low[1], other[1] - low[0]))
-    return Found([table, claims, code_rules(), _lines(table, "method")], {"audit": audit_note(RULE_TRIALS)})
+    return Computed([table, claims, code_rules(), _lines(table, "method")], {"audit": audit_note(RULE_TRIALS)})
 
 
-def figure_6(progress: Progress) -> Found:
+def figure_6(progress: Progress) -> Computed:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
-    size, rate, table = published.FIGURE_6_SIZE, published.FIGURE_6_RATE, Table("rules")
+    size, rate, table = published.FIGURE_6_SIZE, published.FIGURE_6_RATE, Sheet("rules")
     _add_rule(table, "", rounds("floor", size, rate, published.LARGE_MODEL))
     progress(1, 1)
     lines, few = _lines(table), delta_jaws(rounds("floor", size, rate, 10))
-    return Found([table, Table("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
+    return Computed([table, Sheet("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
 
 
 @dataclass(frozen=True)
@@ -182,10 +182,10 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     )
 
 
-def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Found:
+def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Computed:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    table, panels, claim_at_zero = Table("audits"), [], claimed_delta(run.rate, 0.0)
+    table, panels, claim_at_zero = Sheet("audits"), [], claimed_delta(run.rate, 0.0)
     for records, reduction in watched(product(read_records(size + 1), ("mean", "sum")), progress):
         found = audit_opacus(records, size, batch_size, reduction, trials)
         epsilon, delta, name = found.epsilon[0].value, found.delta[0].value, f"{records.source}, {reduction}"
@@ -194,16 +194,16 @@ def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progres
         panels.append(("", name, epsilon, epsilon, claimed_epsilon(run.rate, published.DELTA)))
     facts: dict[str, object] = {"target": f"{found.target['target']} {found.target['opacus']}", "size": size}
     facts |= {"larger": size + 1, "rate": run.rate, "dimension": coordinates_of(run), "audit": audit_note(trials)}
-    return Found([table, Table("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
+    return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
 
 
-def figure_4_opacus(progress: Progress) -> Found:
+def figure_4_opacus(progress: Progress) -> Computed:
     """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
     run = rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
     return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
 
 
-def figure_6_opacus(progress: Progress) -> Found:
+def figure_6_opacus(progress: Progress) -> Computed:
     """Three records against four in batches of two: Opacus divides by 1 or by 2."""
     run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
     return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

@@ -29,7 +29,7 @@ from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
 from calipers.papers.items import Interval, Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
@@ -90,11 +90,11 @@ def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
-def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Found:
+def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Computed:
     """delta(0) against N at several rates; by Algorithm 1 on full vectors and the paper's number of trials if asked."""
     trials, realized = published.TRIALS if normality else QUICK_TRIALS, normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
-    table, falls, rises = Table("leakage"), Table("falls", listed=False), Table("rises", listed=False)
+    table, falls, rises = Sheet("leakage"), Sheet("falls", listed=False), Sheet("rises", listed=False)
     for rate, size in watched(itertools.product(rates, published.AUDITED_SIZES), progress):
         run = rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
         exact, theorem = delta_jaws(run), batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
@@ -115,16 +115,16 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
             falls.beside(theorem=(low - 1e-9, high + 1e-9))
     for size in published.AUDITED_SIZES if realized else ():
         rises.add(size=size, rise=smallest_step([r["exact"] for r in table.where(others=size)], 1.0))
-    tables = [table, Table("claims").beside(least=least), falls, rises]
-    return Found(tables, {"audit": audit_note(trials, normality=normality)})
+    tables = [table, Sheet("claims").beside(least=least), falls, rises]
+    return Computed(tables, {"audit": audit_note(trials, normality=normality)})
 
 
-def guarantees(panels: Iterable[tuple[str, str, float, float, float]]) -> Table:
+def guarantees(panels: Iterable[tuple[str, str, float, float, float]]) -> Sheet:
     """What (epsilon, 1e-5) allows, by panel and label: of the exact epsilon from below, audited, and claimed.
 
     Where nothing but the audit is known, it stands for the exact one.
     """
-    lines, room, claims = Table("lines", listed=False), 1.0 - published.DELTA, dict[tuple[str, float], str]()
+    lines, room, claims = Sheet("lines", listed=False), 1.0 - published.DELTA, dict[tuple[str, float], str]()
     fpr = np.linspace(0.0, 1.0, 401)
 
     def add(panel: str, kind: str, name: str, label: str, epsilon: float) -> None:
@@ -144,9 +144,9 @@ def guarantees(panels: Iterable[tuple[str, str, float, float, float]]) -> Table:
     return lines
 
 
-def figure_3(progress: Progress, normality: bool = False) -> Found:
+def figure_3(progress: Progress, normality: bool = False) -> Computed:
     """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
-    trials, table, panels = published.TRIALS if normality else QUICK_TRIALS, Table("epsilon"), []
+    trials, table, panels = published.TRIALS if normality else QUICK_TRIALS, Sheet("epsilon"), []
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
     settings = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
     for (normalization, rate), dimension in watched(settings, progress):
@@ -158,4 +158,4 @@ def figure_3(progress: Progress, normality: bool = False) -> Found:
         table.beside(name=_NAMES[normalization], excess=(exact[0] - claim, exact[1] - claim))
         panels.append((normalization, f"n = {dimension}", exact[0], audited, claim))
     facts = {"trials": f"{trials:,}", "most": np.log(trials), "audit": audit_note(trials, normality=normality)}
-    return Found([table, guarantees(panels)], facts)
+    return Computed([table, guarantees(panels)], facts)

@@ -10,7 +10,7 @@ from typing import Any
 
 from calipers.opacus_releases import RELEASES, VERSIONS, release_of
 from calipers.papers.items import Progress, watched
-from calipers.papers.tables import Found, Table
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 
 _WORDS = {"A": "|B|", "EA": "N q", "FEA": "floor(N q)"}
@@ -29,9 +29,9 @@ def _agreeing(row: Any) -> int:
     )
 
 
-def table_2(progress: Progress) -> Found:
+def table_2(progress: Progress) -> Computed:
     """The divisor of every release from 0.9.0 to 1.5.4."""
-    table, lines = Table("releases"), Table("lines", listed=False)
+    table, lines = Sheet("releases"), Sheet("lines", listed=False)
     for row in watched(published.TABLE_2, progress):
         found = {version: release_of(version) for version in row.versions}
         checked = " and ".join(dict.fromkeys(entry.verified for entry in found.values()))
@@ -43,11 +43,11 @@ def table_2(progress: Progress) -> Found:
             table.add(version=version, **said, **ours)
     # Section 1 counts 0.14 to 1.4 as dividing by N q; Table 2 and the packages say floor(N q) from 1.0 on.
     first, last = (VERSIONS.index(version) for version in published.INTRODUCTION_EXPECTED)
-    counted, quoted = VERSIONS[first : last + 1], Table("quoted", listed=False)
+    counted, quoted = VERSIONS[first : last + 1], Sheet("quoted", listed=False)
     expected = sum(release_of(version).normalization == "expected" for version in counted)
     for version, mechanism in published.INTRODUCTION:
         agrees = int(release_of(version).normalization == _BY_MECHANISM[mechanism])
         quoted.add(version=version, mechanism=mechanism, agrees=agrees)
     newer = [version for release in RELEASES if not release.commit for version in release.versions]
-    introduction = Table("introduction").beside(span=_span(counted), count=len(counted), expected=expected)
-    return Found([table, lines, introduction, quoted], {"newer": ", ".join(newer)})
+    introduction = Sheet("introduction").beside(span=_span(counted), count=len(counted), expected=expected)
+    return Computed([table, lines, introduction, quoted], {"newer": ", ".join(newer)})

@@ -1,6 +1,6 @@
-"""What computing an item finds: tables of runs or of theorem values, of which rows and CSV files are views.
+"""What computing an item finds: sheets of runs or of theorem values, of which rows and CSV files are views.
 
-An entry of `items.toml` says which rows a table gives: `quantity`, `printed` and `note` are texts whose braces name
+An entry of `items.toml` says which rows a sheet gives: `quantity`, `printed` and `note` are texts whose braces name
 cells of a record, facts of the item or numbers that the paper prints; `value` names the cell that is compared. A record
 without that cell gives no such row.
 """
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 Names = Mapping[str, Any]
 
 
-class Table:
+class Sheet:
     """Records that all have the same cells, in a CSV file (if `listed`); further cells serve rows and pictures only.
 
     A cell that is known from both sides makes two columns of the file, NAME_lower and NAME_upper.
@@ -33,12 +33,12 @@ class Table:
         self._unlisted: set[str] = set()
 
     @classmethod
-    def of_columns(cls, name: str, columns: Mapping[str, Column], *, listed: bool = True) -> Table:
+    def of_columns(cls, name: str, columns: Mapping[str, Column], *, listed: bool = True) -> Sheet:
         """One record from the entries of all columns, which have the same length."""
         plain = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
-        table = cls(name, listed=listed)
-        table.records = [dict(zip(columns, cells, strict=True)) for cells in zip(*plain, strict=True)]
-        return table
+        sheet = cls(name, listed=listed)
+        sheet.records = [dict(zip(columns, cells, strict=True)) for cells in zip(*plain, strict=True)]
+        return sheet
 
     def add(self, **cells: Cell | Value) -> Self:
         """One record more."""
@@ -87,26 +87,26 @@ def _listed(record: Record, unlisted: set[str]) -> Iterator[tuple[str, Cell]]:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The tables of an item, and facts that its remarks and rows may name."""
+class Computed:
+    """The sheets of an item, and facts that its remarks and rows may name."""
 
-    tables: Sequence[Table]
+    sheets: Sequence[Sheet]
     facts: Mapping[str, object] = field(default_factory=dict)
 
-    def table(self, view: Mapping[str, Any]) -> Table:
-        """The table that a view is `of`: the first, unless it says another name."""
-        return next(table for table in self.tables if table.name == view.get("of", table.name))
+    def sheet(self, view: Mapping[str, Any]) -> Sheet:
+        """The sheet that a view is `of`: the first, unless it says another name."""
+        return next(sheet for sheet in self.sheets if sheet.name == view.get("of", sheet.name))
 
     @property
     def data(self) -> tuple[Data, ...]:
         """The CSV files."""
-        return tuple(data for table in self.tables if (data := table.data) is not None)
+        return tuple(data for sheet in self.sheets if (data := sheet.data) is not None)
 
 
-def rows_of(views: Iterable[Mapping[str, Any]], found: Found, names: Names) -> Iterator[Row]:
-    """For every view and every record of its table, one row for each of its entries."""
+def rows_of(views: Iterable[Mapping[str, Any]], found: Computed, names: Names) -> Iterator[Row]:
+    """For every view and every record of its sheet, one row for each of its entries."""
     for view in views:
-        for record in found.table(view).where(**view.get("where", {})):
+        for record in found.sheet(view).where(**view.get("where", {})):
             known = ChainMap(record, dict(names))
             for each in view["each"]:
                 value = record.get(each["value"])
