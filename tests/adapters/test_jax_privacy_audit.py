@@ -16,7 +16,7 @@ from calipers.auditing.audit import audit
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.distinguishers import LikelihoodRatio
 from calipers.auditing.game import play
-from calipers.auditing.verdict import Outcome, Verdict
+from calipers.auditing.verdict import AuditOutcome, Verdict
 from calipers.cli import main
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import measure
@@ -48,14 +48,14 @@ def verdict_on(run: Run, trials: int, violation: float) -> Verdict:
 
 def test_a_divisor_written_down_once_keeps_the_claim() -> None:
     """normalize_by is q times the size with the record, for both datasets."""
-    assert verdict_on(DEFAULT_RUN, 3000, 0.08).outcome is Outcome.CONSISTENT
+    assert verdict_on(DEFAULT_RUN, 3000, 0.08).outcome is AuditOutcome.CONSISTENT
 
 
 @pytest.mark.parametrize("normalization", ["expected", "floor"])
 def test_a_divisor_computed_from_the_size_falsifies_it(normalization: str) -> None:
     """normalize_by = N q is 2 without the record and 2.5 with it (floor, N = 3: 1 and 2); the noise is scaled along."""
     run = described(normalization=normalization, dataset_size=5 if normalization == "expected" else 4)
-    assert verdict_on(run, 300, 0.05).outcome is Outcome.FALSIFIED
+    assert verdict_on(run, 300, 0.05).outcome is AuditOutcome.FALSIFIED
 
 
 def test_outputs_have_the_law_that_the_likelihood_assumes() -> None:

@@ -14,7 +14,7 @@ from calipers.adapters.opacus_step import PARAMETERS, network
 from calipers.adapters.opacus_target import OpacusTarget, _engine, _span
 from calipers.auditing.audit import audit
 from calipers.auditing.distinguishers import ScoreFunction
-from calipers.auditing.verdict import Outcome
+from calipers.auditing.verdict import AuditOutcome
 from calipers.cli import main
 from calipers.errors import CertificationError, InputError
 from calipers.measure import measure
@@ -29,7 +29,7 @@ GHOST = pytest.param("ghost", marks=pytest.mark.skipif(not OFFERED, reason="come
 CLAIM = measure(Run(sample_rate=0.5, steps=1, noise_multiplier=10.0)).claim
 
 
-def audited(target: OpacusTarget, trials: int) -> Outcome:
+def audited(target: OpacusTarget, trials: int) -> AuditOutcome:
     verdict = audit(
         target, ScoreFunction(target.scores), trials=trials, seed=1, confidence=0.95,
         deltas=(1e-5,), epsilons=(0.0,), claim=CLAIM,
@@ -46,14 +46,14 @@ def test_the_network_has_as_many_parameters_as_the_papers() -> None:
 @pytest.mark.parametrize("mode", ["hooks", "functorch", "ew", GHOST])
 def test_the_mean_falsifies_the_claim(mode: str) -> None:
     """Divisor 1 against 2 in 26,010 coordinates: a hundred trials are plenty."""
-    assert audited(OpacusTarget(grad_sample_mode=mode), 100) is Outcome.FALSIFIED
+    assert audited(OpacusTarget(grad_sample_mode=mode), 100) is AuditOutcome.FALSIFIED
 
 
 @pytest.mark.parametrize("mode", ["hooks", GHOST])
 def test_the_sum_keeps_the_claim(mode: str) -> None:
     """The same step without division."""
     target = OpacusTarget(loss_reduction="sum", grad_sample_mode=mode)
-    assert audited(target, 500 if mode == "hooks" else 100) is not Outcome.FALSIFIED
+    assert audited(target, 500 if mode == "hooks" else 100) is not AuditOutcome.FALSIFIED
     assert target.notes == ()
 
 

@@ -18,7 +18,7 @@ from calipers.auditing.one_run_game import (
     read_canaries,
 )
 from calipers.auditing.targets import TargetError
-from calipers.auditing.verdict import Outcome
+from calipers.auditing.verdict import AuditOutcome
 from calipers.errors import ConditionError, InputError
 from calipers.measure import measure
 from calipers.run import Run
@@ -50,16 +50,16 @@ def test_a_result_is_the_bound_of_the_one_run_audit_and_judges_the_first_delta()
     exact = one_run_audit(found.scores, found.included, guesses=default_guesses(1000), delta=1e-5)
     assert result.epsilon[0] == exact
     assert [bound.delta for bound in result.epsilon] == [1e-5, 1e-3]
-    assert result.verdicts[0][:2] == ("claim", Outcome.FALSIFIED)
+    assert result.verdicts[0][:2] == ("claim", AuditOutcome.FALSIFIED)
     assert result.claims == pytest.approx((1.0, 1.0 - 1e-3), abs=0.02)
-    assert audit_one_run(found, claim=(8.0, 1e-5)).verdicts[0][1] is Outcome.CANNOT_TELL
+    assert audit_one_run(found, claim=(8.0, 1e-5)).verdicts[0][1] is AuditOutcome.CANNOT_TELL
     json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_a_described_run_is_judged_by_its_claim_and_its_jaw() -> None:
     """A shift of 2 is no Gaussian mechanism with noise 2; it is one with noise 1/2."""
     found = play_one_run(leaky, canaries=2000, seed=1)
-    for noise, expected in ((2.0, Outcome.FALSIFIED), (0.5, Outcome.CANNOT_TELL)):
+    for noise, expected in ((2.0, AuditOutcome.FALSIFIED), (0.5, AuditOutcome.CANNOT_TELL)):
         measured = measure(Run(sample_rate=1.0, steps=1, noise_multiplier=noise))
         result = audit_one_run(found, claim=measured.claim, upper=measured)
         assert [outcome for _, outcome, _ in result.verdicts] == [expected, expected]

@@ -16,7 +16,7 @@ from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.one_run import one_run_audit, one_run_delta, right_guesses
 from calipers.auditing.statistics import epsilon_of_rates, upper_rate
-from calipers.auditing.verdict import Outcome, judge, profile_of
+from calipers.auditing.verdict import AuditOutcome, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve, gdp_mu
 from calipers.curves.tradeoff import TradeoffCurve
@@ -158,11 +158,11 @@ def test_a_true_claim_is_rarely_falsified_and_a_false_one_often() -> None:
     for _ in range(REPEATS):
         absent, present = gaussian_shift(1.0)(rng)
         split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
-        wrong += judge(split, band, honest, (0.0, 0.5, 1.0, 2.0)).outcome is Outcome.FALSIFIED
-        right += judge(split, band, dishonest, (0.0, 0.5, 1.0, 2.0)).outcome is Outcome.FALSIFIED
+        wrong += judge(split, band, honest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
+        right += judge(split, band, dishonest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
         absent, present = gaussian_shift(0.0)(rng)
         split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
-        alarms += judge(split, band, private, (0.0, 1.0)).outcome is Outcome.FALSIFIED
+        alarms += judge(split, band, private, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
     assert not exceeds_its_right(wrong)
     assert not exceeds_its_right(alarms)
     assert right > 0.9 * REPEATS
@@ -178,7 +178,7 @@ def test_consistent_is_rarely_said_of_a_violation_of_the_stated_size() -> None:
         absent, present = gaussian_shift(1.0)(rng)
         split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
         claim = profile_of(lambda epsilon: exact - violation - 1e-6)
-        wrong += judge(split, band, claim, (0.0,), violation).outcome is Outcome.CONSISTENT
+        wrong += judge(split, band, claim, (0.0,), violation).outcome is AuditOutcome.CONSISTENT
     assert not exceeds_its_right(wrong)
 
 

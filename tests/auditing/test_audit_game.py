@@ -18,7 +18,7 @@ from calipers.auditing.distinguishers import LikelihoodRatio, MatchedFilter, Pla
 from calipers.auditing.fitted import Fitted
 from calipers.auditing.game import Scores, play
 from calipers.auditing.targets import FunctionTarget, TargetError
-from calipers.auditing.verdict import Outcome
+from calipers.auditing.verdict import AuditOutcome
 from calipers.errors import CalipersError, InputError
 from calipers.measure import measure
 from calipers.run import Run
@@ -299,7 +299,7 @@ def test_division_by_the_dataset_falsifies_the_accounting_of_the_sum(
     result = audit(target, distinguisher_for(target), trials=10_000, seed=2, epsilons=(0.0,), claim=claim)
     assert at_least <= result.delta[0].value <= truth
     assert result.verdict is not None
-    assert result.verdict.outcome is Outcome.FALSIFIED
+    assert result.verdict.outcome is AuditOutcome.FALSIFIED
     assert claim.delta(0.0) < 0.021
 
 
@@ -310,7 +310,7 @@ def test_the_undivided_sum_keeps_its_claim() -> None:
     claim = measure(run).claim
     result = audit(target, distinguisher_for(target), trials=10_000, seed=2, epsilons=(0.0, 1.0), claim=claim)
     assert result.verdict is not None
-    assert result.verdict.outcome is not Outcome.FALSIFIED
+    assert result.verdict.outcome is not AuditOutcome.FALSIFIED
     half = audit(
         target,
         distinguisher_for(target),
@@ -320,4 +320,4 @@ def test_the_undivided_sum_keeps_its_claim() -> None:
         claim=lambda epsilon: claim.delta(epsilon) / 2,
     )
     assert half.verdict is not None
-    assert half.verdict.outcome is Outcome.FALSIFIED
+    assert half.verdict.outcome is AuditOutcome.FALSIFIED

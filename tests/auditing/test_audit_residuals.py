@@ -9,7 +9,7 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.fitted import Fitted, fit
 from calipers.auditing.residuals import MOST_PAIRED, Residuals, residual_scores
 from calipers.auditing.targets import FunctionTarget
-from calipers.auditing.verdict import Outcome
+from calipers.auditing.verdict import AuditOutcome
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -59,7 +59,7 @@ def test_repeated_noise_is_falsified_by_the_ordinary_audit(kind: str) -> None:
     """delta(0) of the claim is 0.15; differences show the record in 14 or 15 of 16 runs."""
     found = audited(kind)
     assert found.verdict is not None
-    assert found.verdict.outcome is Outcome.FALSIFIED
+    assert found.verdict.outcome is AuditOutcome.FALSIFIED
     assert found.as_described is False
     assert str(found.distinguisher["distinguisher"]).startswith("residuals")
     assert found.delta[0].value > 0.8
@@ -69,7 +69,7 @@ def test_noise_that_sums_to_zero_is_falsified() -> None:
     """Four numbers, of which no two are correlated: the regression of each on all others finds the dependence."""
     found = audited("the last step undoes the others", dimension=4)
     assert found.verdict is not None
-    assert found.verdict.outcome is Outcome.FALSIFIED
+    assert found.verdict.outcome is AuditOutcome.FALSIFIED
 
 
 def test_an_honest_loop_is_not_falsified_and_the_verdict_says_what_was_not_seen() -> None:
@@ -77,7 +77,7 @@ def test_an_honest_loop_is_not_falsified_and_the_verdict_says_what_was_not_seen(
     found = audited("honest", trials=6000)
     assert found.distinguisher["distinguisher"] == "fitted"
     assert found.verdict is not None
-    assert found.verdict.outcome is Outcome.CONSISTENT
+    assert found.verdict.outcome is AuditOutcome.CONSISTENT
     for words in ("was blind to", "other datasets", "does not return", "depends on itself"):
         assert words in found.verdict.message
 

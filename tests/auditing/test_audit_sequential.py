@@ -15,7 +15,7 @@ from calipers.auditing.distinguishers import Plain
 from calipers.auditing.ledger import LedgerError
 from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.statistics import gains
-from calipers.auditing.verdict import Outcome, Profile, judge, profile_of
+from calipers.auditing.verdict import AuditOutcome, Profile, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve
 from calipers.errors import InputError
@@ -55,7 +55,7 @@ def falsified(absent: np.ndarray, present: np.ndarray, claim: Profile, looks: tu
         parts = absent[: look.trials], present[: look.trials]
         split = SplitScores(*parts, CONFIDENCE, spent=look.spent)
         band = simultaneous_band(*parts, CONFIDENCE, look.spent)
-        if judge(split, band, claim, EPSILONS).outcome is Outcome.FALSIFIED:
+        if judge(split, band, claim, EPSILONS).outcome is AuditOutcome.FALSIFIED:
             return look.trials
     return None
 
@@ -163,7 +163,7 @@ def test_a_sequential_audit_says_when_it_looked(tmp_path: Path) -> None:
     target = Shift(2.0)
     found = audit(target, Plain(), trials=4000, seed=1, claim=(0.5, 1e-3), sequential=True)
     assert found.verdict is not None
-    assert found.verdict.outcome is Outcome.FALSIFIED
+    assert found.verdict.outcome is AuditOutcome.FALSIFIED
     assert [look.outcome for look in found.looks[:-1]] == ["cannot tell"] * (len(found.looks) - 1)
     assert found.looks[-1].outcome == "falsified"
     assert found.trials == found.looks[-1].trials <= 600

@@ -13,7 +13,7 @@ from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.self_test import self_test
 from calipers.auditing.targets import TargetError
-from calipers.auditing.verdict import Claimed, Outcome, Verdict, judge, profile_of
+from calipers.auditing.verdict import AuditOutcome, Claimed, Verdict, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve
 from calipers.curves.tradeoff import TradeoffCurve
@@ -58,15 +58,15 @@ def verdict_on(mu: float, claim: Claimed, trials: int = 4000, violation: float =
 def test_the_three_outcomes() -> None:
     """A broken claim is falsified, a generous one consistent, and between them it takes more trials to tell."""
     broken = verdict_on(1.0, gaussian_curve(0.5, Side.UPPER))
-    assert broken.outcome is Outcome.FALSIFIED
+    assert broken.outcome is AuditOutcome.FALSIFIED
     assert broken.delta_lower > broken.delta_claimed
     assert broken.evidence.confidence == 0.95
     generous = verdict_on(0.2, gaussian_curve(1.0, Side.UPPER))
-    assert generous.outcome is Outcome.CONSISTENT
+    assert generous.outcome is AuditOutcome.CONSISTENT
     assert generous.excluded < 0.0
     assert "reaches the claim" in generous.message
     close = verdict_on(1.0, gaussian_curve(0.95, Side.UPPER), trials=500)
-    assert close.outcome is Outcome.CANNOT_TELL
+    assert close.outcome is AuditOutcome.CANNOT_TELL
     assert close.trials_estimate is not None
     assert close.trials_estimate > 500
     assert "estimate" in close.message
@@ -77,11 +77,11 @@ def test_the_lines_between_the_outcomes_are_where_they_are_said_to_be() -> None:
     base = verdict_on(1.0, lambda epsilon: 0.38)
     for factor in np.linspace(0.9, 1.1, 21):
         found = verdict_on(1.0, lambda epsilon, allowed=factor * base.delta_lower: allowed, violation=1e-6)
-        assert (found.outcome is Outcome.FALSIFIED) == (found.delta_lower > found.delta_claimed)
+        assert (found.outcome is AuditOutcome.FALSIFIED) == (found.delta_lower > found.delta_claimed)
     fair = gaussian_curve(0.8, Side.UPPER)
     excluded = verdict_on(0.8, fair).excluded
-    assert verdict_on(0.8, fair, violation=1.001 * excluded).outcome is Outcome.CONSISTENT
-    assert verdict_on(0.8, fair, violation=0.999 * excluded).outcome is Outcome.CANNOT_TELL
+    assert verdict_on(0.8, fair, violation=1.001 * excluded).outcome is AuditOutcome.CONSISTENT
+    assert verdict_on(0.8, fair, violation=0.999 * excluded).outcome is AuditOutcome.CANNOT_TELL
 
 
 def test_the_estimated_number_of_trials_is_about_right() -> None:
@@ -89,9 +89,9 @@ def test_the_estimated_number_of_trials_is_about_right() -> None:
     estimate = verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=700).trials_estimate
     assert estimate is not None
     told = [verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=3 * estimate, seed=s) for s in range(10)]
-    assert sum(found.outcome is not Outcome.CANNOT_TELL for found in told) >= 8
+    assert sum(found.outcome is not AuditOutcome.CANNOT_TELL for found in told) >= 8
     few = [verdict_on(1.0, gaussian_curve(0.8, Side.UPPER), trials=max(estimate // 100, 20), seed=s) for s in range(10)]
-    assert sum(found.outcome is Outcome.CANNOT_TELL for found in few) >= 9
+    assert sum(found.outcome is AuditOutcome.CANNOT_TELL for found in few) >= 9
 
 
 def test_a_pair_of_numbers_is_a_claim() -> None:
@@ -113,14 +113,14 @@ def test_an_asymmetric_curve_keeps_its_directions() -> None:
     nothing = np.zeros(4000)
     allowed = judge(SplitScores(nothing, half), simultaneous_band(nothing, half), claim, (2.0,))
     forbidden = judge(SplitScores(half, nothing), simultaneous_band(half, nothing), claim, (2.0,))
-    assert allowed.outcome is not Outcome.FALSIFIED
-    assert forbidden.outcome is Outcome.FALSIFIED
+    assert allowed.outcome is not AuditOutcome.FALSIFIED
+    assert forbidden.outcome is AuditOutcome.FALSIFIED
     turned = profile_of(one_sided.inverse())
     assert judge(SplitScores(nothing, half), simultaneous_band(nothing, half), turned, (2.0,)).outcome is (
-        Outcome.FALSIFIED
+        AuditOutcome.FALSIFIED
     )
     assert judge(SplitScores(half, nothing), simultaneous_band(half, nothing), turned, (2.0,)).outcome is not (
-        Outcome.FALSIFIED
+        AuditOutcome.FALSIFIED
     )
 
 
@@ -137,7 +137,7 @@ def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> Non
         claim = profile_of(curve)
         assert max(claim.forward(2.0), claim.backward(2.0)) > band.largest_delta(2.0)
         found = judge(split, band, claim, (2.0,))
-        assert found.outcome is Outcome.CANNOT_TELL
+        assert found.outcome is AuditOutcome.CANNOT_TELL
         assert found.excluded == pytest.approx(band.largest_delta(2.0), abs=1e-9)
 
 
@@ -171,7 +171,7 @@ def test_audit_reports_bounds_verdict_and_a_run_that_is_not_the_one_described(re
     """A unit shift against the claim mu = 0.5 and a jaw certified for mu = 0.6: both fall, and are told apart."""
     assert result.verdict is not None
     assert result.upper_verdict is not None
-    assert result.verdict.outcome is Outcome.FALSIFIED
+    assert result.verdict.outcome is AuditOutcome.FALSIFIED
     assert result.as_described is False
     assert "not the run described" in result.upper_verdict.message
     assert "not the run described" not in result.verdict.message

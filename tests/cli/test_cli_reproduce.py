@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from calipers.cli import main
 from calipers.errors import CertificationError
 from calipers.papers import registry
-from calipers.papers.items import Item, Outcome, Row, printed
+from calipers.papers.items import Item, Row, Views, printed
 
 
 def an_item(name, compute, cost="quick"):
@@ -26,7 +26,7 @@ def computed(monkeypatch):
         def compute(progress):
             calls.append(name)
             progress(1, 2)
-            return Outcome((Row("mu", printed(text), lower, upper),), (f"Remark on {name}.",))
+            return Views((Row("mu", printed(text), lower, upper),), (f"Remark on {name}.",))
 
         return an_item(name, compute)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.finite_laws import law_of
 from scipy.special import gammaln
 
 from calipers.bracket import Side
@@ -233,7 +234,7 @@ def test_p_and_q_are_scored_by_the_same_rule(monkeypatch: pytest.MonkeyPatch, ex
     p = np.array([p_down, 1 - p_down - p_jump, p_jump])
     q_down, q_jump = p_down * math.exp(0.5), p_jump * math.exp(-7.26)
     q = np.array([q_down, 1 - q_down - q_jump, q_jump])
-    tests = lower([(Law.from_masses(p, q, Side.LOWER), count)], LatticePlan(5.0, 0.5, 1.0, math.log(1e-9)))
+    tests = lower([(law_of(p, q, Side.LOWER), count)], LatticePlan(5.0, 0.5, 1.0, math.log(1e-9)))
     for eps in (10.0, 25.0, 30.0, 35.0, 45.0):
         assert tests.delta(eps) <= three_point_profile(p, q, count, eps) * (1 + 1e-9), eps
 

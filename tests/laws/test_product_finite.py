@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from oracles import enumeration
+from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
 from calipers.errors import InputError
@@ -32,10 +33,10 @@ class Finite(LawSource):
     symmetric: bool = False
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        return Law.from_masses(np.array(self.p), np.array(self.q), Side.UPPER)
+        return law_of(np.array(self.p), np.array(self.q), Side.UPPER)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
+        return law_of(np.array(self.p), np.array(self.q), Side.LOWER)
 
 
 @pytest.mark.parametrize("truth", [0.52, 0.75, 0.99])
@@ -186,7 +187,7 @@ def test_factors_of_different_sides_are_refused() -> None:
 
     class Liar(Finite):
         def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-            return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
+            return law_of(np.array(self.p), np.array(self.q), Side.LOWER)
 
     with pytest.raises(InputError):
         Product([(Liar((0.5, 0.5), (0.4, 0.6)), 2)]).epsilon(1e-3)

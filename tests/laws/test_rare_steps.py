@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from mpmath import mp
 from oracles import line_arb
+from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
 from calipers.curves.gdp import gdp_mu
 from calipers.laws.composed.direction import Direction
-from calipers.laws.composed.jumps import Kind, SplitSums
+from calipers.laws.composed.jumps import JumpKind, SplitSums
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import RareSteps
 from calipers.laws.composed.sweep import sweep
@@ -131,11 +132,11 @@ class Atoms(LawSource):
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         del resolution, log_tail
-        return Law.from_masses(np.array(self.p), np.array(self.q), Side.UPPER)
+        return law_of(np.array(self.p), np.array(self.q), Side.UPPER)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         del resolution, log_tail
-        return Law.from_masses(np.array(self.p), np.array(self.q), Side.LOWER)
+        return law_of(np.array(self.p), np.array(self.q), Side.LOWER)
 
 
 def outcomes(atoms: Atoms, steps: int) -> Iterator[tuple[mp.mpf, mp.mpf]]:
@@ -197,7 +198,7 @@ def test_against_enumeration(steps: int, eps: float) -> None:
 def test_sums_of_jumps_keep_their_mass() -> None:
     """Also where a jump, or a sum of two, lies beyond the last node; P-mass e^-y, the Q-mass, is kept inside."""
     nodes = np.array([1.0, 1.3, 2.0, 3.1, 6.0])
-    first = Kind(np.array([1.1, 1.9, 7.0]), np.array([0.2, 0.3, 0.1]), np.array([0.1, 0.1, 0.1]), 4)
+    first = JumpKind(np.array([1.1, 1.9, 7.0]), np.array([0.2, 0.3, 0.1]), np.array([0.1, 0.1, 0.1]), 4)
     sums = SplitSums(nodes)
     one = sums.one(first)
     assert one.sum() == pytest.approx(0.6, rel=1e-14)

@@ -17,7 +17,7 @@ from calipers.laws.allocated.shuffle import ShuffleAttack
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above
-from calipers.laws.core.source import LawSource, LowerSource, Source, UpperSource
+from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 from calipers.laws.divided.hidden_bit import HiddenBitPair
 from calipers.laws.divided.moving_rate import MovingRatePair
 from calipers.laws.divided.pairs import DividedPair, RealizedPair, ScaleFactor
@@ -26,20 +26,20 @@ from calipers.mechanisms.concentrated import Concentrated
 from calipers.schemes.exposure import Attack, Exposure, Proof
 
 
-def sources() -> list[type[Source]]:
+def sources() -> list[type[AnySource]]:
     """Every class of the two rooms that has laws; not what several of a module share."""
-    found: set[type[Source]] = set()
+    found: set[type[AnySource]] = set()
     for package in (calipers.laws, calipers.mechanisms):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 shared = kind.__name__.startswith("_") and inspect.isabstract(kind)
-                if issubclass(kind, Source) and kind.__module__ != "calipers.laws.core.source" and not shared:
+                if issubclass(kind, AnySource) and kind.__module__ != "calipers.laws.core.source" and not shared:
                     found.add(kind)
     return sorted(found, key=lambda kind: kind.__name__)
 
 
 @pytest.mark.parametrize("kind", sources(), ids=lambda kind: kind.__name__)
-def test_nobody_has_a_side_that_it_refuses(kind: type[Source]) -> None:
+def test_nobody_has_a_side_that_it_refuses(kind: type[AnySource]) -> None:
     """A class has `upper` where it is a proof, `lower` where it is an attack, and implements what it has."""
     assert not inspect.isabstract(kind)
     assert hasattr(kind, "upper") == issubclass(kind, UpperSource)
@@ -109,7 +109,7 @@ def test_a_guarantee_beside_a_mechanism_has_renyi_divergences() -> None:
 
 
 @pytest.mark.parametrize("kind", sources(), ids=lambda kind: kind.__name__)
-def test_no_field_takes_a_fact_for_its_default(kind: type[Source]) -> None:
+def test_no_field_takes_a_fact_for_its_default(kind: type[AnySource]) -> None:
     """A field named as a fact of its base, and without a value of its own, would get the base's property."""
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     assert [field.name for field in fields if isinstance(field.default, property)] == []

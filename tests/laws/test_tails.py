@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import enumeration
+from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
 from calipers.laws.composed.convolve import LatticePlan, compose_lower, compose_upper
@@ -316,7 +317,7 @@ def test_one_law_by_itself(mu: float, log_tail: float, eps: float) -> None:
 def test_single_tail_equals_the_law_it_came_from(weights: list[tuple[int, int]], eps: float) -> None:
     """At every eps chords are above the sum over atoms and the best test below it; 1e-12 apart at the atoms."""
     p, q = (np.array(column, dtype=float) / sum(column) for column in zip(*weights, strict=True))
-    upper, lower = (single_tail(Law.from_masses(p, q, side)) for side in (Side.UPPER, Side.LOWER))
+    upper, lower = (single_tail(law_of(p, q, side)) for side in (Side.UPPER, Side.LOWER))
     for at in (eps, *np.log(p / q)):
         truth = mp.fsum(
             max(mp.mpf(0), mp.mpf(a) - mp.exp(mp.mpf(float(at))) * mp.mpf(b)) for a, b in zip(p, q, strict=True)

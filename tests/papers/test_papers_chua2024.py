@@ -16,21 +16,19 @@ from scipy.special import ndtr
 
 from calipers.papers import registry
 from calipers.papers.chua2024 import claims, crossing, published
-from calipers.papers.chua2024.quoted import delta_rows, epsilon_rows
+from calipers.papers.chua2024.figures import add_deltas, add_epsilons
 from calipers.papers.chua2024.settings import (
     ORDERS,
-    deterministic_epsilon_bracket,
+    deterministic,
     epoch,
     poisson,
-    renyi_delta,
+    renyi,
     renyi_divergences,
-    renyi_epsilon,
-    shuffle_delta_bracket,
-    shuffle_delta_by_event,
-    shuffle_epsilon_bracket,
-    shuffle_epsilon_by_event,
+    shuffled,
+    shuffled_by_event,
 )
 from calipers.papers.items import Agreement
+from calipers.papers.sheets import Computed, Sheet
 
 QUICK = ("figure-2", "substitution", "large-pull", "conjecture-3-2")
 SLOW = ("figure-1", "figure-3", "figure-4", "figure-5", "figure-6", "figure-7")
@@ -55,6 +53,22 @@ def result_of(tmp_path_factory):
 
 def by_name(rows):
     return {row.quantity: row for row in rows}
+
+
+def seen(name, add, *arguments, **options):
+    """The rows that an item shows of quoted numbers, without its curves."""
+    table = Sheet("quoted", listed=False)
+    add(table, *arguments, **options)
+    entry = registry.described("chua2024")[name]
+    return registry.viewed("chua2024", entry | {"remarks": []}, Computed([table])).rows
+
+
+def epsilon_rows(*arguments, **options):
+    return seen("figure-1", add_epsilons, *arguments, **options)
+
+
+def delta_rows(*arguments, **options):
+    return seen("figure-3", add_deltas, *arguments, **options)
 
 
 def quoted_deltas(figure):
@@ -92,7 +106,7 @@ def test_equation_3_is_the_papers_search_made_finer(figure):
     """Our best C proves at least what the paper's grid proves, and at most a few thousandths more."""
     for epsilon in {quote.epsilon for quote in figure.quotes} | {0.5}:
         theirs = event_delta(epsilon, figure.noise_multiplier, figure.steps)
-        ours = shuffle_delta_by_event(epoch(figure.noise_multiplier, figure.steps), epsilon)
+        ours = shuffled_by_event(epoch(figure.noise_multiplier, figure.steps), "delta", epsilon)
         # The rounding allowance of Equation (3) is 1e-12 of both probabilities.
         assert theirs * (1 - mp.mpf("1e-9")) <= ours <= theirs * mp.mpf("1.003")
 
@@ -104,9 +118,9 @@ def test_quoted_epsilons_of_fixed_and_shuffled_batches(figure):
         setting = epoch(quote.noise_multiplier, figure.steps)
         with mp.workdps(40):
             sigma = mp.mpf(str(quote.noise_multiplier))
-            low, high = deterministic_epsilon_bracket(setting, figure.delta)
+            low, high = deterministic(setting, "epsilon", figure.delta)
             assert deterministic_delta(mp.mpf(low), sigma) >= figure.delta >= deterministic_delta(mp.mpf(high), sigma)
-        shown = shuffle_epsilon_by_event(setting, figure.delta)
+        shown = shuffled_by_event(setting, "epsilon", figure.delta)
         assert event_delta(0.998 * shown, quote.noise_multiplier, figure.steps) > figure.delta
         assert event_delta(1.002 * shown, quote.noise_multiplier, figure.steps) < figure.delta
 
@@ -115,8 +129,8 @@ def test_quoted_epsilons_of_fixed_and_shuffled_batches(figure):
 def test_the_best_test_shows_no_less_than_equation_3_and_no_more_than_theorem_4_1(figure):
     setting = epoch(figure.noise_multiplier, figure.steps)
     for quote in figure.quotes:
-        low, high = shuffle_delta_bracket(setting, quote.epsilon)
-        assert shuffle_delta_by_event(setting, quote.epsilon) <= low <= high
+        low, high = shuffled(setting, "delta", quote.epsilon)
+        assert shuffled_by_event(setting, "delta", quote.epsilon) <= low <= high
 
 
 @pytest.mark.parametrize(("sigma", "steps", "epsilon"), [(0.8, 2, 1.0), (1.0, 3, 0.5)])
@@ -129,7 +143,7 @@ def test_the_best_test_reaches_the_divergence_of_the_pair(sigma, steps, epsilon)
     noise = math.prod(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) for x in coordinates)
     shifts = [sum(np.exp(s * x / sigma - 0.5 * (s / sigma) ** 2) for x in coordinates) / steps for s in (2.0, 1.0)]
     exact = np.sum(noise * np.maximum(shifts[0] - math.exp(epsilon) * shifts[1], 0.0)) * (step / sigma) ** steps
-    low, _ = shuffle_delta_bracket(epoch(sigma, steps), epsilon)
+    low, _ = shuffled(epoch(sigma, steps), "delta", epsilon)
     assert low <= exact * (1 + 1e-3)
     assert low >= exact * (1 - 2e-3)
 
@@ -249,8 +263,8 @@ def test_figure_4_is_that_of_the_text_and_not_of_the_caption():
     wrong = {row.quantity for row in caption if row.verdict is Agreement.DIFFERS}
     assert wrong == {"σ = 0.4: ε_P", "σ = 0.4: ε_P by Rényi accounting", "σ = 1.3: ε_P"}
     assert LatticeProfile(0.4, 10_000).epsilon(1e-6) == pytest.approx(5.344, abs=3e-3)
-    low, _ = shuffle_epsilon_bracket(epoch(1.3, 100_000), 1e-6)
-    assert 1.15 < low / shuffle_epsilon_by_event(epoch(1.3, 100_000), 1e-6) < 1.17
+    low, _ = shuffled(epoch(1.3, 100_000), "epsilon", 1e-6)
+    assert 1.15 < low / shuffled_by_event(epoch(1.3, 100_000), "epsilon", 1e-6) < 1.17
 
 
 def test_renyi_accounting_does_not_give_the_epsilon_of_figure_5():
@@ -272,7 +286,7 @@ def test_renyi_accounting_does_not_give_the_epsilon_of_figure_5():
 
     values = [epsilon(order) for order in np.arange(1.5, 12.0, 0.01)]
     assert min(values) > 1.65
-    assert renyi_epsilon(epoch(0.7, 1000), 1e-5) == pytest.approx(min(values), abs=2e-3)
+    assert renyi(epoch(0.7, 1000), "epsilon", 1e-5) == pytest.approx(min(values), abs=2e-3)
     assert round(min(values), 3) == 1.652
 
 
@@ -303,7 +317,7 @@ def sampled_delta(sigma, steps, epsilon, samples, rng):
 def test_the_pair_of_figure_7_leaks_what_the_best_test_shows(epsilon, samples):
     """Simulated divergence of the pair: 0.00101 at epsilon = 1, not 0.004; at epsilon = 1/2 it is above 0.004."""
     mean, error = sampled_delta(1.0, 1000, epsilon, samples, np.random.default_rng(20240701))
-    low, _ = shuffle_delta_bracket(epoch(1.0, 1000), epsilon)
+    low, _ = shuffled(epoch(1.0, 1000), "delta", epsilon)
     assert abs(mean - low) < 5 * error
     if epsilon == 1.0:
         assert mean + 8 * error < 0.004
@@ -323,7 +337,7 @@ def test_figure_7_quotes_epsilon_one_half():
     assert f"{LatticeProfile(1.0, 1000).delta(0.5):.2e}" == "2.06e-10"
     at_one = rows["δ_P(1)"]
     assert (f"{at_one.lower:.2e}", f"{at_one.upper:.2e}") == ("2.54e-13", "2.54e-13")
-    assert f"{renyi_delta(epoch(1.0, 1000), 0.5):.3g}" == "8.45e-05"
+    assert f"{renyi(epoch(1.0, 1000), 'delta', 0.5):.3g}" == "8.45e-05"
     assert f"{float(event_delta(0.5, 1.0, 1000)):.5f}" == "0.00433"
     assert f"{float(event_delta(1.0, 1.0, 1000)):.6f}" == "0.000999"
 
@@ -336,7 +350,7 @@ def test_figure_7_renyi_bound_by_the_binomial_theorem():
             for t in range(8, 20)
         )
         assert f"{best:.3e}" == text
-        assert renyi_delta(epoch(1.0, 1000), epsilon) == pytest.approx(best, rel=1e-6)
+        assert renyi(epoch(1.0, 1000), "delta", epsilon) == pytest.approx(best, rel=1e-6)
 
 
 def test_the_crossing_of_figure_2():

@@ -14,7 +14,7 @@ from oracles.written_files import check_files
 
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.papers import registry
-from calipers.papers.ertan2026 import claims, figures, published, settings, sizes, tables
+from calipers.papers.ertan2026 import claims, figures, published, settings, sizes
 from calipers.papers.ertan2026.settings import epoch, epochs_of, forced_noise, leaks, poisson_ceiling
 from calipers.papers.items import Agreement
 
@@ -230,7 +230,7 @@ def compare_with_the_truth(rows, name):
 def test_table_10_compares_its_bounds_with_the_truth(monkeypatch):
     """The first line: everything agrees, κ is within 6 and 24 percent of the truth, ε is not within a factor of 20."""
     monkeypatch.setattr(published, "TABLE_10", published.TABLE_10[:1])
-    outcome = tables.table_10(unheard)
+    outcome = registry.find_item("ertan2026-table-10").compute(unheard)
     assert len(outcome.rows) == 8
     assert {row.verdict for row in outcome.rows} == {Agreement.AGREES}
     rows = by_quantity(outcome)
@@ -270,7 +270,7 @@ def test_quoted_thresholds(monkeypatch):
         assert float(f"{rounds:.{digits}e}") == float(quoted.rounds)
         assert f"{float(threshold(rounds)):.2f}" == quoted.noise
     monkeypatch.setattr(published, "THRESHOLDS", published.THRESHOLDS[:1])
-    rows = by_quantity(claims.thresholds(unheard))
+    rows = by_quantity(registry.find_item("ertan2026-thresholds").compute(unheard))
     assert rows["ImageNet-1k: M"].verdict is rows["ImageNet-1k: σ"].verdict is Agreement.AGREES
     assert rows["ImageNet-1k: separation, isolated"].lower > rows["ImageNet-1k: κ of Theorem 6.1"].upper
 
@@ -279,7 +279,7 @@ def test_theorem_6_1_holds_as_stated(monkeypatch):
     """x' exceeds the bound without the factor of the proof, and falls short of nothing for M = 2, 3, ..., 2000."""
     monkeypatch.setattr(claims, "ROUNDS", (2, 12, 390))
     monkeypatch.setattr(claims, "EVERY_ROUND_UP_TO", 2_000)
-    outcome = claims.dichotomies(unheard)
+    outcome = registry.find_item("ertan2026-theorem-6-1").compute(unheard)
     rows = by_quantity(outcome)
     assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     with mp.workdps(30):

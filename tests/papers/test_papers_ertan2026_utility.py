@@ -12,7 +12,7 @@ import pytest
 from calipers.measure import measure
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.experiment import COLUMNS, KEY
-from calipers.papers.ertan2026.utility import trained_runs, utility
+from calipers.papers.ertan2026.utility import trained_runs
 from calipers.papers.registry import find_item
 from calipers.papers.storage import rendered
 from calipers.run import Run
@@ -69,7 +69,7 @@ def test_private_rows_have_their_brackets() -> None:
 
 def test_rows_stand_beside_the_published_ones() -> None:
     """Two entries of each table as printed, and our number for them from the file."""
-    outcome = utility(lambda done, total: None)
+    outcome = find_item("ertan2026-utility").compute(lambda done, total: None)
     found = {row.quantity: row for row in outcome.rows}
     chosen = {
         "CIFAR-10, B = 512, E = 25, shuffle, σ = 0.38": "61.9",
@@ -83,12 +83,13 @@ def test_rows_stand_beside_the_published_ones() -> None:
     (run,) = (
         run
         for run in trained_runs()
-        if (run.dataset, run.batch_size, run.epochs, run.sampler, run.regime) == ("cifar10", 512, 25, "shuffle", "dp")
+        if [run[name] for name in ("dataset", "batch_size", "epochs", "sampler", "regime")]
+        == ["cifar10", 512, 25, "shuffle", "dp"]
     )
     row = found["CIFAR-10, B = 512, E = 25, shuffle, σ = 0.38"]
-    assert row.lower == row.upper == run.accuracy == pytest.approx(56.7)
-    listed = sum(run.dataset != "mnist" for run in trained_runs())
-    seeds = sum(run.seed > 0 for run in trained_runs())
+    assert row.lower == row.upper == run["accuracy"] == pytest.approx(56.7)
+    listed = sum(run["dataset"] != "mnist" for run in trained_runs())
+    seeds = sum(run["seed"] > 0 for run in trained_runs())
     assert len(outcome.rows) == listed - seeds
 
 

@@ -14,7 +14,7 @@ import pytest
 from calipers.citations import SOURCES
 from calipers.errors import InputError
 from calipers.papers import registry, storage
-from calipers.papers.items import Data, Item, Outcome, Picture, Row, printed
+from calipers.papers.items import Data, Item, Picture, Row, Views, printed
 
 EXPECTED = {
     *(f"table-{number}" for number in range(1, 6)),
@@ -27,7 +27,7 @@ def a_picture(figure):
     figure.subplots().plot([0, 1], [1, 0])
 
 
-OUTCOME = Outcome(
+OUTCOME = Views(
     (Row("mu", printed("1.57"), 1.566, 1.567), Row("lost", None, 0.5, math.inf, "estimate", "a, note")),
     ("One remark.",),
     (Data("grid", ("x", "y"), [[1, 0.1], [2, math.nan]]),),

@@ -18,6 +18,7 @@ from calipers.errors import InputError
 from calipers.opacus_releases import RELEASES, VERSIONS
 from calipers.papers import registry
 from calipers.papers.items import Agreement
+from calipers.papers.sheets import Computed
 from calipers.papers.wang2026 import implementations, published, synthetic
 from calipers.papers.wang2026.ceilings import Ceiling, smallest_telling_copies
 from calipers.papers.wang2026.claims import NETWORK_LAYERS, fpr_at
@@ -477,7 +478,10 @@ def test_no_item_is_left_out_of_these_checks():
 
 def test_the_rules_of_the_published_code():
     """Section 5.1: |B| and a moving floor exceed the claim; a floor that stays is the claim itself, from both sides."""
-    rows = {row.quantity: row for row in implementations._code_rows()}
+    entry = registry.described("wang2026")["figure-4"]
+    of_code = {"remarks": [], "rows": [view for view in entry["rows"] if view["of"] == "code"]}
+    found = registry.viewed("wang2026", entry | of_code, Computed([implementations.code_rules()]))
+    rows = {row.quantity: row for row in found.rows}
     assert len(rows) == 12
     for name in ("DPSGD-HF's code, q = 0.7", "DPSGD-HF's code, q = 0.8", "PrivImage's code, q = 0.4"):
         assert rows[f"{name}: ε − claimed ε"].lower > 10.0

@@ -7,7 +7,7 @@ from oracles.planted import AUDITED, PLANTED, STOPPED, Bug, Right
 from oracles.planted_audit import audited, epochs_of, played, quieter
 
 from calipers.auditing.targets import TargetError
-from calipers.auditing.verdict import Outcome
+from calipers.auditing.verdict import AuditOutcome
 
 QUICK = {"ForgetsLayer", "ReseedsLayers", "NoNoise", "NeverShuffles"}
 
@@ -25,8 +25,8 @@ def test_an_audit_says_what_the_documentation_shows(bug: Bug) -> None:
     """Falsified, or told apart too rarely to tell; a verdict that finds nothing names what it was blind to."""
     verdict = audited(played(bug), epochs_of(bug)).verdict
     assert verdict is not None
-    assert (verdict.outcome is Outcome.FALSIFIED) == AUDITED[bug.loop.__name__]
-    if verdict.outcome is Outcome.CONSISTENT:
+    assert (verdict.outcome is AuditOutcome.FALSIFIED) == AUDITED[bug.loop.__name__]
+    if verdict.outcome is AuditOutcome.CONSISTENT:
         assert "was blind to" in verdict.message
 
 
@@ -45,7 +45,7 @@ def test_the_right_loop_is_not_falsified(loop: type[Right], epochs: int) -> None
     """The same games with the loop that makes no mistake."""
     verdict = audited(loop, epochs).verdict
     assert verdict is not None
-    assert verdict.outcome is not Outcome.FALSIFIED
+    assert verdict.outcome is not AuditOutcome.FALSIFIED
 
 
 def test_every_loop_was_audited_and_most_of_what_outputs_can_show_is_falsified() -> None:

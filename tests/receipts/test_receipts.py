@@ -17,7 +17,7 @@ from calipers.cli import main
 from calipers.errors import InputError
 from calipers.gate import Budget, read_described
 from calipers.provenance import digest, is_intact
-from calipers.receipts import Standing, receipt, verify_receipt, write_receipt
+from calipers.receipts import Confirmation, receipt, verify_receipt, write_receipt
 from calipers.reports.schema import receipt_schema
 from calipers.run import Run
 
@@ -41,7 +41,7 @@ def test_an_honest_receipt_is_confirmed(honest) -> None:
     """Read back from JSON, its hash fits and its numbers come out again."""
     assert is_intact(honest)
     found = verify_receipt(honest)
-    assert found.standing is Standing.CONFIRMED
+    assert found.standing is Confirmation.CONFIRMED
     assert Run.from_dict(honest["run"]) == RUN
 
 
@@ -98,14 +98,14 @@ def test_a_lie_with_fresh_hashes_is_contradicted(change, honest) -> None:
     change(record)
     with pytest.raises(InputError, match="hash"):
         verify_receipt(record)
-    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONTRADICTED
 
 
 def test_what_a_narrower_proof_carries_is_confirmed_and_no_more(honest) -> None:
     """An upper value inside the receipt's own bracket stands only where a narrower computation proves it."""
     record = copy.deepcopy(honest)
     record["measurement"]["epsilon"][0]["upper"] = record["measurement"]["epsilon"][0]["lower"]
-    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONTRADICTED
 
 
 def test_several_deltas_and_phases(tmp_path) -> None:
@@ -113,7 +113,7 @@ def test_several_deltas_and_phases(tmp_path) -> None:
     place = write_receipt([RUN, RUN.replace(noise_multiplier=3.0)], tmp_path / "r.json", deltas=[1e-5, 1e-7])
     record = json.loads(place.read_text())
     found = verify_receipt(record)
-    assert found.standing is Standing.CONFIRMED
+    assert found.standing is Confirmation.CONFIRMED
     assert [delta for delta, _ in found.epsilon] == [1e-5, 1e-7]
     assert len(read_described(str(place)).runs) == 2
 
@@ -144,7 +144,7 @@ def test_a_run_that_only_bounds_the_training_claims_no_attack() -> None:
     assert record["measurement"]["epsilon"][0]["lower"] == 0.0
     assert record["executed"]["reasons"] == ["The loop broke off."]
     found = verify_receipt(record)
-    assert found.standing is Standing.CONFIRMED
+    assert found.standing is Confirmation.CONFIRMED
     attained = receipt(Record((RUN,), attained=True, reasons=()))
     assert attained["measurement"]["epsilon"][0]["lower"] > 0.0
 
@@ -154,12 +154,12 @@ def test_nothing_proven_is_written_as_nothing(tmp_path) -> None:
     place = write_receipt(Record(()), tmp_path / "r.json")
     record = json.loads(place.read_text())
     assert record["measurement"]["epsilon"][0]["upper"] is None
-    assert verify_receipt(record).standing is Standing.CONFIRMED
+    assert verify_receipt(record).standing is Confirmation.CONFIRMED
     result = CliRunner().invoke(main, ["check", str(place), "--epsilon", "9", "--delta", "1e-5"])
     assert result.exit_code == 1
     assert "broke off" in result.stdout
     record["measurement"]["epsilon"][0]["upper"] = 1.0
-    assert verify_receipt(resealed(record)).standing is Standing.CONTRADICTED
+    assert verify_receipt(resealed(record)).standing is Confirmation.CONTRADICTED
 
 
 PROBED = {
@@ -236,4 +236,4 @@ def test_what_this_computation_cannot_prove_is_not_confirmed(honest, monkeypatch
     wide = Bracket(row["lower"] / 2, row["upper"] * 2, evidence, evidence)
     found = SimpleNamespace(epsilon=lambda delta: wide)
     monkeypatch.setattr("calipers.receipts.verify.measure", lambda runs, tolerance: found)
-    assert verify_receipt(honest).standing is Standing.UNCONFIRMED
+    assert verify_receipt(honest).standing is Confirmation.UNCONFIRMED

@@ -20,7 +20,7 @@ from calipers.errors import CertificationError, InputError
 from calipers.reports.answers import Answers, Questions
 from calipers.reports.compared import brief_comparison
 from calipers.reports.comparison import Comparison
-from calipers.reports.points import Points, to_csv, tradeoff_points
+from calipers.reports.points import PlottedSide, to_csv, tradeoff_points
 from calipers.reports.readings import Reading, claimed
 from calipers.reports.records import run_record, to_json
 from calipers.reports.report import brief_measurement
@@ -70,7 +70,7 @@ def test_the_run_in_json_is_a_run_file_in_json():
 
 @given(values=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5))
 def test_csv_reads_back_as_the_same_doubles(values):
-    points = Points(Side.UPPER, tuple(x for x, _ in values), tuple(y for _, y in values))
+    points = PlottedSide(Side.UPPER, tuple(x for x, _ in values), tuple(y for _, y in values))
     header, *rows = csv.reader(io.StringIO(to_csv([points], "alpha", "beta")))
     assert header == ["side", "alpha", "beta"]
     assert [(float(x), float(y)) for _, x, y in rows] == values
@@ -141,7 +141,7 @@ def test_runs_side_by_side_keep_both_ends_of_a_bracket_whole():
         Reading("separation", None, bracket),
         Reading("mu", 1e-10, short),
     )
-    answers = Answers((BASE,), readings, 1e-10, 0.01, ("Told once.",))
+    answers = Answers((BASE,), readings, 1e-10, 0.01, ("ComparedRun once.",))
     for count, together in ((2, True), (4, False)):
         names = tuple(f"run-{number}.toml" for number in range(count))
         text = to_text(brief_comparison(Comparison(names, (answers,) * count, ())))
@@ -150,5 +150,5 @@ def test_runs_side_by_side_keep_both_ends_of_a_bracket_whole():
         assert [row[-len(whole) * count :] for row in rows] == [whole * count] * 2
         assert ("1 .. 2" in text) is together
         assert text.count("0.0067892") == 2 * count
-        assert text.count("Told once.") == 1
-        assert "All: Told once." in text
+        assert text.count("ComparedRun once.") == 1
+        assert "All: ComparedRun once." in text

@@ -140,7 +140,7 @@ def test_laws_of_the_four_samplers():
         "random-allocation",
         "fixed",
     ]
-    assert [law.reveals_position for law in (poisson, shuffle, thrown, fixed)] == [False, True, False, True]
+    assert [law.fixed_batch_size for law in (poisson, shuffle, thrown, fixed)] == [False, True, False, True]
     assert [law.dropped for law in (poisson, shuffle, thrown, fixed)] == [0, 96, 0, 96]
     assert (poisson.rate, shuffle.rate, thrown.rate, fixed.rate) == (256 / 60_000, 256 / 60_000, 1 / 234, 1.0)
     assert (poisson.mean_batch_size, thrown.mean_batch_size) == (256.0, 60_000 / 234)

@@ -141,7 +141,7 @@ def test_others_reveal_the_position_exactly_when_sizes_are_fixed(fits, drawn):
         others = drawn[name][:, :, 1:].sum(axis=2)
         mine = drawn[name][:, :, 0]
         emptiest = others.argmin(axis=1)
-        if sampler.law().reveals_position:
+        if sampler.law().fixed_batch_size:
             assert np.array_equal(mine.argmax(axis=1), emptiest)
             assert np.all(mine.sum(axis=1) == 1)
         else:

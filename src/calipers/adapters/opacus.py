@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calipers.adapters.opacus_attachment import Attachment, steps_told, unexplained
-from calipers.adapters.opacus_loaders import Source, described_keys, source_of
-from calipers.adapters.watched_run import Reading
+from calipers.adapters.opacus_loaders import LoaderLaw, described_keys, source_of
+from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
 from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
@@ -53,7 +53,7 @@ def run_of(
     choice("adjacency", adjacency, ADJACENCIES)
     noise = float(optimizer.noise_multiplier) if noise_multiplier is None else noise_multiplier
     source = source_of(data_loader, batch_size=batch_size)
-    keys = described_keys(source, optimizer, steps, Reading(adjacency, public_rate).public)
+    keys = described_keys(source, optimizer, steps, NeighborReading(adjacency, public_rate).public)
     dimension = sum(parameter.numel() for parameter in optimizer.params)
     return Run.from_dict(keys | {"noise_multiplier": noise, "dimension": dimension, "adjacency": adjacency})
 
@@ -90,7 +90,7 @@ def attach(
     accountant = _accountant_of(optimizer) if engine is None else engine.accountant
     return attached(
         accountant, optimizer, data_loader, engine=engine, batch_size=batch_size, observed=observed, state=state,
-        earlier=tuple(earlier), reading=Reading(choice("adjacency", adjacency, ADJACENCIES), public_rate),
+        earlier=tuple(earlier), reading=NeighborReading(choice("adjacency", adjacency, ADJACENCIES), public_rate),
     )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def attached(
     optimizer: Any,
     data_loader: Any,
     *,
-    reading: Reading,
+    reading: NeighborReading,
     engine: Any = None,
     batch_size: int | None = None,
     observed: bool = False,
@@ -127,8 +127,8 @@ def attached(
 def _new_record(
     accountant: Any,
     optimizer: Any,
-    source: Source,
-    reading: Reading,
+    source: LoaderLaw,
+    reading: NeighborReading,
     state: Mapping[str, Any] | None,
     earlier: tuple[Run, ...],
 ) -> Attachment:

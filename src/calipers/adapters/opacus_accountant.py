@@ -28,7 +28,7 @@ from typing import Any
 
 from calipers.adapters.opacus import Attachment, attached
 from calipers.adapters.opacus_library import installed_opacus, opacus_module
-from calipers.adapters.watched_run import Reading
+from calipers.adapters.watched_run import NeighborReading
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
 from calipers.measure import measure
@@ -70,7 +70,7 @@ class _Watching:
         if self.history and self._record is None and self._saved is None:
             raise UnsupportedError("describe() comes too late: steps were already taken. Call it before training.")
         self._record = attached(
-            self, optimizer, data_loader, reading=Reading(**reading), batch_size=batch_size, engine=engine,
+            self, optimizer, data_loader, reading=NeighborReading(**reading), batch_size=batch_size, engine=engine,
             state=self._saved,
         )  # fmt: skip
         self._refusal, self._saved = "", None

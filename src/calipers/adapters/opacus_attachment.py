@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from calipers.adapters.opacus_library import installed_opacus, torch_module
-from calipers.adapters.opacus_loaders import Source
+from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
 from calipers.adapters.unproven import unproven
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_run import Description, Reading, describe
+from calipers.adapters.watched_run import Description, NeighborReading, describe
 from calipers.adapters.watched_steps import Steps
 from calipers.bracket import Bracket
 from calipers.domains import choice
@@ -32,7 +32,7 @@ class Attachment:
     """The record of a run that is being watched; see `attach`."""
 
     def __init__(
-        self, accountant: Any, optimizer: Any, records: int, reading: Reading, earlier: tuple[Run, ...]
+        self, accountant: Any, optimizer: Any, records: int, reading: NeighborReading, earlier: tuple[Run, ...]
     ) -> None:
         self._accountant, self._optimizer, self._earlier = accountant, optimizer, earlier
         self.reading, self._hook = reading, optimizer.step_hook
@@ -43,7 +43,7 @@ class Attachment:
         self._measured: tuple[object, Measurement] | None = None
         Steps(optimizer, self._seen)
 
-    def watch(self, data_loader: Any, source: Source) -> None:
+    def watch(self, data_loader: Any, source: LoaderLaw) -> None:
         """Listen to one more loader of the same records."""
         known = self._seen.draws.sources
         if known and (source.dataset_size, source.indices) != (known[0].dataset_size, known[0].indices):

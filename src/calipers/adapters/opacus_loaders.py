@@ -31,7 +31,7 @@ from calipers.schemes.scheme import Scheme
 
 
 @dataclass(frozen=True)
-class Source:
+class LoaderLaw:
     """The law of a loader's draws, as far as it can be read off.
 
     `dataset_size` counts the records that can be drawn, `indices` all of the dataset, `batches` those of one pass;
@@ -76,7 +76,7 @@ class Source:
         return self.kind == "dealt" and not self.shuffled
 
 
-def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> Source:
+def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool = False) -> LoaderLaw:
     """What the loader draws; `UnsupportedError` for what nothing can be proven about.
 
     `batch_size` is the one of the loader that Opacus replaced; `observed` states that the draws of an unknown sampler
@@ -95,14 +95,14 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
     if type(batches) is uniform.UniformWithReplacementSampler:
         rate = float(batches.sample_rate)
         size = int(batches.num_samples)
-        return Source("poisson", name, size, indices, len(batches), sample_rate=rate, batch_size=batch_size)
+        return LoaderLaw("poisson", name, size, indices, len(batches), sample_rate=rate, batch_size=batch_size)
     if type(batches) is uniform.DistributedUniformWithReplacementSampler:
         size, rate, ranks = int(batches.total_size), float(batches.sample_rate), int(batches.num_replicas)
-        return Source("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
+        return LoaderLaw("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
     if type(batches) is TorchBatches:
         law = batches.sampler.law()
         once = not scheme_named(law.sampler).independent
-        return Source(
+        return LoaderLaw(
             "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
         )
     if type(batches) is data.BatchSampler:
@@ -117,10 +117,10 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
             "and TorchBatches (and enters BatchMemoryManager after attach). If its draws do not depend on what is in "
             "the records, say observed=True: the batches are then measured as they came."
         )
-    return Source("other", name, indices, indices, len(batches))
+    return LoaderLaw("other", name, indices, indices, len(batches))
 
 
-def _dealt(data: Any, batches: Any, indices: int) -> Source | None:
+def _dealt(data: Any, batches: Any, indices: int) -> LoaderLaw | None:
     """PyTorch's own orders; None for another."""
     order, name = batches.sampler, type(batches.sampler).__name__
     if type(order) is data.SequentialSampler:
@@ -135,14 +135,14 @@ def _dealt(data: Any, batches: Any, indices: int) -> Source | None:
         whole = once
     else:
         return None
-    return Source(
+    return LoaderLaw(
         "dealt", name, size, indices, len(batches), batch_size=int(batches.batch_size),
         drop_last=bool(batches.drop_last), order=word, once=once, whole=whole,
     )  # fmt: skip
 
 
 def described_keys(
-    source: Source,
+    source: LoaderLaw,
     optimizer: Any,
     steps: int,
     public_rate: bool,
@@ -174,7 +174,7 @@ def described_keys(
     }
 
 
-def _poisson_keys(source: Source, optimizer: Any, steps: int, public_rate: bool) -> dict[str, object]:
+def _poisson_keys(source: LoaderLaw, optimizer: Any, steps: int, public_rate: bool) -> dict[str, object]:
     size, batch_size, reduction = source.dataset_size, source.batch_size, str(optimizer.loss_reduction)
     assert source.sample_rate is not None
     count = round(1 / source.sample_rate)

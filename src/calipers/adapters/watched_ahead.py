@@ -17,10 +17,10 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from calipers.adapters.opacus_loaders import Source, described_keys
+from calipers.adapters.opacus_loaders import LoaderLaw, described_keys
 from calipers.adapters.watched_draws import Group
 from calipers.adapters.watched_record import Seen
-from calipers.adapters.watched_run import Reading
+from calipers.adapters.watched_run import NeighborReading
 from calipers.errors import UnsupportedError
 from calipers.run import Run
 
@@ -31,11 +31,11 @@ class Ahead:
 
     seen: Seen
     optimizer: Any
-    reading: Reading
+    reading: NeighborReading
     earlier: tuple[Run, ...] = ()
 
     @property
-    def source(self) -> Source:
+    def source(self) -> LoaderLaw:
         """The one loader; `UnsupportedError` for several, of which nobody knows the next."""
         sources = self.seen.draws.sources
         if len(sources) != 1 or sources[0].ranks > 1:

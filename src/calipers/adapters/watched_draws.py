@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from calipers.adapters.opacus_library import generator_digest, torch_module
-from calipers.adapters.opacus_loaders import Source
+from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.torch_sampler import TorchBatches
 from calipers.errors import UnsupportedError
 from calipers.numerics.types import IntArray
@@ -122,7 +122,7 @@ class Draws:
 
     def __init__(self, complain: Callable[[str, bool], None]) -> None:
         self._complain = complain
-        self.sources: list[Source] = []
+        self.sources: list[LoaderLaw] = []
         self.groups: dict[tuple[int, int], Group] = {}
         self.begun = self.finished = self.drawn = self.iterators = 0
         self.latest: _Pass | None = None
@@ -133,7 +133,7 @@ class Draws:
         self._fresh: list[Draw] = []
         self._signalled: deque[Draw] = deque()
 
-    def watch(self, data_loader: Any, source: Source) -> None:
+    def watch(self, data_loader: Any, source: LoaderLaw) -> None:
         """Listen to this loader from now on."""
         number, sampler = len(self.sources), data_loader.batch_sampler
         draw_all, deliver_all = type(sampler).__iter__, type(data_loader).__iter__
@@ -191,7 +191,7 @@ class Draws:
                 self._complain(REPEATED, True)
             self.digests[digest] = None
 
-    def _tells(self, source: Source) -> bool:
+    def _tells(self, source: LoaderLaw) -> bool:
         """Whether equal draws are no accident: two of so many agree with probability below 1e-9."""
         rate = source.sample_rate or 0.0
         size = source.dataset_size // source.ranks

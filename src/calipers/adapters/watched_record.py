@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.opacus_loaders import Source
+from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_draws import Draw, Draws, Group
 from calipers.errors import CalipersWarning, InputError
 from calipers.numerics.types import IntArray
@@ -166,7 +166,7 @@ class Seen:
         if saved[: len(own)] != own or any(source["kind"] == "calipers" for source in saved[len(own) :]):
             raise InputError(f"The checkpoint was made with another loader: {saved}, and attached is {own}.")
         # Loaders of the first part that this one has not attached; if it does, they count as new ones.
-        self.draws.sources += [Source(**source | {"sampler": None}) for source in saved[len(own) :]]
+        self.draws.sources += [LoaderLaw(**source | {"sampler": None}) for source in saved[len(own) :]]
         self.reasons = dict(state["reasons"]) | self.reasons
         self.steps, self.crossing = state["steps"], state["crossing"]
         self.noises = Counter({noise: count for noise, count in state["noises"]})

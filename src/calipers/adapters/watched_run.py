@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from calipers.adapters.opacus_loaders import Source, described_keys
+from calipers.adapters.opacus_loaders import LoaderLaw, described_keys
 from calipers.adapters.watched_draws import Group
 from calipers.adapters.watched_record import Seen
 from calipers.errors import CalipersError, UnsupportedError
@@ -44,7 +44,7 @@ _NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True)
-class Reading:
+class NeighborReading:
     """How the asker wants neighbors to be read; see `calipers.adapters.opacus.attach`."""
 
     adjacency: str = "add-remove"
@@ -66,7 +66,7 @@ class Description:
     note: str = ""
 
 
-def describe(seen: Seen, optimizer: Any, reading: Reading) -> Description:
+def describe(seen: Seen, optimizer: Any, reading: NeighborReading) -> Description:
     """The best of the four statements that holds."""
     reasons = tuple(seen.reasons)
     repeats = _repeats(seen)
@@ -103,7 +103,7 @@ def _repeats(seen: Seen) -> int | None:
     return most if regular else None
 
 
-def _described(seen: Seen, optimizer: Any, reading: Reading) -> tuple[Run, ...]:
+def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Run, ...]:
     """One run for each stretch of equal noise with each loader; refuses what does not fit."""
     shared: dict[str, object] = {
         "dimension": sum(parameter.numel() for parameter in optimizer.params),
@@ -132,7 +132,7 @@ def together(noises: tuple[float, ...]) -> float:
     return math.nextafter(1.0 / math.sqrt(math.fsum(1.0 / noise**2 for noise in noises)) * (1.0 - 2.0**-50), 0.0)
 
 
-def _poisson_uses(source: Source, groups: list[Group]) -> Counter[tuple[float, ...]]:
+def _poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float, ...]]:
     """How many draws were used with which noises."""
     uses: Counter[tuple[float, ...]] = Counter()
     for group in groups:
@@ -150,7 +150,7 @@ def _poisson_uses(source: Source, groups: list[Group]) -> Counter[tuple[float, .
     return uses
 
 
-def _dealt_uses(source: Source, groups: list[Group]) -> tuple[Counter[tuple[float, ...]], str]:
+def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[float, ...]], str]:
     """The batches of whole epochs, by noise, and whether every epoch had an order of its own."""
     uses: Counter[tuple[float, ...]] = Counter()
     for group in groups:
@@ -174,7 +174,7 @@ def _dealt_uses(source: Source, groups: list[Group]) -> tuple[Counter[tuple[floa
     raise UnsupportedError("Epochs had the order of an earlier one, but not all of them, or with another noise.")
 
 
-def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: Reading) -> Run:
+def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: NeighborReading) -> Run:
     """So many Gaussian releases at known times, as the run of one batch an epoch."""
     size = seen.draws.sources[0].dataset_size
     return Run(
@@ -183,12 +183,12 @@ def _fixed(noise_multiplier: float, count: int, seen: Seen, reading: Reading) ->
     )  # fmt: skip
 
 
-def _as_observed(seen: Seen, reading: Reading) -> tuple[Run, ...]:
+def _as_observed(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
     noise, count = seen.participation.largest()
     return (_fixed(noise, count, seen, reading),) if count else ()
 
 
-def _once_a_pass(seen: Seen, reading: Reading) -> tuple[Run, ...]:
+def _once_a_pass(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
     releases: Counter[float] = Counter()
     for group in seen.draws.groups.values():
         used = [noises for noises, count in group.noises.items() if noises and count]

@@ -28,7 +28,7 @@ from calipers.auditing.game import Game, Playing, Progress, Scores, checked_seed
 from calipers.auditing.loading import as_target
 from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.targets import OneRun, Target
-from calipers.auditing.verdict import DEFAULT_VIOLATION, Claimed, Outcome, Profile, Verdict, judge, profile_of
+from calipers.auditing.verdict import DEFAULT_VIOLATION, AuditOutcome, Claimed, Profile, Verdict, judge, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
 from calipers.errors import InputError
 from calipers.shown import as_html, as_text
@@ -83,7 +83,7 @@ class AuditResult:
 
         None without an upper jaw; True means only that nothing to the contrary was seen.
         """
-        return None if self.upper_verdict is None else self.upper_verdict.outcome is not Outcome.FALSIFIED
+        return None if self.upper_verdict is None else self.upper_verdict.outcome is not AuditOutcome.FALSIFIED
 
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object, keys as in the output of `measure`."""
@@ -185,7 +185,7 @@ def audit(
         verdicts = asked.judged(scores, look.spent, blind)
         decisive = next((verdict for verdict in verdicts if verdict is not None), None)
         seen.append(replace(look, outcome=None if decisive is None else decisive.outcome.value))
-        if decisive is not None and decisive.outcome is Outcome.FALSIFIED:
+        if decisive is not None and decisive.outcome is AuditOutcome.FALSIFIED:
             break
     result = asked.answered(game, scores, look.spent, verdicts)
     return replace(result, looks=tuple(seen)) if sequential else result

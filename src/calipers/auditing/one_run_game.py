@@ -28,7 +28,7 @@ from calipers.auditing.limits import within
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import TargetError, described
-from calipers.auditing.verdict import Claimed, Outcome, profile_of
+from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
@@ -66,7 +66,7 @@ class OneRunResult:
     epsilon: tuple[OneRunBound, ...]
     claims: tuple[float, ...] | None
     uppers: tuple[float, ...] | None
-    verdicts: tuple[tuple[str, Outcome, str], ...]
+    verdicts: tuple[tuple[str, AuditOutcome, str], ...]
     notes: tuple[str, ...] = NOTES
 
     def to_dict(self) -> dict[str, object]:
@@ -176,7 +176,7 @@ def audit_one_run(
     return OneRunResult(found.source, confidence, bounds, told.get("claim"), told.get("upper jaw"), verdicts)
 
 
-def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, Outcome, str]:
+def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float) -> tuple[str, AuditOutcome, str]:
     guessed = f"{bound.correct} of {bound.guesses} guesses were right"
     if bound.epsilon_lower > allowed:
         start = "Falsified" if against == "claim" else "The implementation is not the run described"
@@ -184,12 +184,12 @@ def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float)
             f"{start}: with confidence {setting(confidence)}, epsilon at delta = {setting(bound.delta)} is at least "
             f"{floor_digits(bound.epsilon_lower)}, the {against} allows {ceil_digits(allowed)}; {guessed}."
         )
-        return against, Outcome.FALSIFIED, text
+        return against, AuditOutcome.FALSIFIED, text
     text = (
         f"Cannot tell: {guessed}, which a run as private as the {against} says may well show. One run cannot say that "
         "a claim holds."
     )
-    return against, Outcome.CANNOT_TELL, text
+    return against, AuditOutcome.CANNOT_TELL, text
 
 
 @dataclass(frozen=True)

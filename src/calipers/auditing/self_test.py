@@ -29,7 +29,7 @@ from calipers.auditing.parallel import each_played
 from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import Target
-from calipers.auditing.verdict import Outcome, Profile, judge, profile_of
+from calipers.auditing.verdict import AuditOutcome, Profile, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, OPEN_UNIT
@@ -100,7 +100,7 @@ def leakage_found(
         "delta": split.delta(0.0).value > 0.0,
         "mu": split.mu(0.0).value > 0.0,
         "curve": float(band.curve.delta(0.0)) > 0.0,
-        "verdict": judge(split, band, nothing, (0.0, 1.0)).outcome is Outcome.FALSIFIED,
+        "verdict": judge(split, band, nothing, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED,
         "sequential": any(_falls(absent, present, confidence, look, nothing) for look in _looks(absent.size, chunk)),
         "one-run": audit_one_run(canaries, deltas=(0.0,), confidence=confidence).epsilon[0].epsilon_lower > 0.0,
     }
@@ -115,7 +115,7 @@ def _falls(absent: FloatArray, present: FloatArray, confidence: float, look: Loo
     parts = absent[: look.trials], present[: look.trials]
     split = SplitScores(*parts, confidence, spent=look.spent)
     band = simultaneous_band(*parts, confidence, look.spent)
-    return judge(split, band, profile, (0.0, 1.0)).outcome is Outcome.FALSIFIED
+    return judge(split, band, profile, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
 
 
 def _one_game(games: Game, number: int) -> PlayedChunk:

@@ -57,7 +57,7 @@ Claimed: TypeAlias = "TradeoffCurve | Measurement | Claim | tuple[float, float] 
 LARGEST_EPSILON = 200.0
 
 
-class Outcome(enum.Enum):
+class AuditOutcome(enum.Enum):
     """What an audit says about a claim; see the module docstring for the line between them."""
 
     FALSIFIED = "falsified"
@@ -149,7 +149,7 @@ class Verdict:
     take to be told; None where none can be given.
     """
 
-    outcome: Outcome
+    outcome: AuditOutcome
     against: str
     epsilon: float
     delta_lower: float
@@ -230,7 +230,7 @@ def _trials_estimate(
 
 
 def _message(
-    outcome: Outcome,
+    outcome: AuditOutcome,
     against: str,
     compared: tuple[float, float, float],
     found: tuple[float, float, float],
@@ -240,7 +240,7 @@ def _message(
     excluded, violation, confidence = found
     sure = f"with confidence {setting(confidence)}"
     least_excluded = ceil_digits(excluded, 3)
-    if outcome is Outcome.FALSIFIED:
+    if outcome is AuditOutcome.FALSIFIED:
         # A claim is no bound of ours; it is shown as it is, to the nearest digit.
         allowed = ceil_digits(claimed) if against == "upper jaw" else nearest_digits(claimed)
         shown = floor_digits(lower), allowed
@@ -248,7 +248,7 @@ def _message(
         if against == "upper jaw":
             return f"The implementation is not the run described: {sure}, {comparison}."
         return f"Falsified: {sure}, {comparison}."
-    if outcome is Outcome.CONSISTENT:
+    if outcome is AuditOutcome.CONSISTENT:
         within = f"exceeds the {against} by more than {least_excluded} (asked: {setting(violation)})"
         seen = within if excluded > 0.0 else f"even reaches the {against}"
         return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
@@ -298,15 +298,15 @@ def judge(
     excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
     trials = None
     if lower > claimed:
-        outcome = Outcome.FALSIFIED
+        outcome = AuditOutcome.FALSIFIED
     elif excluded <= violation:
-        outcome = Outcome.CONSISTENT
+        outcome = AuditOutcome.CONSISTENT
     else:
-        outcome = Outcome.CANNOT_TELL
+        outcome = AuditOutcome.CANNOT_TELL
         trials = _trials_estimate(scores, choice, profile, excluded, violation)
     compared = (choice.epsilon, lower, claimed)
     message = _message(outcome, profile.name, compared, (excluded, violation, scores.confidence), trials)
-    if outcome is Outcome.CONSISTENT:
+    if outcome is AuditOutcome.CONSISTENT:
         message = f"{message} {_unseen(scores, blind)}"
     source = "; ".join(str(statement(key)) for key in ("wang2026:eq3", "berger1994:p-value", "massart1990:cor1"))
     evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)

@@ -18,7 +18,7 @@ import click
 from calipers.errors import InputError
 
 if TYPE_CHECKING:
-    from calipers.auditing.verdict import Outcome
+    from calipers.auditing.verdict import AuditOutcome
     from calipers.reports.answers import Answers
 
 CONDITIONS = ("refuted", "falsified", "open")
@@ -58,7 +58,7 @@ def end_measured(fail_on: Sequence[str], measured: Sequence[Answers]) -> None:
     )
 
 
-def end_audited(fail_on: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+def end_audited(fail_on: Sequence[str], outcomes: Sequence[AuditOutcome]) -> None:
     """The same for the verdicts of an audit on the claim and on the upper jaw; without a verdict it is open."""
     found = [outcome.value for outcome in outcomes]
     _end(fail_on, falsified="falsified" in found, open=not found or "cannot tell" in found)

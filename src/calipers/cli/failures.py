@@ -47,7 +47,7 @@ _OTHER_NAMES = {
 }
 
 
-class Refusal(click.ClickException):
+class RefusedInput(click.ClickException):
     """Bad input: one line for standard error, exit status 2."""
 
     exit_code = 2
@@ -56,7 +56,7 @@ class Refusal(click.ClickException):
         super().__init__(" ".join(message.split()))
 
 
-class NotCertified(Refusal):
+class NotCertified(RefusedInput):
     """The input is sound, but a bound could not be certified: exit status 1."""
 
     exit_code = 1
@@ -72,7 +72,7 @@ class SpeakingGroup(click.Group):
         if sys.stdout is None:
             # A file opened now would become standard output, and be overwritten by what is printed.
             click.echo("Error: Standard output is closed; there is nowhere to print the result to.", err=True)
-            sys.exit(Refusal.exit_code)
+            sys.exit(RefusedInput.exit_code)
         given = list(sys.argv[1:] if args is None else args)
         with typed(given):
             return super().main(given, *arguments, **options)
@@ -96,7 +96,7 @@ class SpeakingGroup(click.Group):
         except CertificationError as error:
             raise NotCertified(self._named(ctx, str(error))) from error
         except CalipersError as error:
-            raise Refusal(self._named(ctx, str(error))) from error
+            raise RefusedInput(self._named(ctx, str(error))) from error
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
@@ -104,7 +104,7 @@ class SpeakingGroup(click.Group):
             if error.errno == errno.EPIPE:
                 raise
             where = f" {error.filename}" if error.filename else ""
-            raise Refusal(f"Cannot read or write{where}: {error.strerror or error}.") from error
+            raise RefusedInput(f"Cannot read or write{where}: {error.strerror or error}.") from error
 
     def _named(self, ctx: click.Context, message: str) -> str:
         """The message with the options that were typed, where it names keys."""

@@ -17,7 +17,7 @@ from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
-from calipers.laws.composed.one_sided import Shown, delta_above, delta_below, epsilon_above, epsilon_below
+from calipers.laws.composed.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above, renyi_below
 from calipers.laws.composed.sweep import directed_sweep
@@ -159,7 +159,7 @@ class CollinearAttack(Jaw):
     def _most(
         self,
         by_length: Callable[[NeighborPair], tuple[float, bool]],
-        below: Callable[[Product, float | None], Shown],
+        below: Callable[[Product, float | None], AttackValue],
         tolerance: float | None,
     ) -> Found:
         pair = self._attacked
@@ -195,7 +195,7 @@ class CollinearAttack(Jaw):
         """The explicit datasets and the tests of all thresholds."""
         return self._test(None, None)
 
-    def _test(self, attack: Attack | None, shown: Shown | None) -> Evidence:
+    def _test(self, attack: Attack | None, shown: AttackValue | None) -> Evidence:
         rule = "reject when the sum of the steps' rounded log likelihood ratios exceeds a threshold"
         if shown is not None and math.isfinite(shown.threshold):
             rule = f"{rule}, {shown.threshold:.10g} here ({RECORD_WAYS[shown.reversed]})"

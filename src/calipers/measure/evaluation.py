@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
-from calipers.laws.core.source import LawSource, Source
+from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.choice import greatest, least, worst
 from calipers.measure.closed import gaussians
 from calipers.measure.composed import (
@@ -35,7 +35,7 @@ _WAYS = {
     False: RECORD_WAYS,
 }
 Part = TypeVar("Part")
-Kind = TypeVar("Kind", bound=Source, covariant=True)
+Kind = TypeVar("Kind", bound=AnySource, covariant=True)
 
 
 class Composed(Protocol[Kind]):
@@ -95,7 +95,7 @@ def factors_of(parts: Sequence[Composed[Kind]]) -> list[tuple[Kind, int]]:
     return list(counts.items())
 
 
-def _pairs(factors: Sequence[tuple[Source, int]]) -> list[tuple[LawSource, int]] | None:
+def _pairs(factors: Sequence[tuple[AnySource, int]]) -> list[tuple[LawSource, int]] | None:
     """The same factors, where every one of them is proof and attack in one."""
     found = [(source.both, count) for source, count in factors]
     kept = [(both, count) for both, count in found if both is not None]
@@ -123,7 +123,7 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
 
 
-def _counted(factors: Sequence[tuple[Source, int]]) -> int:
+def _counted(factors: Sequence[tuple[AnySource, int]]) -> int:
     return sum(number for _, number in factors)
 
 

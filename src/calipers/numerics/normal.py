@@ -178,15 +178,6 @@ def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
     return np.asarray(density * (mills_ratio(x) + mills_ratio(y)), dtype=np.float64)
 
 
-def gaussian_log_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
-    """log delta_mu(epsilon) for mu > 0 and epsilon >= 0; finite far below the smallest float."""
-    mus, epsilons, shape = _broadcast(mu, epsilon)
-    if not (np.all(mus > 0.0) and np.all(epsilons >= 0.0)):
-        raise InputError(f"Expected mu > 0 and epsilon >= 0, got mu={mu!r}, epsilon={epsilon!r}.")
-    high, low, factor = _log_parts(mus, epsilons)
-    return (high + (low + np.log(factor))).reshape(shape)
-
-
 def _log_excess(mu: float, epsilon: float, log_delta: float) -> tuple[float, float, float]:
     """log(delta_mu(epsilon)) - log_delta, with its derivatives in epsilon and in log mu."""
     high, low, factor = (float(part[0]) for part in _log_parts(np.array([mu]), np.array([epsilon])))

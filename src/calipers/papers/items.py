@@ -13,21 +13,14 @@ and a fourth, NOT PRINTED, where the paper shows a curve or a bar without its nu
 from __future__ import annotations
 
 import enum
-import importlib
 import math
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from calipers.errors import InputError
-from calipers.numerics.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +34,6 @@ estimate: over a grid, or by a route that bounds only one side; the row's note s
 
 Cell = float | int | str
 Interval = tuple[float, float]
-Column = Sequence[Cell] | FloatArray
 T = TypeVar("T")
 
 
@@ -159,46 +151,6 @@ class Data:
     header: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
 
-    @classmethod
-    def of_columns(cls, name: str, columns: Mapping[str, Column]) -> Data:
-        """Columns of equal length, by name."""
-        plain = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
-        return cls(name, tuple(columns), list(zip(*plain, strict=True)))
-
-
-class Table:
-    """Runs or theorem values, one record each, all with the same cells: the CSV file, and what a picture draws.
-
-    A cell that is known from both sides makes two columns, NAME_lower and NAME_upper.
-    """
-
-    def __init__(self, name: str = "values") -> None:
-        self.name = name
-        self.records: list[dict[str, Cell]] = []
-
-    def add(self, **cells: Cell | Value) -> None:
-        """One record."""
-        record: dict[str, Cell] = {}
-        for name, cell in cells.items():
-            if isinstance(cell, float | int | str):
-                record[name] = cell
-            else:
-                record[f"{name}_lower"], record[f"{name}_upper"] = jaws_of(cell)
-        self.records.append(record)
-
-    def column(self, name: str) -> list[Cell]:
-        """One cell of every record."""
-        return [record[name] for record in self.records]
-
-    def where(self, **shared: Cell) -> list[dict[str, Cell]]:
-        """The records that have these cells."""
-        return [record for record in self.records if all(record[name] == cell for name, cell in shared.items())]
-
-    @property
-    def data(self) -> Data:
-        """The CSV file."""
-        return Data(self.name, tuple(self.records[0]), [list(record.values()) for record in self.records])
-
 
 @dataclass(frozen=True)
 class Picture:
@@ -207,25 +159,15 @@ class Picture:
     draw: Callable[[Figure], None]
     size: tuple[float, float] = (6.4, 4.8)
 
-    @classmethod
-    def on_axes(cls, size: tuple[float, float], draw: Callable[..., object], *things: object, **words: str) -> Picture:
-        """One pair of axes, filled by `draw(ax, *things, **words)`."""
-
-        def fill(figure: Figure) -> None:
-            draw(figure.subplots(), *things, **words)
-
-        return cls(fill, size)
-
 
 @dataclass(frozen=True)
-class Outcome:
-    """What computing an item gives, before anything is written. The item's remarks may name the `facts`."""
+class Views:
+    """The views of what computing an item finds, before anything is written."""
 
     rows: Sequence[Row]
     remarks: tuple[str, ...] = ()
     data: Sequence[Data] = ()
     picture: Picture | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -237,7 +179,7 @@ class Item:
     title: str
     place: str
     reproduces: str
-    compute: Callable[[Progress], Outcome] = field(repr=False)
+    compute: Callable[[Progress], Views] = field(repr=False)
     cost: Literal["quick", "slow"] = "quick"
 
 
@@ -247,21 +189,3 @@ def watched(things: Iterable[T], progress: Progress) -> Iterator[T]:
     for done, thing in enumerate(known, start=1):
         yield thing
         progress(done, len(known))
-
-
-def items_of(source: str) -> Iterator[Item]:
-    """The items of the paper `source`, as `items.toml` beside its code describes them."""
-    package = f"calipers.papers.{source}"
-    text = resources.files(package).joinpath("items.toml").read_text("utf-8")
-    for entry in tomllib.loads(text)["item"]:
-        compute = partial(_computed, package, entry["compute"], entry.get("with", {}), tuple(entry.get("remarks", ())))
-        about = entry["title"], entry["place"], entry["reproduces"]
-        yield Item(f"{source}-{entry['name']}", source, *about, compute, "slow" if entry.get("slow") else "quick")
-
-
-def _computed(
-    package: str, place: str, arguments: Mapping[str, Any], remarks: tuple[str, ...], progress: Progress
-) -> Outcome:
-    module, function = place.split(".")
-    found: Outcome = getattr(importlib.import_module(f"{package}.{module}"), function)(progress, **arguments)
-    return replace(found, remarks=tuple(text.format(**found.facts) for text in remarks))

@@ -21,14 +21,15 @@ class PrintedNumbers:
         self._package = package
 
     @cached_property
-    def _numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, Any]:
+        """All of them by their names."""
         text = resources.files(self._package).joinpath("published.toml").read_text("utf-8")
         return {name: _read(value) for name, value in tomllib.loads(text).items()}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._numbers:
+        if name.startswith("_") or name not in self.numbers:
             raise AttributeError(f"The paper prints nothing that is called {name!r} here.")
-        return self._numbers[name]
+        return self.numbers[name]
 
 
 def _read(value: Any) -> Any:

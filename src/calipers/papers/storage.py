@@ -16,7 +16,7 @@ from pathlib import Path
 
 from calipers._version import __version__
 from calipers.errors import InputError, MissingExtraError
-from calipers.papers.items import Item, Outcome, Picture, Published, Row
+from calipers.papers.items import Item, Picture, Published, Row, Views
 from calipers.provenance import sealed
 from calipers.reports.files import write_whole
 
@@ -34,7 +34,7 @@ class Result:
     files: tuple[Path, ...]
 
 
-def write_outcome(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
+def write_outcome(item: Item, outcome: Views, folder: Path) -> list[Path]:
     """Write CSV, pictures, and the result file last. Returns the files written, the result among them."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {f"{item.name}.csv": csv_bytes(ROW_HEADER, map(_row_cells, outcome.rows))}

@@ -7,7 +7,7 @@ verify_receipt(loaded)
 
 from __future__ import annotations
 
-from calipers.receipts.verify import Standing, Verified, read_receipt, verify_receipt
+from calipers.receipts.verify import Confirmation, Verified, read_receipt, verify_receipt
 from calipers.receipts.write import SCHEMA, receipt, write_receipt
 
-__all__ = ["SCHEMA", "Standing", "Verified", "read_receipt", "receipt", "verify_receipt", "write_receipt"]
+__all__ = ["SCHEMA", "Confirmation", "Verified", "read_receipt", "receipt", "verify_receipt", "write_receipt"]

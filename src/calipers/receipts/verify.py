@@ -30,7 +30,7 @@ from calipers.run import Run
 _NARROWER = (1.0, 0.1, 0.01)
 
 
-class Standing(enum.Enum):
+class Confirmation(enum.Enum):
     """What became of a receipt."""
 
     CONFIRMED = "confirmed"
@@ -47,7 +47,7 @@ class Standing(enum.Enum):
 class Verified:
     """What became of a receipt, the sentences that say why, and what was measured anew at each delta."""
 
-    standing: Standing
+    standing: Confirmation
     sentences: tuple[str, ...]
     epsilon: tuple[tuple[float, Bracket], ...] = ()
 
@@ -89,15 +89,15 @@ def verify_receipt(record: dict[str, Any]) -> Verified:
     executed = record["executed"]
     wrong = _false_facts(runs, executed)
     if wrong:
-        return Verified(Standing.CONTRADICTED, tuple(wrong))
+        return Verified(Confirmation.CONTRADICTED, tuple(wrong))
     rows = record["measurement"]["epsilon"]
     if not runs:
         finite = [row for row in rows if row.get("upper") is not None or row.get("lower")]
         if finite:
-            return Verified(Standing.CONTRADICTED, ("It states numbers, and no run that they could be about.",))
-        return Verified(Standing.CONFIRMED, ("It says that nothing is proven, and so states no number.",))
+            return Verified(Confirmation.CONTRADICTED, ("It states numbers, and no run that they could be about.",))
+        return Verified(Confirmation.CONFIRMED, ("It says that nothing is proven, and so states no number.",))
     attained = executed.get("attained") is True
-    found, sentences, worst = [], [], Standing.CONFIRMED
+    found, sentences, worst = [], [], Confirmation.CONFIRMED
     for row in rows:
         standing, sentence, bracket = _compared(runs, row, attained, _tolerance(record))
         sentences.append(sentence)
@@ -126,7 +126,7 @@ def _false_facts(runs: tuple[Run, ...], executed: Mapping[str, Any]) -> list[str
 
 def _compared(
     runs: tuple[Run, ...], row: Mapping[str, Any], attained: bool, tolerance: float
-) -> tuple[Standing, str, Bracket | None]:
+) -> tuple[Confirmation, str, Bracket | None]:
     delta = row["delta"]
     lower = 0.0 if row.get("lower") is None else float(row["lower"])
     upper = math.inf if row.get("upper") is None else float(row["upper"])
@@ -137,15 +137,15 @@ def _compared(
             bracket = measure(runs, tolerance=tolerance * factor).epsilon(delta)
         except (CertificationError, UnsupportedError) as error:
             if bracket is None:
-                return Standing.UNCONFIRMED, f"{said}; nothing could be measured: {error}", None
+                return Confirmation.UNCONFIRMED, f"{said}; nothing could be measured: {error}", None
             break
         shown = bracket.lower if attained else 0.0
         again = _between(shown, bracket.upper)
         if (attained and bracket.lower > upper) or bracket.upper < lower:
-            return Standing.CONTRADICTED, f"{said}; measured again, {again}.", bracket
+            return Confirmation.CONTRADICTED, f"{said}; measured again, {again}.", bracket
         if bracket.upper <= upper and shown >= lower:
-            return Standing.CONFIRMED, f"{said}; measured again, {again}.", bracket
-    return Standing.UNCONFIRMED, f"{said}; measured again, only {again}.", bracket
+            return Confirmation.CONFIRMED, f"{said}; measured again, {again}.", bracket
+    return Confirmation.UNCONFIRMED, f"{said}; measured again, only {again}.", bracket
 
 
 def _between(lower: float, upper: float) -> str:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calipers.reports.document import Attachment, Items, Prose, Section
+from calipers.reports.document import AttachedText, Items, Prose, Section
 from calipers.reports.report import Report
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _CHECK = (
 def with_certificate(report: Report, certificate: Certificate, path: str, report_path: Path) -> Report:
     """The report of the certified run, with the certificate that was written to `path`."""
     place = os.path.relpath(Path(path).absolute(), report_path.absolute().parent)
-    attached = Attachment(Path(place).as_posix(), certificate.to_json())
+    attached = AttachedText(Path(place).as_posix(), certificate.to_json())
     sentences = tuple(certificate.verdict.sentences())
     section = Section("Certificate", (Prose(_CHECK), Items(sentences), attached))
     sections = report.document.sections

@@ -54,9 +54,12 @@ class Axis:
 def _decades(low: float, high: float, most: int) -> list[tuple[float, str]]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     if last - first <= 2:
-        # Few powers of ten: 1, 2 and 5 times them.
-        values = [m * 10.0**e for e in range(first - 1, last + 1) for m in (1, 2, 5)]
-        return [(v, setting(v)) for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+        # Few powers of ten: 1, 2 and 5 times them, or 1 and 5 times where those are too many.
+        for digits in ((1, 2, 5), (1, 5)):
+            values = [m * 10.0**e for e in range(first - 1, last + 1) for m in digits]
+            inside = [(v, setting(v)) for v in values if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
+            if len(inside) <= most + 1:
+                return inside
     stride = math.ceil((last - first) / most)
     return [(10.0**e, setting(10.0**e)) for e in range(last, first - 1, -stride)][::-1]
 

@@ -46,7 +46,7 @@ _MOODS = {"same": "plain", "not settled": "open", "not comparable": "open"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class ComparedRun:
     """One of the runs: its name, its measurement, the answers that a report gives, and what to change."""
 
     name: str
@@ -59,7 +59,7 @@ def report_comparison(comparison: Comparison, measurements: Sequence[Measurement
     """Several runs side by side; `measurements` are those the comparison was made from, in its order."""
     questions = _questions(comparison.answers[0])
     told = [
-        Told(name, measurement, *asked(measurement, questions))
+        ComparedRun(name, measurement, *asked(measurement, questions))
         for name, measurement in zip(comparison.names, measurements, strict=True)
     ]
     brief = brief_comparison(comparison)
@@ -184,7 +184,7 @@ def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Sect
     return Section("Curves", tuple(draw(comparison.names, measurements) for draw in drawn))
 
 
-def _claims(told: Sequence[Told]) -> Section:
+def _claims(told: Sequence[ComparedRun]) -> Section:
     rows = tuple((one.name, *row) for one in told for row in claim_rows(one.answers))
     intro = (
         "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
@@ -194,19 +194,19 @@ def _claims(told: Sequence[Told]) -> Section:
     return Section("What the usual accounting would have said", (Prose(intro), *table))
 
 
-def _changes(told: Sequence[Told]) -> Section:
+def _changes(told: Sequence[ComparedRun]) -> Section:
     texts = tuple(f"{one.name}: {remedy.sentence}" for one in told for remedy in one.found)
     return Section("What to change", (Items(texts) if texts else Prose("Nothing is known that would lower them."),))
 
 
-def _paragraphs(told: Sequence[Told]) -> Section:
+def _paragraphs(told: Sequence[ComparedRun]) -> Section:
     return Section(
         "Paragraphs to paste",
         tuple(Quote(f"{one.name}. {paragraph(one.answers, one.measurement.tolerance)}") for one in told),
     )
 
 
-def _run(number: int, one: Told) -> Section:
+def _run(number: int, one: ComparedRun) -> Section:
     """What was executed, its curves with the Gaussian fit, what to know, and what licenses its numbers."""
     figures = [make(one.measurement, one.answers) for make in (tradeoff_figure, low_rates_figure)]
     evidence = evidence_section(one.answers.evidence().items())

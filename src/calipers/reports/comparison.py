@@ -58,7 +58,7 @@ _TURNED = {order: order for order in Order} | {Order.FIRST: Order.SECOND, Order.
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PairVerdict:
     """What is proven about two runs, in one word and in one sentence."""
 
     first: str
@@ -73,7 +73,7 @@ class Comparison:
 
     names: tuple[str, ...]
     answers: tuple[Answers, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PairVerdict, ...]
     files: tuple[str, ...] = ()
     """The run files, where the runs were read from some."""
 
@@ -153,7 +153,7 @@ _ALL_OF = {
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfileBounds:
     """Bounds of one privacy profile: lower <= delta(epsilon) <= upper."""
 
     name: str
@@ -228,7 +228,7 @@ def compare_measurements(
     for i, j in combinations(range(len(measurements)), 2):
         order = order_of(measurements[i], measurements[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
-        verdicts.append(Verdict(names[i], names[j], order, words))
+        verdicts.append(PairVerdict(names[i], names[j], order, words))
     return Comparison(tuple(names), answers, tuple(verdicts), tuple(files))
 
 
@@ -257,7 +257,7 @@ def compare(
     return compare_measurements(found, measurements, questions if questions is not None else Questions())
 
 
-def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[Profile]:
+def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
     """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves.
 
     The grid ends where the loosest upper jaw reaches `SMALLEST_SHOWN`, or at the largest epsilon that is finite.
@@ -268,7 +268,7 @@ def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
     grid = last * np.linspace(0.0, 1.0, 401) ** 2
     return [
-        Profile(name, *(tuple(map(float, values)) for values in (grid, *(both[s].delta(grid) for s in _JAWS))))
+        ProfileBounds(name, *(tuple(map(float, values)) for values in (grid, *(both[s].delta(grid) for s in _JAWS))))
         for name, both in zip(names, curves, strict=True)
     ]
 

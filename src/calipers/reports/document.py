@@ -4,7 +4,7 @@ A report is built once, from numbers that were computed below, and rendered as H
 terminal. What is decided here is decided for all of them: which way a number was rounded, which end of which bracket it
 is, and what stands beside it.
 
-    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
+    Document -> Section -> Prose | Notice | Items | Table | Figure | Quote | Code | AttachedText
 
 A `Number` keeps the direction in which it is a bound and the double it was rounded from:
 
@@ -120,7 +120,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Attachment:
+class AttachedText:
     """A text file that belongs to the report, by its place relative to it."""
 
     place: str
@@ -132,7 +132,7 @@ class Attachment:
         return hashlib.sha256(self.text.encode("utf-8")).hexdigest()
 
 
-Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code | Attachment
+Block: TypeAlias = Prose | Notice | Items | Table | Figure | Quote | Code | AttachedText
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from string import Template
 from calipers._version import __version__
 from calipers.reports.chart import Chart
 from calipers.reports.document import (
-    Attachment,
+    AttachedText,
     Badge,
     Block,
     Cell,
@@ -118,13 +118,13 @@ def _block(block: Block) -> str:
     if isinstance(block, Quote):
         label = f"<b>{_text(block.label)}:</b> " if block.label else ""
         return f'<blockquote class="paste"><p>{label}{_text(block.text)}</p></blockquote>'
-    if isinstance(block, Attachment):
+    if isinstance(block, AttachedText):
         return _attachment(block)
     assert isinstance(block, Code)
     return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
 
 
-def _attachment(file: Attachment) -> str:
+def _attachment(file: AttachedText) -> str:
     """A link that saves the file, which is inside the page: nothing has to be fetched."""
     name = _text(PurePosixPath(file.place).name)
     inside = b64encode(file.text.encode("utf-8")).decode("ascii")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from calipers._version import __version__
 from calipers.reports.document import (
-    Attachment,
+    AttachedText,
     Badge,
     Block,
     Cell,
@@ -70,7 +70,7 @@ def _block(block: Block) -> str:
         return f"**{plain(block.picture.title)}.** {plain(block.picture.description)}\n\n{_table(block.table)}"
     if isinstance(block, Quote):
         return f"> **{plain(block.label)}:** {plain(block.text)}" if block.label else f"> {plain(block.text)}"
-    if isinstance(block, Attachment):
+    if isinstance(block, AttachedText):
         return f"[{plain(block.place)}](<{quote(block.place)}>), SHA-256 `{block.sha256}`"
     assert isinstance(block, Code)
     return _fenced(block.text)

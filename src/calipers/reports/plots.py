@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Side
 from calipers.errors import MissingExtraError
-from calipers.reports.points import Points
+from calipers.reports.points import PlottedSide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from calipers.reports.comparison import Profile
+    from calipers.reports.comparison import ProfileBounds
 
 PROOF, ATTACK, PAPER = "#1b6ca8", "#c8452d", "#8a8a8a"
 LABELS = {Side.UPPER: "upper jaw (proof)", Side.LOWER: "lower jaw (attack)"}
@@ -25,7 +25,7 @@ RUN_COLORS = ("#1b6ca8", "#c8452d", "#2f8f4e", "#7d4ca8", "#b8860b", "#4a4a4a")
 COLORS = {Side.UPPER: PROOF, Side.LOWER: ATTACK}
 
 
-def draw_tradeoff(ax: Axes, points: Sequence[Points], *, label: str = "") -> Axes:
+def draw_tradeoff(ax: Axes, points: Sequence[PlottedSide], *, label: str = "") -> Axes:
     """Trade-off curves, beta against alpha. The truth lies between the jaws; perfect privacy is dashed."""
     ax.plot([0, 1], [1, 0], color=PAPER, linestyle="--", linewidth=1, label="perfect privacy")
     _draw_jaws(ax, points, label)
@@ -35,7 +35,7 @@ def draw_tradeoff(ax: Axes, points: Sequence[Points], *, label: str = "") -> Axe
     return ax
 
 
-def draw_profile(ax: Axes, points: Sequence[Points], *, label: str = "") -> Axes:
+def draw_profile(ax: Axes, points: Sequence[PlottedSide], *, label: str = "") -> Axes:
     """Privacy profiles, delta (logarithmic) against epsilon. Points with delta = 0 have no logarithm and stay out."""
     visible = [_positive(curve) for curve in points]
     _draw_jaws(ax, visible, label)
@@ -44,7 +44,7 @@ def draw_profile(ax: Axes, points: Sequence[Points], *, label: str = "") -> Axes
     return ax
 
 
-def draw_profiles(ax: Axes, profiles: Sequence[Profile], *, smallest: float = 1e-8) -> Axes:
+def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: float = 1e-8) -> Axes:
     """Both jaws of several privacy profiles, one color each: solid the proof, dashed the attack, the truth between."""
     for i, (profile, color) in enumerate(zip(profiles, itertools.cycle(RUN_COLORS))):
         width = max(1.4, 3.4 - 0.6 * i)  # of two jaws that coincide the first stays visible around the second
@@ -77,12 +77,12 @@ def picture(draw: Callable[[Axes], object], file_format: str, *, wide: bool = Fa
     return buffer.getvalue()
 
 
-def _draw_jaws(ax: Axes, points: Sequence[Points], label: str) -> None:
+def _draw_jaws(ax: Axes, points: Sequence[PlottedSide], label: str) -> None:
     prefix = f"{label}, " if label else ""
     for curve in points:
         ax.plot(curve.x, curve.y, color=COLORS[curve.side], linewidth=1.6, label=prefix + LABELS[curve.side])
 
 
-def _positive(curve: Points) -> Points:
+def _positive(curve: PlottedSide) -> PlottedSide:
     kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y > 0]
-    return Points(curve.side, tuple(x for x, _ in kept), tuple(y for _, y in kept))
+    return PlottedSide(curve.side, tuple(x for x, _ in kept), tuple(y for _, y in kept))

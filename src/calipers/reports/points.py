@@ -35,7 +35,7 @@ PROFILE_DEPTHS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
 
 @dataclass(frozen=True)
-class Points:
+class PlottedSide:
     """One side of one curve, from left to right."""
 
     side: Side
@@ -43,21 +43,23 @@ class Points:
     y: tuple[float, ...]
 
 
-def tradeoff_points(measurement: Measurement, sides: Sequence[Side]) -> list[Points]:
+def tradeoff_points(measurement: Measurement, sides: Sequence[Side]) -> list[PlottedSide]:
     """Points (alpha, beta) between which the best attack in either order is linear, for each side up to alpha = 1."""
     return [_breakpoints(side, measurement.envelope(side)) for side in sides]
 
 
-def _breakpoints(side: Side, envelope: Envelope) -> Points:
+def _breakpoints(side: Side, envelope: Envelope) -> PlottedSide:
     alpha, beta = (list(map(float, column)) for column in envelope.breakpoints())
     if alpha[-1] < 1:
         # The curve has reached beta = 0 and stays there.
         alpha.append(1.0)
         beta.append(0.0)
-    return Points(side, tuple(alpha), tuple(beta))
+    return PlottedSide(side, tuple(alpha), tuple(beta))
 
 
-def profile_points(measurement: Measurement, sides: Sequence[Side], epsilons: Sequence[float] = ()) -> list[Points]:
+def profile_points(
+    measurement: Measurement, sides: Sequence[Side], epsilons: Sequence[float] = ()
+) -> list[PlottedSide]:
     """(epsilon, delta) of each side at the epsilons given, or on an even grid from 0.
 
     Epsilons that are given are measured one by one. The grid is read off the two trade-off curves, which hold just
@@ -67,10 +69,10 @@ def profile_points(measurement: Measurement, sides: Sequence[Side], epsilons: Se
         given = tuple(sorted(epsilons))
         brackets = [measurement.delta(epsilon) for epsilon in given]
         ends = {Side.UPPER: [b.upper for b in brackets], Side.LOWER: [b.lower for b in brackets]}
-        return [Points(side, given, tuple(ends[side])) for side in sides]
+        return [PlottedSide(side, given, tuple(ends[side])) for side in sides]
     grid, _ = profile_grid(measurement)
     values = ((side, measurement.curve(side).delta(grid)) for side in sides)
-    return [Points(side, tuple(map(float, grid)), tuple(map(float, delta))) for side, delta in values]
+    return [PlottedSide(side, tuple(map(float, grid)), tuple(map(float, delta))) for side, delta in values]
 
 
 def profile_grid(measurement: Measurement) -> tuple[FloatArray, float]:
@@ -84,7 +86,7 @@ def profile_grid(measurement: Measurement) -> tuple[FloatArray, float]:
     raise UnsupportedError("No finite epsilon is proven at any delta up to 0.01; name the epsilons to evaluate.")
 
 
-def to_csv(points: Sequence[Points], x_name: str, y_name: str) -> str:
+def to_csv(points: Sequence[PlottedSide], x_name: str, y_name: str) -> str:
     """One row per point, the doubles written so that reading them back gives the same doubles."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from calipers.reports.chart import Intervals
 from calipers.reports.document import (
-    Attachment,
+    AttachedText,
     Badge,
     Block,
     Cell,
@@ -123,7 +123,7 @@ class _Page:
             return self.wrapped(f"{block.label}: {block.text}" if block.label else block.text)
         if isinstance(block, Code):
             return [f"  {line}" for line in visible(block.text).rstrip().split("\n")]
-        if isinstance(block, Attachment):
+        if isinstance(block, AttachedText):
             return self.wrapped(f"{block.place}, SHA-256 {block.sha256}")
         if isinstance(block, Figure):
             if isinstance(block.picture, Intervals):

@@ -97,11 +97,6 @@ class SamplerLaw:
         return self.rounds * self.epochs
 
     @property
-    def reveals_position(self) -> bool:
-        """Whether the other records' batches determine this record's round (see the module)."""
-        return self.fixed_batch_size
-
-    @property
     def participation(self) -> float:
         """Probability that a record takes part in one epoch, the largest over records."""
         if self.kind == "poisson":

@@ -50,7 +50,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import add_statement, implements
-from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, Domain
+from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
@@ -59,7 +59,6 @@ from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
-from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
 add_statement(
@@ -68,11 +67,6 @@ add_statement(
     "The likelihood ratio of one record in a uniformly random one of M Gaussian rounds is a mean of M lognormals.",
 )
 
-add_statement(
-    "ertan2026:eq17-event",
-    "Equation (17)",
-    "The test behind f_sub: reject when the largest of the M observations passes a threshold.",
-)
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _CELL_WIDTH = 0.05
@@ -272,32 +266,6 @@ class AllocationPair(AllocatedEpoch, LawSource):
     def maximum(self) -> MaximumTests:
         """The tests on the largest observation, in units of the record's contribution."""
         return MaximumTests(self.sigma, self.rounds, 1.0, 0.0, self.participation)
-
-    @implements("ertan2026:eq17-event")
-    def maximum_test(self, false_positive_rate: float) -> MaximumTest:
-        """Reject when max_t w_t >= threshold: the event behind f_sub, as a test one can run.
-
-        Post-condition: its false positive rate is at most the given one, its power at least the stated one, so
-        the trade-off curve of the pair satisfies f(false_positive_rate) <= f_sub = 1 - power (Equation (17) if the
-        record always takes part).
-        """
-        alpha = OPEN_UNIT.check("false_positive_rate", false_positive_rate)
-        # 1 - (1 - alpha)^(1/M), the share of one observation, without cancellation; the margin covers rounding.
-        share = -math.expm1(math.log1p(-alpha) / self.rounds) * (1.0 - 1e-11)
-        threshold = self.sigma * float(normal_tail_quantile(share))
-        forward, _ = self.maximum.families(np.array([threshold]))
-        if len(forward.alpha) == 0 or forward.alpha[0] > alpha:
-            raise CertificationError(f"No threshold could be certified for a false positive rate of {alpha}.")
-        return MaximumTest(threshold, float(forward.alpha[0]), float(forward.power[0]))
-
-
-@dataclass(frozen=True)
-class MaximumTest:
-    """Reject when the largest observation reaches `threshold`: a bound on each error probability."""
-
-    threshold: float
-    false_positive_rate: float
-    power: float
 
 
 def _upper(found: _Allocation, rounds: int) -> Law:

@@ -28,7 +28,7 @@ from calipers.laws.composed.convolve import (
 from calipers.laws.composed.saddle import Saddle, saddle_at
 from calipers.laws.composed.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
 from calipers.laws.core.law import Law
-from calipers.laws.core.source import LawSource, LowerSource, Source, UpperSource
+from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 
 COARSEST, FINEST = 0.25, 1e-4
 SIGNED_CELLS = 0.35
@@ -43,7 +43,7 @@ its curve a law has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 
 
-Kind = TypeVar("Kind", bound=Source)
+Kind = TypeVar("Kind", bound=AnySource)
 Laws = list[tuple[Law, int]]
 
 
@@ -262,7 +262,7 @@ class Direction(Above, Below):
         return cls(proofs, attacks, False), cls(proofs, attacks, True)
 
 
-def _composed(factors: Sequence[tuple[Source, int]]) -> tuple[list[int], set[float | None]]:
+def _composed(factors: Sequence[tuple[AnySource, int]]) -> tuple[list[int], set[float | None]]:
     """How often each factor is there, and all their lattices."""
     return [count for _, count in factors], {source.span for source, _ in factors}
 

@@ -21,7 +21,7 @@ from calipers.numerics.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Kind:
+class JumpKind:
     """One jump of a kind, log ratio, P-mass and Q-mass, and how many steps may be one."""
 
     ratio: FloatArray
@@ -52,14 +52,14 @@ def nodes_around(first: float, epsilon: float, deviation: float, last: float) ->
     return np.array(places)
 
 
-class Sums(Protocol):
+class JumpSums(Protocol):
     """Masses of jumps, whatever they are kept by, as an array; equal forms add."""
 
-    def alone(self, kind: Kind) -> Jumps:
+    def alone(self, kind: JumpKind) -> Jumps:
         """One jump of a kind, where it is, in any of the steps."""
         ...
 
-    def one(self, kind: Kind) -> FloatArray:
+    def one(self, kind: JumpKind) -> FloatArray:
         """One jump in one step."""
         ...
 
@@ -101,11 +101,11 @@ class SplitSums:
         placed += weighted_counts(np.minimum(where + 1, size - 1), weights * up[inside], size)
         return np.append(placed, float(p[~inside].sum()))
 
-    def alone(self, kind: Kind) -> Jumps:
+    def alone(self, kind: JumpKind) -> Jumps:
         """Where it is."""
         return Jumps(kind.ratio, kind.count * kind.p)
 
-    def one(self, kind: Kind) -> FloatArray:
+    def one(self, kind: JumpKind) -> FloatArray:
         """Split onto the nodes."""
         return self._placed(self._places(kind.ratio), kind.p)
 
@@ -131,11 +131,11 @@ class LabelledSums:
     def _labels(self, values: FloatArray) -> IntArray:
         return np.clip(np.searchsorted(self.nodes, values, side="right") - 1, 0, len(self.nodes) - 1)
 
-    def alone(self, kind: Kind) -> Jumps:
+    def alone(self, kind: JumpKind) -> Jumps:
         """Told apart as finely as it is known."""
         return self.read(kind.count * np.array((kind.p, kind.q)))
 
-    def one(self, kind: Kind) -> FloatArray:
+    def one(self, kind: JumpKind) -> FloatArray:
         """By the node below."""
         labels, size = self._labels(kind.ratio), len(self.nodes)
         return np.array([weighted_counts(labels, masses, size) for masses in (kind.p, kind.q)])
@@ -161,7 +161,7 @@ class Followed:
     beyond: Jumps | None
 
 
-def followed(sums: Sums, kinds: Sequence[Kind], most: int, exact: int) -> Followed:
+def followed(sums: JumpSums, kinds: Sequence[JumpKind], most: int, exact: int) -> Followed:
     """Up to `most` jumps of each kind in any of its steps; `exact` and fewer in all are kept apart."""
     exactly: dict[Numbers, FloatArray | None] = {(): None}
     beyond: FloatArray | None = None
@@ -185,7 +185,7 @@ def followed(sums: Sums, kinds: Sequence[Kind], most: int, exact: int) -> Follow
     return Followed(named, None if beyond is None else sums.read(beyond))
 
 
-def _powers(sums: Sums, kind: Kind, most: int) -> list[FloatArray]:
+def _powers(sums: JumpSums, kind: JumpKind, most: int) -> list[FloatArray]:
     """k jumps in any k of the steps, k = 0 .. most; the first entry means nothing."""
     one = sums.one(kind)
     found = [one, kind.count * one]
@@ -204,7 +204,7 @@ def _added(first: FloatArray | None, second: FloatArray | None) -> FloatArray | 
     return first + second
 
 
-def _product(sums: Sums, first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
+def _product(sums: JumpSums, first: FloatArray | None, second: FloatArray | None) -> FloatArray | None:
     """The sums of both; None stands for no jump."""
     if first is None or second is None:
         return second if first is None else first

@@ -26,7 +26,7 @@ _SPARE = 18.0
 
 
 @dataclass(frozen=True)
-class Shown:
+class AttackValue:
     """What an attack shows at least, with the threshold of its test and the order of the datasets."""
 
     value: float
@@ -102,22 +102,22 @@ def _eta_for_delta(saddle: Saddle, tolerance: float) -> float:
     return math.sqrt(4.0 * 0.6 * tolerance / (1.0 + saddle.variance * saddle.tilt * (saddle.tilt - 1.0)))
 
 
-def epsilon_below(product: Product, delta: float, tolerance: float | None) -> Shown:
+def epsilon_below(product: Product, delta: float, tolerance: float | None) -> AttackValue:
     """At most epsilon(delta) of the attack that the LOWER laws describe; without a tolerance one rough look."""
     return max((_epsilon_below(way, delta, tolerance) for way in product.directions), key=lambda shown: shown.value)
 
 
-def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) -> Shown:
+def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) -> AttackValue:
     log_delta = math.log(delta)
     log_tail = _depth(log_delta, direction)
     laws = direction.lower_laws(0.2, log_tail, None)
-    saddle, best = saddle_for_delta(laws, log_delta), Shown(0.0, math.inf, direction.reverse)
+    saddle, best = saddle_for_delta(laws, log_delta), AttackValue(0.0, math.inf, direction.reverse)
     for _ in range(_LOOKS):
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * eta_for(saddle, tolerance))
         tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), Focus(delta=delta))
         found = tests.epsilon(delta)
         if found > best.value:
-            best = Shown(found, tests.best_test(found)[1], direction.reverse)
+            best = AttackValue(found, tests.best_test(found)[1], direction.reverse)
         if abs(found - saddle.mean) <= _NEAR * saddle.deviation:
             break
         moved = saddle_for_epsilon(laws, found)
@@ -127,13 +127,13 @@ def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) 
     return best
 
 
-def delta_below(product: Product, epsilon: float, tolerance: float | None) -> Shown:
+def delta_below(product: Product, epsilon: float, tolerance: float | None) -> AttackValue:
     """At most delta(epsilon) of the attack that the LOWER laws describe; without a tolerance a rough look."""
     return max((_delta_below(way, epsilon, tolerance) for way in product.directions), key=lambda shown: shown.value)
 
 
-def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) -> Shown:
-    log_tail, best = -60.0, Shown(0.0, math.inf, direction.reverse)
+def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) -> AttackValue:
+    log_tail, best = -60.0, AttackValue(0.0, math.inf, direction.reverse)
     for _ in range(_LOOKS):
         saddle = saddle_for_epsilon(direction.lower_laws(0.2, log_tail, None), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
@@ -142,7 +142,7 @@ def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) 
         tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), Focus(epsilon=epsilon))
         value, threshold = tests.best_test(epsilon)
         if value > best.value:
-            best = Shown(value, threshold, direction.reverse)
+            best = AttackValue(value, threshold, direction.reverse)
         if _depth(saddle.log_delta, direction) >= log_tail:
             break
         log_tail = max(2.0 * log_tail, _DEEPEST_LOG_DELTA - 80.0)

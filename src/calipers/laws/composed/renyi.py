@@ -25,7 +25,7 @@ from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
-from calipers.laws.core.source import LowerSource, Source, UpperSource
+from calipers.laws.core.source import AnySource, LowerSource, UpperSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
@@ -136,12 +136,12 @@ def _cut(law: Law, order: float, told: Callable[[float], float | None]) -> float
     return best + 1e-13 * (1.0 + abs(best))
 
 
-def _resolution(source: Source, order: float) -> float:
+def _resolution(source: AnySource, order: float) -> float:
     """Cells of width w in an observation with d log L / dz = a add a share of (t a w)^2 / 6 to what is summed."""
     return min(_RESOLUTION, max(_FINEST, _CELL / (order * max(source.cell_slope, 1e-9))))
 
 
-def _log_tail(source: Source, order: float) -> float:
+def _log_tail(source: AnySource, order: float) -> float:
     """The law tilted by t sits up to t slopes to the side; cover it and ten deviations more."""
     return max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.laws.composed.direction import Direction, eta_for, log_escape_for
-from calipers.laws.composed.jumps import Kind
+from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
@@ -76,10 +76,10 @@ class Parts:
         masses = tuple(math.log(math.fsum(np.exp(values))) for values in (small.log_p, small.log_q))
         return cls(small, law.log_ratio[big], np.exp(law.log_p[big]), np.exp(law.log_q[big]), (masses[0], masses[1]))
 
-    def jump(self, count: int) -> Kind:
+    def jump(self, count: int) -> JumpKind:
         """One jump among `count` steps, its masses divided by those of a small step."""
         log_p, log_q = self.log_masses
-        return Kind(self.ratio + (log_q - log_p), self.p * math.exp(-log_p), self.q * math.exp(-log_q), count)
+        return JumpKind(self.ratio + (log_q - log_p), self.p * math.exp(-log_p), self.q * math.exp(-log_q), count)
 
 
 def size_threshold(factors: Sequence[tuple[Law, int]]) -> float:

@@ -72,34 +72,6 @@ class Law:
         PROBABILITY.check("q_zero", float(self.q_zero))
 
     @classmethod
-    def from_masses(cls, p: FloatArray, q: FloatArray, side: Side, *, mass_error: float = ATOM_ROUNDING) -> Law:
-        """The law of a finite pair given by two vectors of probabilities.
-
-        Entries with q = 0 become mass at infinity, entries with p = 0 mass at zero. The vectors
-        must be non-negative and sum to 1 up to 1e-9.
-        """
-        p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
-        if p.shape != q.shape or p.ndim != 1:
-            raise InputError(f"Expected two vectors of equal length, got shapes {p.shape} and {q.shape}.")
-        for name, masses in (("p", p), ("q", q)):
-            if not np.all(masses >= 0) or abs(masses.sum() - 1.0) > 1e-9:
-                raise InputError(f"Expected {name} to be non-negative with sum 1, got sum {masses.sum():.12g}.")
-        both = (p > 0) & (q > 0)
-        log_p, log_q = np.log(p[both]), np.log(q[both])
-        order = np.argsort(log_p - log_q, kind="stable")
-        ratio = (log_p - log_q)[order]
-        return cls(
-            ratio,
-            log_p[order],
-            log_q[order],
-            side,
-            p_inf=float(p[(q == 0)].sum()),
-            q_zero=float(q[(p == 0)].sum()),
-            mass_error=mass_error,
-            shift_error=8e-16 * float(np.max(np.abs(ratio), initial=0.0)) + 4e-16,
-        )
-
-    @classmethod
     def dominating(
         cls,
         log_ratio: FloatArray,

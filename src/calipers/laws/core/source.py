@@ -55,7 +55,7 @@ class LonePair(Protocol):
         ...
 
 
-class Source(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none
+class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none
     """What proofs and attacks have in common."""
 
     @property
@@ -94,7 +94,7 @@ class Source(ABC):  # noqa: B024  # every fact has a default; the laws of its tw
         return MOMENT_DEPTH
 
 
-class UpperSource(Source):
+class UpperSource(AnySource):
     """What dominates: a proof."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class UpperSource(Source):
         return None
 
 
-class LowerSource(Source):
+class LowerSource(AnySource):
     """What somebody can do: an attack."""
 
     @abstractmethod

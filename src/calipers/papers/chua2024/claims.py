@@ -1,4 +1,4 @@
-"""Two claims of the text that have no figure: substitution by group privacy, and the limit of large L.
+"""What the text says without a figure: substitution by group privacy, the limit of large L, and Conjecture 3.2.
 
 **Substitution (Section 2.2).** Replacing a record is zeroing it out and zeroing another one in, so a mechanism that is
 (eps, delta)-DP under zero-out is (2 eps, delta (1 + e^eps))-DP under substitution. For a target delta the smallest such
@@ -13,6 +13,12 @@ shows. From above, one Gaussian with twice the shift.
 **The limit of L (Section 4.3.1).** Were the other records allowed to pull by -L, the batch of the differing one would
 stand out by L + 1 or by L. The event {max_t w_t >= C} then finds it for large L, and what is left to tell apart is one
 Gaussian from another. Joint convexity (Lemma B.1) bounds the divergence by delta_D for every L.
+
+**Conjecture 3.2.** The paper proves a lower bound with one dataset, in which the record is at odds with all others in
+every step, and conjectures that no adaptive queries leak more. Two batches decide it
+(`calipers.theorems.shuffle_conjecture`): a record that agrees with the others in the second batch once the first one
+has told something leaks more, and both numbers are certified. With more batches the same idea, carried out on the
+running sum (`calipers.laws.allocated.switching`), is shown beside the best test of the conjectured pair.
 """
 
 from __future__ import annotations
@@ -20,13 +26,19 @@ from __future__ import annotations
 import math
 
 from calipers.laws.allocated.average_tests import MaximumTests
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon
 from calipers.papers.chua2024 import published
-from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch, poisson, shuffle_epsilon_bracket
-from calipers.papers.items import Outcome, Progress, Row, Table, watched
+from calipers.papers.chua2024.settings import deterministic, epoch, poisson, shuffled
+from calipers.papers.items import Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
+from calipers.theorems.shuffle_conjecture import two_batches
 
 _PULLS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_TWO = ((2.0, 0.5), (1.0, 0.5), (5.0, 0.1), (20.0, 0.05), (2.0, 0.0))
+_MORE = ((2.0, 100, 0.7), (5.0, 100, 0.05), (1.0, 30, 2.0), (4.0, 20, 0.3))
 
 
 def group_privacy_epsilon(run: Run, delta: float) -> float:
@@ -45,41 +57,50 @@ def group_privacy_epsilon(run: Run, delta: float) -> float:
     return 2.0 * epsilon
 
 
-def substitution(progress: Progress) -> Outcome:
+def substitution(progress: Progress) -> Computed:
     """Whether shuffling still leaks more than Poisson batches when a record is replaced instead of zeroed out."""
-    figure = published.FIGURE_1
-    rows, table = [], Table()
+    figure, table = published.FIGURE_1, Sheet()
     for quote in watched(figure.quotes, progress):
         run = epoch(quote.noise_multiplier, figure.steps)
-        grouped = group_privacy_epsilon(run, figure.delta)
-        tight = poisson(run, "substitute").epsilon(figure.delta)
-        lower = shuffle_epsilon_bracket(run, figure.delta)[0]
+        grouped, tight = group_privacy_epsilon(run, figure.delta), poisson(run, "substitute").epsilon(figure.delta)
+        lower = shuffled(run, "epsilon", figure.delta)[0]
         fixed = gaussian_epsilon(2.0 / run.noise_multiplier, figure.delta) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
-        name = f"σ = {quote.noise_multiplier:g}: "
-        gap = lower - grouped, fixed - tight.lower
-        rows += [
-            Row.of(f"{name}ε_P under substitution, group privacy", None, grouped, "estimate", "upper bound"),
-            Row.of(f"{name}ε_P under substitution", None, tight),
-            Row.of(f"{name}ε_S under substitution", None, (lower, fixed), note="attack to deterministic batches"),
-            Row.of(f"{name}ε_S − ε_P under substitution", "> 0", gap, note="lower end by group privacy alone"),
-        ]
         sigma = quote.noise_multiplier
         table.add(noise_multiplier=sigma, group_privacy=grouped, poisson=tight, shuffle=(lower, fixed))
-    return Outcome(rows, data=(table.data,))
+        table.beside(gap=(lower - grouped, fixed - tight.lower))
+    return Computed([table])
 
 
-def large_pull(progress: Progress) -> Outcome:
+def large_pull(progress: Progress) -> Computed:
     """What the event {max_t w_t >= C} shows when the other records pull by -L; L = 1 is Equation (3)."""
-    figure = published.FIGURE_7
-    run = epoch(figure.noise_multiplier, figure.steps)
-    rows, table = [], Table()
-    epsilon = figure.quotes[0].epsilon
-    limit = deterministic_delta_bracket(run, epsilon)
+    figure, table = published.FIGURE_7, Sheet()
+    run, epsilon = epoch(figure.noise_multiplier, figure.steps), figure.quotes[0].epsilon
+    limit = deterministic(run, "delta", epsilon)
     for pull in watched(_PULLS, progress):
-        tests = MaximumTests(run.noise_multiplier, run.total_steps, pull + 1.0, pull)
-        shown, threshold = tests.delta(epsilon, False)
-        note = "Equation (3)" if pull == 1.0 else ""
-        rows.append(Row.of(f"L = {pull:g}: δ({epsilon:g})", None, (shown, limit[1]), note=note))
-        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1])
-    rows.append(Row.of(f"δ_D({epsilon:g})", None, limit, "closed form"))
-    return Outcome(rows, data=(table.data,))
+        shown, threshold = MaximumTests(run.noise_multiplier, run.total_steps, pull + 1.0, pull).delta(epsilon, False)
+        table.add(pull=pull, shown=shown, threshold=threshold, limit=limit[1]).beside(delta=(shown, limit[1]))
+        table.beside(note="Equation (3)" if pull == 1.0 else "")
+    table.beside(fixed=limit)
+    return Computed([table], {"epsilon": epsilon})
+
+
+def conjecture(progress: Progress) -> Computed:
+    """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
+    table = Sheet()
+    for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
+        fixed, pair = (
+            deterministic(epoch(sigma, rounds), "delta", epsilon)[1],
+            ShuffleAttack(sigma, rounds).delta(epsilon),
+        )
+        run = {"noise_multiplier": sigma, "steps": rounds, "epsilon": epsilon, "pair_lower": pair}
+        if rounds == 2:
+            found = two_batches(epsilon, sigma)
+            shown, most, note = found.delta, found.conjectured, "attack to deterministic batches"
+            table.add(**run, pair_upper=most, adaptive=shown, deterministic=fixed)
+            table.beside(pair=(pair, most), gap=(shown - most, fixed - pair))
+        else:
+            shown = SwitchingAttack(sigma, rounds, tuned=epsilon).delta(epsilon)[0]
+            note = f"the best test found of the conjectured pair shows {pair:.5g}"
+            table.add(**run, pair_upper="", adaptive=shown, deterministic=fixed)
+        table.beside(shown=(shown, fixed), note=note)
+    return Computed([table])

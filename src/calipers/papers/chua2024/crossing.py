@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calipers.measure import Measurement, measure
 from calipers.numerics.types import FloatArray
-from calipers.papers.chua2024 import drawing, published
-from calipers.papers.chua2024.settings import deterministic_delta_bracket, epoch
-from calipers.papers.items import Data, Interval, Outcome, Picture, Progress, Row
+from calipers.papers.chua2024 import published
+from calipers.papers.chua2024.settings import deterministic, epoch
+from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
 from calipers.theorems.poisson_halfspace import (
     poisson_better_below,
@@ -30,12 +30,8 @@ from calipers.theorems.poisson_halfspace import (
     poisson_worse_beyond,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 EPOCH = epoch(published.FIGURE_2_NOISE_MULTIPLIER, published.FIGURE_2_STEPS)
 EPSILON: FloatArray = np.linspace(0.0, 50.0, 26)
-_NEAR, _FAR = 20.0, 50.0
 
 
 @cache
@@ -46,7 +42,7 @@ def _poisson() -> Measurement:
 
 def poisson_is_better(epsilon: float) -> bool | None:
     """Whether delta_P < delta_D at epsilon; None where the bracket of delta_P does not decide."""
-    found, fixed = _poisson().delta(epsilon), deterministic_delta_bracket(EPOCH, epsilon)
+    found, fixed = _poisson().delta(epsilon), deterministic(EPOCH, "delta", epsilon)
     if found.upper < fixed[0]:
         return True
     return False if found.lower > fixed[1] else None
@@ -84,54 +80,25 @@ def sign_changes() -> int:
     return sum(before is not after for before, after in itertools.pairwise(signs))
 
 
-def _curves() -> dict[str, FloatArray]:
-    sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
-    found = [_poisson().delta(float(epsilon)) for epsilon in EPSILON]
-    return {
-        "deterministic": np.array([deterministic_delta_bracket(EPOCH, float(e))[1] for e in EPSILON]),
-        "poisson_lower": np.array([bracket.lower for bracket in found]),
-        "poisson_upper": np.array([bracket.upper for bracket in found]),
-        "halfspace_best": np.array([poisson_halfspace_best(float(e), sigma, steps).delta for e in EPSILON]),
-        "halfspace_closed": np.array([poisson_halfspace_delta(float(e), sigma, steps) for e in EPSILON]),
-    }
-
-
-def figure_2(progress: Progress) -> Outcome:
+def figure_2(progress: Progress) -> Computed:
     """delta_D and delta_P for sigma = 0.3, T = 10, their crossing, and what the proof of Theorem 4.2 gives."""
     sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
     below, beyond = poisson_better_below(sigma, steps), poisson_worse_beyond(sigma, steps)
-    progress(1, 4)
     crossing = crossing_bracket(below, beyond)
-    progress(2, 4)
-    changes = sign_changes()
-    curves = _curves()
-    progress(3, 4)
-    at_zero = _poisson().delta(0.0)
-    bound = poisson_total_variation_upper(sigma, steps)
-    fixed = deterministic_delta_bracket(EPOCH, 0.0)
-    on_grid = f"ε = 0, 2, ..., {EPSILON[-1]:g}, every sign certain"
-    rows = (
-        Row.of("δ_P(0)", None, at_zero),
-        Row.of("δ_P(0) at most, Proposition C.2", None, bound, "closed form"),
-        Row.of("δ_D(0)", None, fixed, "closed form"),
-        Row.of("δ_D(0) − δ_P(0)", "> 0", (fixed[0] - at_zero.upper, fixed[1] - at_zero.lower)),
-        Row.of("an ε0 of Theorem 4.2(a), from the proof", None, below, "closed form"),
-        Row.of("an ε1 of Theorem 4.2(b), from the proof", None, beyond, "closed form"),
-        Row.of("a crossing of δ_D and δ_P", None, crossing),
-        Row.of("sign changes of δ_D − δ_P (Conjecture 4.3)", "1", changes, "exact check", on_grid),
-    )
-    marks = {"ε0": below, "crossing": crossing[0], "ε1": beyond}
-
-    def draw(figure: Figure) -> None:
-        figure.suptitle(f"σ = {sigma:g}, one epoch of T = {steps} batches")
-        left, right = figure.subplots(1, 2)
-        drawing.draw_crossing(left, EPSILON, curves, marks, _NEAR)
-        drawing.draw_crossing(right, EPSILON, curves, marks, _FAR).legend(
-            frameon=False, fontsize="x-small", loc="lower left"
+    table, at_zero, fixed = Sheet("curves"), _poisson().delta(0.0), deterministic(EPOCH, "delta", 0.0)
+    for epsilon in watched(EPSILON.tolist(), progress):
+        table.add(
+            epsilon=epsilon,
+            deterministic=deterministic(EPOCH, "delta", epsilon)[1],
+            poisson=_poisson().delta(epsilon),
+            halfspace_best=poisson_halfspace_best(epsilon, sigma, steps).delta,
+            halfspace_closed=poisson_halfspace_delta(epsilon, sigma, steps),
         )
-
-    columns = {"epsilon": EPSILON} | curves
-    data = Data.of_columns("curves", columns)
-    progress(4, 4)
-    picture = Picture(draw, (10.4, 4.6))
-    return Outcome(rows, data=(data,), picture=picture, facts={"below": below, "beyond": beyond})
+    values = Sheet().beside(at_zero=at_zero, bound=poisson_total_variation_upper(sigma, steps), fixed=fixed)
+    values.beside(gap=(fixed[0] - at_zero.upper, fixed[1] - at_zero.lower), below=below, beyond=beyond)
+    values.beside(crossing=crossing, changes=sign_changes())
+    marks = Sheet("marks", listed=False)
+    for name, place in (("ε0", below), ("crossing", crossing[0]), ("ε1", beyond)):
+        marks.add(name=name, place=place)
+    floors = {f"floor_{last}": 0.3 * table.where(epsilon=float(last))[0]["deterministic"] for last in (20, 50)}
+    return Computed([table, values, marks], {"below": below, "beyond": beyond, **floors})

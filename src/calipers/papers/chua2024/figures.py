@@ -1,82 +1,100 @@
-"""Figures 1 and 3 to 7: three samplers over one epoch. (Figure 2 has its own module.)
+"""Figures 1 and 3 to 7: three samplers over one epoch, and the numbers that the text quotes. (Figure 2: `crossing`.)
 
 The paper draws epsilon against sigma at fixed delta, or delta against epsilon at fixed sigma. So do we, with the
-certified brackets of Poisson and shuffled batches added; the points of the curves are in the CSV files.
+certified brackets of Poisson and shuffled batches added. A lower bound of shuffling that the text quotes gets two rows.
+"By Equation (3)" compares it with what the paper's formula gives; the row without that remark compares it with the
+bracket of the truth. The two can part: a number rounded up is not what the formula proves, and may still be true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-from calipers.papers.chua2024 import drawing, published
-from calipers.papers.chua2024.quoted import delta_rows, epsilon_rows, number
-from calipers.papers.chua2024.settings import by_every_route, epoch, poisson
-from calipers.papers.items import Outcome, Picture, Progress, Row, Table, Value, jaws_of, printed, watched
-from calipers.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from calipers.papers.chua2024 import published
+from calipers.papers.chua2024.settings import Quantity, balls_and_bins, by_every_route, epoch, poisson
+from calipers.papers.items import Progress, jaws_of, printed, watched
+from calipers.papers.sheets import Computed, Sheet
 
 _SIGMA = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1, 1.3)
 
 
-def _point(run: Run, quantity: Literal["epsilon", "delta"], level: float) -> dict[str, Value]:
-    """One place of the curves: the deterministic batches by their upper jaw, the others as they are known."""
-    found = by_every_route(run, quantity, level)
-    return found | {"deterministic": jaws_of(found["deterministic"])[1]}
+def add_epsilons(table: Sheet, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
+    """Everything said about epsilon(delta) at one noise multiplier; `bins` adds balls-and-bins."""
+    name = f"{prefix}σ = {quote.noise_multiplier:g}: ε", ""
+    _add(table, quote, quote.noise_multiplier, steps, "epsilon", delta, name, bins)
 
 
-def _drawn(
-    table: Table, rows: list[Row], quotes: Sequence[Any], axis: str, draw: Callable[..., object], *more: object
-) -> Outcome:
-    """The curves of the table over its first column, with what is printed."""
-    columns = {name: np.array(table.column(name)) for name in table.records[0]}
-    marks = [
-        (getattr(quote, axis), printed(text))
-        for quote in quotes
-        for text in (quote.poisson, quote.renyi, quote.shuffle, quote.deterministic)
-        if text
-    ]
-
-    def picture(canvas: Figure) -> None:
-        draw(canvas.subplots(), columns.pop(axis), columns, marks, *more)
-
-    return Outcome(rows, data=(table.data,), picture=Picture(picture, (6.4, 5.0)))
+def add_deltas(table: Sheet, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
+    """Everything said about delta(epsilon) at one epsilon; `bins` adds balls-and-bins."""
+    _add(table, quote, noise_multiplier, steps, "delta", quote.epsilon, ("δ", f"({quote.epsilon:g})"), bins)
 
 
-def epsilon_figure(progress: Progress, figure: str) -> Outcome:
+def _add(
+    table: Sheet,
+    quote: Any,
+    sigma: float,
+    steps: int,
+    quantity: Quantity,
+    level: float,
+    name: tuple[str, str],
+    bins: bool,
+) -> None:
+    run = epoch(sigma, steps)
+    table.add(**by_every_route(run, quantity, level)).beside(quote=quote, before=name[0], after=name[1])
+    if bins:
+        table.beside(bins=getattr(balls_and_bins(run), quantity)(level))
+
+
+def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
+    """Where the printed numbers stand, and which way they bound."""
+    table = Sheet("marks", listed=False)
+    for quote in quotes:
+        for said in (
+            printed(text) for text in (quote.poisson, quote.renyi, quote.shuffle, quote.deterministic) if text
+        ):
+            ends = [end for end in (said.low, said.high) if math.isfinite(end)]
+            kind = "about" if len(ends) == 2 else "at most" if math.isinf(said.low) else "at least"
+            table.add(place=getattr(quote, axis), height=sum(ends) / len(ends), kind=kind)
+    return table
+
+
+def _curves(axis: str, places: Sequence[float], shown: Any, quantity: Quantity, progress: Progress) -> Sheet:
+    """Along the axis, the deterministic batches by their upper jaw, the others as they are known."""
+    table = Sheet("curves")
+    for place in watched(places, progress):
+        if quantity == "epsilon":
+            found = by_every_route(epoch(place, shown.steps), quantity, shown.delta)
+        else:
+            found = by_every_route(epoch(shown.noise_multiplier, shown.steps), quantity, place)
+        table.add(**{axis: place}, **(found | {"deterministic": jaws_of(found["deterministic"])[1]}))
+    return table
+
+
+def epsilon_figure(progress: Progress, figure: str) -> Computed:
     """epsilon against sigma at fixed delta and T, and the quoted numbers."""
-    shown = getattr(published, figure)
-    rows = [row for quote in shown.quotes for row in epsilon_rows(quote, shown.steps, shown.delta)]
+    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
+    for quote in shown.quotes:
+        add_epsilons(quoted, quote, shown.steps, shown.delta)
     if figure == "FIGURE_4":
         caption = published.FIGURE_4_STEPS_OF_CAPTION
         for quote in shown.quotes:
-            rows += epsilon_rows(quote, caption, shown.delta, f"T = {number(caption)}, ", bins=False)
-    table = Table("curves")
-    for sigma in watched(_SIGMA, progress):
-        table.add(noise_multiplier=sigma, **_point(epoch(sigma, shown.steps), "epsilon", shown.delta))
-    title = f"δ = {shown.delta:.0e}".replace("e-0", "e-") + f", one epoch of T = {number(shown.steps)} batches"
-    return _drawn(table, rows, shown.quotes, "noise_multiplier", drawing.draw_epsilon, title)
+            add_epsilons(quoted, quote, caption, shown.delta, f"T = {caption:,}, ", bins=False)
+    curves = _curves("noise_multiplier", _SIGMA, shown, "epsilon", progress)
+    facts = {"shown": shown, "level": f"{shown.delta:.0e}".replace("e-0", "e-")}
+    return Computed([curves, quoted, _marks(shown.quotes, "noise_multiplier")], facts)
 
 
-def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowest: float) -> Outcome:
+def delta_figure(progress: Progress, figure: str, epsilon: Sequence[float], lowest: float) -> Computed:
     """delta against epsilon at fixed sigma and T, and the quoted numbers; the picture ends at `lowest`."""
-    shown = getattr(published, figure)
-    run = epoch(shown.noise_multiplier, shown.steps)
-    rows: list[Row] = []
+    shown, quoted = getattr(published, figure), Sheet("quoted", listed=False)
     for place, quote in enumerate(shown.quotes):
-        rows += delta_rows(quote, shown.noise_multiplier, shown.steps, bins=place == 0)
+        add_deltas(quoted, quote, shown.noise_multiplier, shown.steps, bins=place == 0)
     if figure == "FIGURE_3":
-        guarantee = poisson(run).delta(4.0)
-        rows.append(Row.of("δ of the guarantee (4, δ) of Poisson batches", published.FIGURE_3_ROUNDED_DELTA, guarantee))
+        quoted.beside(guarantee=poisson(epoch(shown.noise_multiplier, shown.steps)).delta(4.0))
     if figure == "FIGURE_7":
         # The numbers quoted for epsilon = 1 again at epsilon = 1/2, where they fit.
-        rows += delta_rows(published.FIGURE_7_AT_ONE_HALF, shown.noise_multiplier, shown.steps)
-    table = Table("curves")
-    for value in watched(epsilon, progress):
-        table.add(epsilon=value, **_point(run, "delta", value))
-    title = f"σ = {shown.noise_multiplier:g}, one epoch of T = {number(shown.steps)} batches"
-    return _drawn(table, rows, shown.quotes, "epsilon", drawing.draw_delta, title, lowest)
+        add_deltas(quoted, published.FIGURE_7_AT_ONE_HALF, shown.noise_multiplier, shown.steps)
+    curves = _curves("epsilon", epsilon, shown, "delta", progress)
+    return Computed([curves, quoted, _marks(shown.quotes, "epsilon")], {"shown": shown})

@@ -46,6 +46,7 @@ from calipers.theorems.samplers_gap import (
 ORDERS: FloatArray = np.concatenate((1.0 + np.arange(1, 100) / 10.0, np.arange(11, 64)))
 """The Renyi orders that dp_accounting tries unless told otherwise (without its four largest, which never win here)."""
 
+Quantity = Literal["epsilon", "delta"]
 TOLERANCE = 1e-3
 _SLACK = 4.0 * GAUSSIAN_RELATIVE_ERROR
 
@@ -70,42 +71,25 @@ def balls_and_bins(run: Run) -> Measurement:
     return _measured(run.replace(sampler="balls-and-bins"))
 
 
-def deterministic_epsilon_bracket(run: Run, delta: float) -> Interval:
-    """epsilon_D(delta), Proposition 3.1, with its rounding."""
-    value = deterministic_epsilon(delta, run.noise_multiplier)
-    return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
-
-
-def deterministic_delta_bracket(run: Run, epsilon: float) -> Interval:
-    """delta_D(epsilon), Proposition 3.1, with its rounding."""
-    value = deterministic_delta(epsilon, run.noise_multiplier)
+def deterministic(run: Run, quantity: Quantity, level: float) -> Interval:
+    """epsilon_D(delta) or delta_D(epsilon), Proposition 3.1, with its rounding."""
+    value = {"epsilon": deterministic_epsilon, "delta": deterministic_delta}[quantity](level, run.noise_multiplier)
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
 
 
 @cache
-def shuffle_epsilon_by_event(run: Run, delta: float) -> float:
-    """At most epsilon_S(delta): the largest epsilon that Equation (3) shows."""
-    return shuffle_epsilon_lower(delta, run.noise_multiplier, run.total_steps)
+def shuffled_by_event(run: Run, quantity: Quantity, level: float) -> float:
+    """At most epsilon_S(delta) or delta_S(epsilon): what Equation (3) shows with the best C."""
+    if quantity == "epsilon":
+        return shuffle_epsilon_lower(level, run.noise_multiplier, run.total_steps)
+    return shuffle_delta_lower(level, run.noise_multiplier, run.total_steps).delta
 
 
 @cache
-def shuffle_delta_by_event(run: Run, epsilon: float) -> float:
-    """At most delta_S(epsilon): Equation (3) with the best C."""
-    return shuffle_delta_lower(epsilon, run.noise_multiplier, run.total_steps).delta
-
-
-@cache
-def shuffle_epsilon_bracket(run: Run, delta: float) -> Interval:
-    """epsilon_S(delta) lies between these: the best test found, and Theorem 4.1."""
-    found = ShuffleAttack(run.noise_multiplier, run.total_steps).epsilon(delta)
-    return max(found, shuffle_epsilon_by_event(run, delta)), deterministic_epsilon_bracket(run, delta)[1]
-
-
-@cache
-def shuffle_delta_bracket(run: Run, epsilon: float) -> Interval:
-    """delta_S(epsilon) lies between these: the best test found, and Theorem 4.1."""
-    found = ShuffleAttack(run.noise_multiplier, run.total_steps).delta(epsilon)
-    return max(found, shuffle_delta_by_event(run, epsilon)), deterministic_delta_bracket(run, epsilon)[1]
+def shuffled(run: Run, quantity: Quantity, level: float) -> Interval:
+    """epsilon_S(delta) or delta_S(epsilon) lies between these: the best test found, and Theorem 4.1."""
+    found: float = getattr(ShuffleAttack(run.noise_multiplier, run.total_steps), quantity)(level)
+    return max(found, shuffled_by_event(run, quantity, level)), deterministic(run, quantity, level)[1]
 
 
 @cache
@@ -121,23 +105,19 @@ def renyi_divergences(run: Run) -> FloatArray:
     return np.asarray(run.total_steps * moments / (ORDERS - 1.0), dtype=np.float64)
 
 
-def renyi_epsilon(run: Run, delta: float) -> float:
-    """At least epsilon_P(delta), up to the rounding of the divergences: the Renyi accountant of the paper."""
-    return epsilon_from_rdp(ORDERS, renyi_divergences(run), delta)
-
-
-def renyi_delta(run: Run, epsilon: float) -> float:
-    """At least delta_P(epsilon), up to the rounding of the divergences: the Renyi accountant of the paper."""
-    return float(delta_from_rdp(ORDERS, renyi_divergences(run), epsilon))
-
-
-def by_every_route(run: Run, quantity: Literal["epsilon", "delta"], level: float) -> dict[str, Value]:
-    """epsilon(level) or delta(level) of one epoch by every sampler: certified, and as the paper finds it."""
+def renyi(run: Run, quantity: Quantity, level: float) -> float:
+    """At least epsilon_P(delta) or delta_P(epsilon), up to the rounding of the divergences: the paper's accountant."""
     if quantity == "epsilon":
-        fixed, shuffled = deterministic_epsilon_bracket(run, level), shuffle_epsilon_bracket(run, level)
-        renyi, event = renyi_epsilon(run, level), shuffle_epsilon_by_event(run, level)
-    else:
-        fixed, shuffled = deterministic_delta_bracket(run, level), shuffle_delta_bracket(run, level)
-        renyi, event = renyi_delta(run, level), shuffle_delta_by_event(run, level)
-    found: Value = getattr(poisson(run), quantity)(level)
-    return {"deterministic": fixed, "poisson": found, "renyi": renyi, "event": event, "shuffle": shuffled}
+        return epsilon_from_rdp(ORDERS, renyi_divergences(run), level)
+    return float(delta_from_rdp(ORDERS, renyi_divergences(run), level))
+
+
+def by_every_route(run: Run, quantity: Quantity, level: float) -> dict[str, Value]:
+    """epsilon(level) or delta(level) of one epoch by every sampler: certified, and as the paper finds it."""
+    return {
+        "deterministic": deterministic(run, quantity, level),
+        "poisson": getattr(poisson(run), quantity)(level),
+        "renyi": renyi(run, quantity, level),
+        "event": shuffled_by_event(run, quantity, level),
+        "shuffle": shuffled(run, quantity, level),
+    }

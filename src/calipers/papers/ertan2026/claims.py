@@ -15,9 +15,10 @@ from functools import partial
 import numpy as np
 
 from calipers.bracket import Bracket
-from calipers.papers.ertan2026 import drawing, published
+from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
-from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
+from calipers.papers.items import Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import (
     max_test_separation,
     noise_threshold,
@@ -33,36 +34,24 @@ FORCED_ROUNDS = (48, 390)
 FORCED_SEPARATIONS = (0.1, 0.03, 0.01)
 
 
-def thresholds(progress: Progress) -> Outcome:
+def thresholds(progress: Progress) -> Computed:
     """The number of rounds and the noise quoted for ImageNet and LAION, and what such an epoch leaks."""
-    rows, table = [], Table()
+    table = Sheet()
     for quoted in watched(published.THRESHOLDS, progress):
         rounds, delta = quoted.records // published.QUOTED_BATCH_SIZE, 1.0 / quoted.records
         sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
-        bound = shuffle_separation_lower(sigma, rounds)
-        isolated, poisson = found.isolated.separation(), found.poisson.separation()
-        shuffle, epsilon = found.shuffle.epsilon(delta), found.poisson.epsilon(delta)
-        rows += [
-            Row.of(f"{quoted.name}: M", quoted.rounds, rounds, "exact check", "batches of 256"),
-            Row.of(f"{quoted.name}: σ", quoted.noise, sigma, "closed form"),
-            Row.of(f"{quoted.name}: κ of Theorem 6.1", None, bound, "closed form"),
-            Row.of(f"{quoted.name}: separation, isolated", None, isolated),
-            Row.of(f"{quoted.name}: separation, Poisson", None, poisson),
-            Row.of(f"{quoted.name}: ε(1/N), shuffling, worst case", None, shuffle),
-            Row.of(f"{quoted.name}: ε(1/N), Poisson", None, epsilon),
-        ]
         table.add(
             dataset=quoted.name,
             records=quoted.records,
             rounds=rounds,
             sigma=sigma,
-            theorem_6_1=bound,
-            separation_isolated=isolated,
-            separation_poisson=poisson,
-            epsilon_shuffle=shuffle,
-            epsilon_poisson=epsilon,
-        )
-    return Outcome(rows, data=(table.data,))
+            theorem_6_1=shuffle_separation_lower(sigma, rounds),
+            separation_isolated=found.isolated.separation(),
+            separation_poisson=found.poisson.separation(),
+            epsilon_shuffle=found.shuffle.epsilon(delta),
+            epsilon_poisson=found.poisson.epsilon(delta),
+        ).beside(quoted=quoted)
+    return Computed([table])
 
 
 def _margins() -> tuple[float, int, float]:
@@ -76,38 +65,25 @@ def _margins() -> tuple[float, int, float]:
     return ratios[least], counts[least], 1.0 / math.sqrt(4.0 * math.pi * math.log(2.0))
 
 
-def dichotomies(progress: Progress) -> Outcome:
+def dichotomies(progress: Progress) -> Computed:
     """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
-    rows, table = [], Table()
+    table = Sheet()
     for rounds in watched(ROUNDS, progress):
         sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
-        bounds = shuffle_separation_lower(sigma, rounds), poisson_separation_lower(sigma, rounds)
-        isolated, poisson = found.isolated.separation(), found.poisson.separation()
-        worst = found.shuffle.separation()
-        rows += [
-            Row.of(f"M = {rounds:,}: κ, isolated", f">= {bounds[0]:.4f}", isolated),
-            Row.of(f"M = {rounds:,}: κ, Poisson", f">= {bounds[1]:.4f}", poisson),
-            Row.of(f"M = {rounds:,}: κ, shuffling in the worst case", None, worst),
-        ]
         table.add(
             rounds=rounds,
             sigma=sigma,
-            theorem_6_1=bounds[0],
-            theorem_6_3=bounds[1],
+            theorem_6_1=shuffle_separation_lower(sigma, rounds),
+            theorem_6_3=poisson_separation_lower(sigma, rounds),
             x_prime=tractable_point(sigma, rounds).separation,
             kappa_sub=max_test_separation(sigma, rounds),
-            isolated=isolated,
-            poisson=poisson,
-            worst=worst,
+            isolated=found.isolated.separation(),
+            poisson=found.poisson.separation(),
+            worst=found.shuffle.separation(),
         )
     margin, where, level = _margins()
-    checked = f"every M up to {EVERY_ROUND_UP_TO:,} and 60 up to 1e10; least at M = {where:.0e}; it tends to 1"
-    rows += [
-        Row.of("x'/(bound of Theorem 6.1), least", ">= 1", margin, "estimate", checked),
-        Row.of("1/√(4π ln M), largest for M ≥ 2", published.PROOF_LARGEST_LEVEL, level, "closed form"),
-    ]
-
-    return Outcome(rows, data=(table.data,), picture=Picture.on_axes((7.6, 4.8), drawing.draw_dichotomies, table))
+    table.beside(margin=margin, where=where, level=level, checked=EVERY_ROUND_UP_TO)
+    return Computed([table])
 
 
 def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
@@ -115,15 +91,13 @@ def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
     return found
 
 
-def forced(progress: Progress) -> Outcome:
+def forced(progress: Progress) -> Computed:
     """How much noise one epoch needs for a small separation, from both sides."""
-    rows, table = [], Table()
+    table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = noise_threshold(rounds)
         poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
         isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
-        for sampler, jaws in (("isolated", isolated), ("Poisson", poisson)):
-            rows.append(Row.of(f"M = {rounds:,}, κ = {target:g}: σ, {sampler}", f">= {threshold:.4f}", jaws))
         table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
-    return Outcome(rows, data=(table.data,))
+    return Computed([table])

@@ -14,15 +14,15 @@ for s = 1 (separation erf(1/2)/sqrt 2 = 0.368) and to 0 for s > 1.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.numerics.types import FloatArray
-from calipers.papers.ertan2026 import drawing, published
+from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
-from calipers.papers.items import Column, Data, Outcome, Picture, Progress, Published, Row, Table, watched
+from calipers.papers.items import Progress, Published, watched
+from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems.separation import (
     max_test_separation,
     max_test_tradeoff,
@@ -31,9 +31,6 @@ from calipers.theorems.separation import (
     tractable_point,
 )
 from calipers.theorems.separation_to_epsilon import poisson_limit_separation, scaled_noise_separation_lower
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DRAWN_ROUNDS = 20
 """Few enough rounds for the three separations of Figure 2 to be told apart."""
@@ -52,107 +49,74 @@ def _best_fpr(sigma: float, rounds: int) -> float:
     return float(grid[np.argmax([1.0 - a - max_test_tradeoff(float(a), sigma, rounds) for a in grid])])
 
 
-def figure_1(progress: Progress) -> Outcome:
+def _segment(table: Sheet, name: str, fpr: float, distance: float) -> None:
+    """The perpendicular from the point at `fpr`, `distance` below the line 1 - a, up to that line."""
+    fnr, step = 1.0 - fpr - distance * math.sqrt(2.0), distance * _MAXIMUM
+    table.add(name=name, distance=distance, fpr=fpr, fnr=fnr)
+    table.add(name=name, distance=distance, fpr=fpr + step, fnr=fnr + step)
+
+
+def figure_1(progress: Progress) -> Computed:
     """The separation of the curve of one shuffled epoch, drawn on the curve."""
     found = leaks(epoch(DRAWN_ROUNDS)).isolated
     kappa = found.separation()
     guarantee, attack = found.curve(Side.UPPER)(ALPHA), found.curve(Side.LOWER)(ALPHA)
+    table = Sheet.of_columns("curve", {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack})
+    segments, fixed = Sheet("segments", listed=False), 0.5 - kappa.lower * _MAXIMUM
+    _segment(segments, "κ", fixed, kappa.lower)
+    for fnr in (fixed, 1.0 - fixed):
+        segments.add(name="√2 κ", distance=math.sqrt(2.0) * kappa.lower, fpr=fixed, fnr=fnr)
     progress(1, 1)
-    rows = (Row.of(f"κ, M = {DRAWN_ROUNDS}, σ = 1/√(2 ln M)", "< 0.7072", kappa),)
-    columns = {"alpha": ALPHA, "beta_lower": guarantee, "beta_upper": attack}
-
-    picture = Picture.on_axes((5.4, 5.2), drawing.draw_separation, ALPHA, attack, kappa.lower)
-    return Outcome(rows, data=(Data.of_columns("curve", columns),), picture=picture)
+    return Computed([table, segments, Sheet().beside(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
 
 
-def figure_2(progress: Progress) -> Outcome:
+def figure_2(progress: Progress) -> Computed:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
     rounds = DRAWN_ROUNDS
     sigma, found = noise_threshold(rounds), leaks(epoch(rounds)).isolated
-    point, by_largest = tractable_point(sigma, rounds), max_test_separation(sigma, rounds)
-    by_largest_upper = by_largest * (1.0 + 2.0 * ROUNDING)
-    kappa = found.separation()
-    bound = shuffle_separation_lower(sigma, rounds)
+    point, by_largest, kappa = tractable_point(sigma, rounds), max_test_separation(sigma, rounds), found.separation()
+    most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
     sub = np.array([max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
-    true = found.curve(Side.LOWER)(ALPHA)
+    table = Sheet.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
+    values = Sheet().beside(bound=shuffle_separation_lower(sigma, rounds))
+    values.beside(point=point, fpr=point.fpr, x=point.separation)
+    values.beside(sub=(by_largest, most), shuf=kappa, first=(gap, gap + 1e-10))
+    values.beside(second=(kappa.lower - most, kappa.upper - by_largest))
+    segments = Sheet("segments", listed=False)
+    _segment(segments, "x'", point.fpr, point.separation)
+    _segment(segments, "κ_sub", _best_fpr(sigma, rounds), by_largest)
+    _segment(segments, "κ_shuf", 0.5 - kappa.lower * _MAXIMUM, kappa.lower)
     progress(1, 1)
-    ordered = ">= 0"
-    gap = by_largest - point.separation
-    rows = (
-        Row.of("a*", f"<= {point.fpr_bound:.4f}", point.fpr, "closed form", "Lemma 6.2"),
-        Row.of("x'", f">= {bound:.4f}", point.separation, "closed form", "Theorem 6.1"),
-        Row.of("κ_sub", None, (by_largest, by_largest_upper), "closed form"),
-        Row.of("κ_shuf", None, kappa),
-        Row.of("κ_sub − x'", ordered, (gap, gap + 1e-10), "closed form", "Equation (23)"),
-        Row.of(
-            "κ_shuf − κ_sub", ordered, (kappa.lower - by_largest_upper, kappa.upper - by_largest), note="Equation (23)"
-        ),
-    )
-    columns = {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": true}
-    best = _best_fpr(sigma, rounds)
-
-    def draw(figure: Figure) -> None:
-        segments = {
-            "x'": (point.fpr, point.separation),
-            "κ_sub": (best, by_largest),
-            "κ_shuf": (0.5 - kappa.lower / math.sqrt(2.0), kappa.lower),
-        }
-        drawing.draw_three_separations(figure.subplots(), ALPHA, sub, true, segments)
-
-    picture = Picture(draw, (6.4, 6.0))
-    return Outcome(rows, data=(Data.of_columns("curves", columns),), picture=picture, facts={"sigma": sigma})
+    return Computed([table, values, segments], {"sigma": sigma})
 
 
-def _schedule_rows() -> list[Row]:
-    """What the prediction tends to as M grows, for s below, at and above 1."""
-    claim = Published(published.FIGURE_3_CLAIM, _MAXIMUM * (1.0 - ROUNDING), _MAXIMUM, None)
-    note = "limit of Equation (47), E = 1"
-    at_one = math.erf(0.5) / math.sqrt(2.0)
-    limits = {"s < 1": _MAXIMUM, "s = 1": at_one, "s > 1": 0.0}
-    return [
-        Row.of(f"predicted separation as M → ∞, {name}", claim, value, "closed form", note)
-        for name, value in limits.items()
-    ]
-
-
-def figure_3(progress: Progress) -> Outcome:
+def figure_3(progress: Progress) -> Computed:
     """Equation (52) over M for several s, beside the separation of one Poisson epoch."""
-    rows, lines = _schedule_rows(), {}
-    table: dict[str, Column] = {"rounds": list(FIGURE_3_ROUNDS)}
+    measured, places, limits = Sheet("measured"), Sheet("places", listed=False), Sheet("limits", listed=False)
+    columns: dict[str, Column] = {"rounds": FIGURE_3_ROUNDS}
     for label, s in SCHEDULES.items():
-        lines[label] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
-        table[f"equation_52, s = {label}"] = list(lines[label])
+        columns[f"equation_52, s = {label}"] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
         for count in (100, 10_000, 1_000_000):
-            value = scaled_noise_separation_lower(count, s)
-            rows.append(Row.of(f"Equation (52), s = {label}, M = {count:,}", None, value, "closed form"))
-    measured = Table("measured")
+            places.add(label=label, rounds=count, bound=scaled_noise_separation_lower(count, s))
     for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
         found = leaks(epoch(count)).poisson.separation()
-        rows.append(Row.of(f"true separation, s = 1/√2, M = {count:,}", None, found, note="one epoch"))
         predicted = poisson_limit_separation(count, 1, noise_threshold(count))
         measured.add(rounds=count, separation=found, ceiling=poisson_ceiling(count), predicted=predicted)
-    picture = Picture.on_axes((7.6, 4.8), drawing.draw_explicit_bounds, FIGURE_3_ROUNDS, lines, measured)
-    return Outcome(rows, data=(Data.of_columns("bounds", table), measured.data), picture=picture)
+    # What the prediction tends to as M grows, for s below, at and above 1.
+    claim = Published(published.FIGURE_3_CLAIM, _MAXIMUM * (1.0 - ROUNDING), _MAXIMUM, None)
+    for name, value in (("s < 1", _MAXIMUM), ("s = 1", math.erf(0.5) * _MAXIMUM), ("s > 1", 0.0)):
+        limits.add(name=name, predicted=value).beside(claim=claim)
+    return Computed([Sheet.of_columns("bounds", columns), measured, places, limits])
 
 
-def figure_4(progress: Progress) -> Outcome:
+def figure_4(progress: Progress) -> Computed:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
-    rows, measured = [], Table("measured")
-    lines = {
-        epochs: [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
-        for epochs in published.EPOCHS
-    }
+    measured, columns = Sheet("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
     for epochs in watched(published.EPOCHS, progress):
+        line = [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
+        columns[f"predicted, E = {epochs}"] = np.array(line)
         for count in MEASURED_ROUNDS:
             predicted = poisson_limit_separation(count, epochs, noise_threshold(count))
-            found = leaks(epoch(count, epochs=epochs)).poisson.separation()
-            ceiling, name = poisson_ceiling(count, epochs), f"E = {epochs}, M = {count:,}"
-            rows += [
-                Row.of(f"{name}: predicted", None, predicted, "closed form", "Equation (47)"),
-                Row.of(f"{name}: true separation", None, found, note=f"at most {ceiling:.5f}"),
-            ]
+            found, ceiling = leaks(epoch(count, epochs=epochs)).poisson.separation(), poisson_ceiling(count, epochs)
             measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
-    columns: dict[str, Column] = {"rounds": list(FIGURE_4_ROUNDS)}
-    columns |= {f"predicted, E = {epochs}": list(line) for epochs, line in lines.items()}
-    picture = Picture.on_axes((7.6, 4.8), drawing.draw_predictions, FIGURE_4_ROUNDS, lines, measured)
-    return Outcome(rows, data=(Data.of_columns("predicted", columns), measured.data), picture=picture)
+    return Computed([Sheet.of_columns("predicted", columns), measured])

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.items import Outcome, Progress, Published, Row
+from calipers.papers.items import Progress, Published, watched
+from calipers.papers.sheets import Computed, Sheet
 
 _NEAR = 0.05
 _CLASSES_OF_IMAGES, _CLASSES_OF_NEWS = 10, 4
@@ -82,15 +83,11 @@ MODELS = {
 }
 
 
-def model_sizes(progress: Progress) -> Outcome:
+def model_sizes(progress: Progress) -> Computed:
     """Millions of parameters of every model whose size a caption states."""
-    rows = []
-    for done, (name, millions) in enumerate(published.MODEL_SIZES.items()):
+    table = Sheet("sizes", listed=False)
+    for name, millions in watched(published.MODEL_SIZES.items(), progress):
         count = MODELS[name]
         stated = Published(f"≈ {millions}", millions * (1.0 - _NEAR), millions * (1.0 + _NEAR), float(millions))
-        least, most = count.least / 1e6, count.most / 1e6
-        rows.append(
-            Row.of(f"{name}: million parameters", stated, (least, most), "closed form", "without and with biases")
-        )
-        progress(done + 1, len(published.MODEL_SIZES))
-    return Outcome(rows)
+        table.add(name=name, millions=(count.least / 1e6, count.most / 1e6)).beside(stated=stated)
+    return Computed([table])

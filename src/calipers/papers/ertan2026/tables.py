@@ -17,35 +17,20 @@ import itertools
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, epochs_of, leaks
-from calipers.papers.items import Outcome, Progress, Row, Table, watched
+from calipers.papers.items import Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold, poisson_separation_lower, shuffle_separation_lower
 from calipers.theorems.separation_to_epsilon import epsilon_from_separation
 
 
-def accuracy_table(progress: Progress, number: int) -> Outcome:
+def accuracy_table(progress: Progress, number: int) -> Computed:
     """σ of every row of one of Tables 1 to 9, and what its runs leak."""
-    shown = published.TABLES[number]
+    shown, table = published.TABLES[number], Sheet("runs")
     stated, records = shown.dataset.records, shown.dataset.everything or shown.dataset.records
-    rows, table = [], Table("runs")
     for (batch, text), epochs in watched(itertools.product(shown.noise.items(), published.EPOCHS), progress):
         run = epochs_of(records, batch, epochs)
         found, sigma, rounds = leaks(run), run.noise_multiplier, run.steps_per_epoch
-        isolated, poisson = found.isolated.separation(), found.poisson.separation()
         low, high, note = found.worst_case_epsilon(1.0 / records)
-        epsilon = found.poisson.epsilon(1.0 / records)
-        name = f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}"
-        if shown.dataset.everything:
-            as_stated = f"N = {stated:,} as stated"
-            rows.append(
-                Row.of(f"{name}: σ, stated N", text, noise_threshold(stated // batch), "closed form", as_stated)
-            )
-        rows += [
-            Row.of(f"{name}: σ", text, sigma, "closed form", f"both samplers; M = {rounds}"),
-            Row.of(f"{name}: separation, isolated", None, isolated),
-            Row.of(f"{name}: separation, Poisson", None, poisson),
-            Row.of(f"{name}: ε(1/N), shuffling, worst case", None, (low, high), note=note),
-            Row.of(f"{name}: ε(1/N), Poisson", None, epsilon),
-        ]
         table.add(
             batch_size=batch,
             epochs=epochs,
@@ -55,45 +40,33 @@ def accuracy_table(progress: Progress, number: int) -> Outcome:
             sigma_printed=float(text),
             sigma=sigma,
             theorem_6_1=shuffle_separation_lower(sigma, rounds),
-            shuffle_separation_isolated=isolated,
-            poisson_separation=poisson,
+            shuffle_separation_isolated=found.isolated.separation(),
+            poisson_separation=found.poisson.separation(),
             shuffle_epsilon=(low, high),
-            poisson_epsilon=epsilon,
+            poisson_epsilon=found.poisson.epsilon(1.0 / records),
         )
+        table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
+        table.beside(as_stated=noise_threshold(stated // batch) if shown.dataset.everything else None, count=stated)
     thresholds = ", ".join(f"{noise_threshold(stated // batch):.2f}" for batch in shown.noise)
-    return Outcome(rows, data=(table.data,), facts={"stated": thresholds})
+    return Computed([table], {"stated": thresholds})
 
 
-def table_10(progress: Progress) -> Outcome:
+def table_10(progress: Progress) -> Computed:
     """The four columns, and what runs with the most noise that Theorem 6.1 speaks about really leak."""
-    rows, table = [], Table()
-    delta = published.TABLE_10_DELTA
+    table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
         sigma, found = noise_threshold(line.rounds), leaks(epoch(line.rounds))
         kappas = shuffle_separation_lower(sigma, line.rounds), poisson_separation_lower(sigma, line.rounds)
-        least = [epsilon_from_separation(kappa, delta) for kappa in kappas]
-        separations = found.isolated.separation(), found.poisson.separation()
-        epsilons = found.shuffle.epsilon(delta), found.poisson.epsilon(delta)
-        names = ("shuffling", "isolated view", "shuffling, worst case"), ("Poisson", "Poisson", "Poisson")
-        texts = (line.shuffle_separation, line.shuffle_epsilon), (line.poisson_separation, line.poisson_epsilon)
-        for index, (sampler, view, worst) in enumerate(names):
-            (kappa, bound), above = texts[index], f"σ = {sigma:.4f}"
-            rows += [
-                Row.of(f"M = {line.rounds:,}: κ, {sampler}", kappa, kappas[index], "closed form"),
-                Row.of(f"M = {line.rounds:,}: least ε, {sampler}", bound, least[index], "closed form"),
-                Row.of(f"M = {line.rounds:,}: true κ, {view}", f">= {kappa}", separations[index], note=above),
-                Row.of(f"M = {line.rounds:,}: true ε, {worst}", f">= {bound}", epsilons[index], note=above),
-            ]
         table.add(
             rounds=line.rounds,
             sigma=sigma,
             kappa_shuffle=kappas[0],
             kappa_poisson=kappas[1],
-            epsilon_shuffle=least[0],
-            epsilon_poisson=least[1],
-            separation_isolated=separations[0],
-            separation_poisson=separations[1],
-            true_epsilon_shuffle=epsilons[0],
-            true_epsilon_poisson=epsilons[1],
-        )
-    return Outcome(rows, data=(table.data,))
+            epsilon_shuffle=epsilon_from_separation(kappas[0], delta),
+            epsilon_poisson=epsilon_from_separation(kappas[1], delta),
+            separation_isolated=found.isolated.separation(),
+            separation_poisson=found.poisson.separation(),
+            true_epsilon_shuffle=found.shuffle.epsilon(delta),
+            true_epsilon_poisson=found.poisson.epsilon(delta),
+        ).beside(line=line)
+    return Computed([table])

@@ -18,116 +18,55 @@ protocol differs:
 from __future__ import annotations
 
 import csv
-import itertools
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
+from itertools import product
 from statistics import fmean
+from typing import Any
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.ertan2026.drawing import draw_utility
-from calipers.papers.items import Data, Outcome, Picture, Progress, Row
+from calipers.papers.items import Progress
+from calipers.papers.sheets import Computed, Sheet
+from calipers.theorems.separation import noise_threshold
 
-_COLUMNS = ("dataset", "model", "records", "epochs", "batch_size", "sampler", "regime", "seed")
-_NUMBERS = ("noise_multiplier", "accuracy", "epsilon_lower", "epsilon_upper")
-_SETUPS = tuple(itertools.product(published.SAMPLERS, ("clean", "dp")))
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """One run of the experiment; accuracy in percent."""
-
-    dataset: str
-    model: str
-    records: int
-    epochs: int
-    batch_size: int
-    sampler: str
-    regime: str
-    seed: int
-    noise_multiplier: float
-    accuracy: float
-    epsilon: tuple[float, float] | None
+_WORDS, _COUNTS = ("dataset", "model", "sampler", "regime"), ("records", "epochs", "batch_size", "seed")
+_COLUMNS = ("dataset", "model", "records", "epochs", "batch_size", "sampler", "regime", "seed", "noise_multiplier")
+_SETUPS = tuple(product(published.SAMPLERS, ("clean", "dp")))
+_PANELS = {"cifar10": 512, "ag-news": 512, "mnist": 256}
+"""The batches of which the picture shows accuracy against noise."""
 
 
-def trained_runs() -> Iterator[TrainedRun]:
-    """The kept rows."""
+def trained_runs() -> Iterator[dict[str, Any]]:
+    """The kept rows: what names the run, its noise, its accuracy in percent, and epsilon where it was measured."""
     text = files("calipers.papers.ertan2026").joinpath("trained.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        epsilon = (float(row["epsilon_lower"]), float(row["epsilon_upper"])) if row["epsilon_lower"] else None
-        yield TrainedRun(
-            dataset=row["dataset"],
-            model=row["model"],
-            records=int(row["records"]),
-            epochs=int(row["epochs"]),
-            batch_size=int(row["batch_size"]),
-            sampler=row["sampler"],
-            regime=row["regime"],
-            seed=int(row["seed"]),
-            noise_multiplier=float(row["noise_multiplier"]),
-            accuracy=100.0 * float(row["accuracy"]),
-            epsilon=epsilon,
-        )
+        numbers: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
+        numbers |= {"noise_multiplier": float(row["noise_multiplier"]), "accuracy": 100.0 * float(row["accuracy"])}
+        ends = {end: float(row[end]) if row[end] else "" for end in ("epsilon_lower", "epsilon_upper")}
+        run = {name: row[name] for name in _WORDS} | numbers
+        yield {name: run[name] for name in (*_COLUMNS, "accuracy")} | ends
 
 
-def utility(progress: Progress) -> Outcome:
+def utility(progress: Progress) -> Computed:
     """Accuracies beside those of Tables 1 and 3, and the picture of accuracy against noise."""
-    runs = list(trained_runs())
-    rows = [
-        *_rows("CIFAR-10", "cifar10", published.TABLE_1_ACCURACIES, runs),
-        *_rows("AG News", "ag-news", published.TABLE_3_ACCURACIES, runs),
-    ]
-    cells = [
-        [
-            *(getattr(run, name) for name in (*_COLUMNS, *_NUMBERS[:2])),
-            *(("", "") if run.epsilon is None else run.epsilon),
-        ]
-        for run in runs
-    ]
+    runs, table = Sheet("runs"), Sheet("beside", listed=False)
+    lines, marks = Sheet("lines", listed=False), Sheet("thresholds", listed=False)
+    runs.records = list(trained_runs())
+    tables = ("CIFAR-10", "cifar10", published.TABLE_1_ACCURACIES), ("AG News", "ag-news", published.TABLE_3_ACCURACIES)
+    for name, dataset, accuracies in tables:
+        for (batch, epochs), texts in accuracies.items():
+            for text, (sampler, regime) in zip(texts, _SETUPS, strict=True):
+                run = {"dataset": dataset, "batch_size": batch, "epochs": epochs, "sampler": sampler}
+                if found := runs.where(**run, regime=regime):
+                    values = [entry["accuracy"] for entry in found]
+                    table.add(**found[0] | {"accuracy": (min(values), max(values)), "trained": name, "text": text})
+                    table.beside(count=f"{len(found)} training{'s' if len(found) > 1 else ''}")
+    for dataset, batch in _PANELS.items():
+        shown = runs.where(dataset=dataset, batch_size=batch)
+        marks.add(dataset=dataset, threshold=noise_threshold(shown[0]["records"] // batch))
+        for epochs, sampler, sigma in sorted({(r["epochs"], r["sampler"], r["noise_multiplier"]) for r in shown}):
+            point = {"dataset": dataset, "epochs": epochs, "sampler": sampler, "noise_multiplier": sigma}
+            mean = fmean(entry["accuracy"] for entry in runs.where(**point, batch_size=batch))
+            lines.add(**point, accuracy=mean).beside(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
     progress(1, 1)
-    panels = {
-        "CIFAR-10, ResNet-18, B = 512": [run for run in runs if (run.dataset, run.batch_size) == ("cifar10", 512)],
-        "AG News, Transformer-Tiny, B = 512": [
-            run for run in runs if (run.dataset, run.batch_size) == ("ag-news", 512)
-        ],
-        "MNIST, small CNN, B = 256": [run for run in runs if run.dataset == "mnist"],
-    }
-    lines = {title: _lines(members) for title, members in panels.items()}
-    marks = {title: _threshold(members) for title, members in panels.items()}
-    picture = Picture(lambda figure: draw_utility(figure, lines, marks), (11.0, 4.2))
-    return Outcome(rows, data=(Data("runs", (*_COLUMNS, *_NUMBERS), cells),), picture=picture)
-
-
-def _rows(
-    name: str, dataset: str, accuracies: dict[tuple[int, int], tuple[str, str, str, str]], runs: list[TrainedRun]
-) -> Iterator[Row]:
-    for (batch, epochs), texts in accuracies.items():
-        for text, (sampler, regime) in zip(texts, _SETUPS, strict=True):
-            found = [
-                run
-                for run in runs
-                if (run.dataset, run.batch_size, run.epochs, run.sampler, run.regime)
-                == (dataset, batch, epochs, sampler, regime)
-            ]
-            if not found:
-                continue
-            values = [run.accuracy for run in found]
-            noise = f"σ = {found[0].noise_multiplier:.2g}"
-            label = f"{name}, B = {batch}, E = {epochs}, {sampler}, {noise}"
-            note = f"{len(found)} training{'s' if len(found) > 1 else ''}, N = {found[0].records:,}"
-            yield Row.of(label, text, (min(values), max(values)), "estimate", note)
-
-
-def _lines(runs: list[TrainedRun]) -> dict[tuple[int, str], list[tuple[float, float]]]:
-    """By (epochs, sampler): (σ, mean accuracy), in the order of σ."""
-    points: dict[tuple[int, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        points[run.epochs, run.sampler][run.noise_multiplier].append(run.accuracy)
-    return {key: sorted((noise, fmean(found)) for noise, found in points[key].items()) for key in sorted(points)}
-
-
-def _threshold(runs: list[TrainedRun]) -> float:
-    from calipers.theorems.separation import noise_threshold
-
-    return noise_threshold(runs[0].records // runs[0].batch_size)
+    return Computed([runs, table, lines, marks])

@@ -24,21 +24,23 @@ from calipers.curves import adp_tradeoff, compare, gaussian_curve, rdp_tradeoff,
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.representations import Regrets, dpsgd_regrets
+from calipers.papers.gomez2025.representations import dpsgd_regrets
 from calipers.papers.gomez2025.settings import laplace_curves, run_of
-from calipers.papers.items import Data, Outcome, Progress, Published, Row
+from calipers.papers.items import Progress, Published, watched
+from calipers.papers.sheets import Computed, Sheet
 
 _ALPHA = np.concatenate((np.geomspace(1e-9, 0.1, 60), np.linspace(0.1, 1.0, 60)))
 _BUDGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _NUMBERS = {"ε-DP": 1, "(ε, δ)-DP": 2, "ρ-zCDP": 1, "μ-GDP": 1}
-_REGRET: dict[str, Callable[[Regrets], float]] = {
-    "ε-DP": lambda regrets: regrets.pure,
-    "(ε, δ)-DP": lambda regrets: regrets.epsilon_delta,
-    "(ε, δ(ε)) or f": lambda regrets: regrets.curve,
-    "(t, ε(t))-RDP": lambda regrets: regrets.rdp_optimal,
-    "ρ-zCDP": lambda regrets: regrets.zcdp_on_grid,
-    "μ-GDP": lambda regrets: regrets.gdp,
+_REGRET = {
+    "ε-DP": "pure",
+    "(ε, δ)-DP": "epsilon_delta",
+    "(ε, δ(ε)) or f": "curve",
+    "(t, ε(t))-RDP": "rdp_optimal",
+    "ρ-zCDP": "zcdp_on_grid",
+    "μ-GDP": "gdp",
 }
+"""Which of a run's regrets is that of each representation."""
 
 
 def _violations(family: Callable[[float], FloatArray]) -> int:
@@ -65,38 +67,19 @@ def _marked(mark: bool, word: str, yes: tuple[float, float], no: tuple[float, fl
     return Published(f"✓ {word}", *yes) if mark else Published(f"✗ {word}", *no)
 
 
-def table_1(progress: Progress) -> Outcome:
+def table_1(progress: Progress) -> Computed:
     """The eighteen marks, each from a number."""
-    settings = list(dict.fromkeys(run_of(column) for column in (*published.TABLE_4, *published.TABLE_5)))
-    regrets = []
-    for done, run in enumerate(settings):
-        regrets.append(dpsgd_regrets(run))
-        progress(done + 1, len(settings))
+    table, marks, limit = Sheet("regrets"), Sheet("marks", listed=False), published.ACCURATE
+    for run in watched(dict.fromkeys(run_of(c) for c in (*published.TABLE_4, *published.TABLE_5)), progress):
+        found = dpsgd_regrets(run)
+        of_each = {name: getattr(found, field) for name, field in _REGRET.items()}
+        more = {"rdp_proposition_12": found.rdp_as_published, "zcdp_all_orders": found.zcdp}
+        table.add(**{"noise_multiplier": run.noise_multiplier, "steps": run.total_steps}, **of_each, **more)
     violations = order_violations()
-    rows = []
     for name, (concise, ordered, accurate) in published.TABLE_1.items():
-        numbers = float(_NUMBERS.get(name, math.inf))
-        wrong = float(violations[name])
-        worst = max(_REGRET[name](entry) for entry in regrets)
-        limit = published.ACCURATE
-        rows += [
-            Row.of(
-                f"{name}: numbers reported", _marked(concise, "concise", (1, 2), (3, math.inf)), numbers, "exact check"
-            ),
-            Row.of(
-                f"{name}: pairs out of order", _marked(ordered, "ordered", (0, 0), (1, math.inf)), wrong, "exact check"
-            ),
-            Row.of(
-                f"{name}: worst regret",
-                _marked(accurate, "accurate", (0, limit), (limit, math.inf)),
-                worst,
-                "estimate",
-                "upper bound, largest over Tables 4 and 5",
-            ),
-        ]
-    header = ("noise_multiplier", "steps", *_REGRET, "rdp_proposition_12", "zcdp_all_orders")
-    values = []
-    for run, entry in zip(settings, regrets, strict=True):
-        of_each = [regret(entry) for regret in _REGRET.values()]
-        values.append([run.noise_multiplier, run.total_steps, *of_each, entry.rdp_as_published, entry.zcdp])
-    return Outcome(rows, data=(Data("regrets", header, values),))
+        worst = max(table.column(name))
+        marks.add(name=name, numbers=float(_NUMBERS.get(name, math.inf)), wrong=float(violations[name]), worst=worst)
+        marks.beside(concise=_marked(concise, "concise", (1, 2), (3, math.inf)))
+        marks.beside(ordered=_marked(ordered, "ordered", (0, 0), (1, math.inf)))
+        marks.beside(accurate=_marked(accurate, "accurate", (0, limit), (limit, math.inf)))
+    return Computed([table, marks])

@@ -17,7 +17,6 @@ from calipers.errors import CertificationError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_mu
 from calipers.papers.gomez2025 import published
 from calipers.papers.gomez2025.settings import (
-    DELTA0,
     dpsgd,
     dpsgd_curves,
     fit,
@@ -26,34 +25,32 @@ from calipers.papers.gomez2025.settings import (
     rdp_epsilon,
     run_of,
 )
-from calipers.papers.items import Outcome, Progress, Row, Table, watched
+from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 
-_UP_TO = f"up to δ0 = {DELTA0:g}"
 
-
-def _gaussian_row(quantity: str, text: str | None, epsilon: float, delta: float) -> Row:
+def _gaussian(epsilon: float, delta: float) -> Interval:
+    """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP, with its rounding."""
     mu = gaussian_mu(epsilon, delta)
     slack = 4.0 * GAUSSIAN_RELATIVE_ERROR * mu
-    return Row.of(quantity, text, (mu - slack, mu + slack), "closed form")
+    return mu - slack, mu + slack
 
 
-def table_2(progress: Progress) -> Outcome:
+def table_2(progress: Progress) -> Computed:
     """mu and regret of the first and third row, with both readings of the dataset's size."""
-    rows: list[Row] = []
+    table, other = Sheet("rows", listed=False), Sheet("gaussian", listed=False)
     table_4 = {column.epsilon: column for column in published.TABLE_4}
     columns = [("row 1", table_4[epsilon]) for epsilon in published.TABLE_2_EPSILON]
     columns += [("row 3", column) for column in published.TABLE_5]
     for (where, column), text in watched(zip(columns, 2 * published.TABLE_2_MU, strict=True), progress):
-        name = f"{where}, ε = {column.epsilon[0]}: "
         for records in (published.CIFAR_RECORDS, published.CIFAR_ALL_IMAGES):
             found = fit(dpsgd_curves(run_of(column, records)))
-            rows.append(Row.of(f"{name}μ, rate 16384/{records}", text, found.mu, note=_UP_TO))
+            table.add(where=where, epsilon=column.epsilon[0], records=records, text=text, mu=found.mu)
             if records == published.CIFAR_RECORDS:
-                rows.append(Row.of(f"{name}regret", published.TABLE_2_REGRET, found.regret, note=_UP_TO))
+                table.beside(regret=found.regret)
     for epsilon in published.TABLE_2_EPSILON:
-        name = f"μ of a Gaussian mechanism with ({epsilon[0]}, {published.TABLE_2_OTHER_DELTA:g})"
-        rows.append(_gaussian_row(name, None, float(epsilon), published.TABLE_2_OTHER_DELTA))
-    return Outcome(rows)
+        other.add(epsilon=epsilon[0], mu=_gaussian(float(epsilon), published.TABLE_2_OTHER_DELTA))
+    return Computed([table, other])
 
 
 def solved_noise(epsilon: float, delta: float, steps: int, rate: float, tolerance: float = 1e-3) -> float:
@@ -77,73 +74,50 @@ def solved_noise(epsilon: float, delta: float, steps: int, rate: float, toleranc
     raise CertificationError(f"No noise multiplier near {there:g} gives epsilon = {epsilon:g} at delta = {delta:g}.")
 
 
-def table_2_solved(progress: Progress) -> Outcome:
+def table_2_solved(progress: Progress) -> Computed:
     """Rows 2 and 4 to 6: sigma solved for at assumed numbers of updates, and the mu it needs."""
     other, updates = published.TABLE_2_OTHER_DELTA, [column.steps for column in published.TABLE_5]
-    many, batch = published.MANY_UPDATES, published.BATCH_SIZE
+    many, batch, table = published.MANY_UPDATES, published.BATCH_SIZE, Sheet()
     budgets = list(zip(published.TABLE_2_EPSILON, published.TABLE_2_MU, strict=True))
     cases = [("row 4", published.CIFAR_RECORDS, published.DELTA, *budgets[i], updates[i]) for i in range(4)]
     cases += [("row 5", published.IMAGENET_RECORDS, other, *budgets[i], updates[i]) for i in range(4)]
     cases += [("rows 2 and 5", published.IMAGENET_RECORDS, other, *budgets[3], many)]
     cases += [("row 6", published.PLACES_RECORDS, other, *budgets[3], steps) for steps in (updates[3], many)]
-    rows, table = [], Table()
     for where, records, delta, epsilon, text, steps in watched(cases, progress):
         noise = solved_noise(float(epsilon), delta, steps, batch / records)
         found = fit(dpsgd_curves(dpsgd(noise, steps, batch / records), 1e-3))
-        name = f"{where}, ε = {epsilon[0]}, T = {steps:,}"
-        note = f"{_UP_TO}; batches of {batch:,} of {records:,} records, assumed"
-        rows += [
-            Row.of(f"{name}: σ", None, noise, "estimate", "solved for, by Rényi accounting"),
-            Row.of(f"{name}: μ", text, found.mu, note=note),
-            Row.of(f"{name}: regret", published.TABLE_2_REGRET, found.regret, note=note),
-        ]
         run = {"row": where, "records": records, "delta": delta, "epsilon": float(epsilon), "steps": steps}
-        table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret)
-    return Outcome(rows, data=(table.data,))
+        table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret).beside(text=text)
+    return Computed([table])
 
 
-def table_3(progress: Progress) -> Outcome:
+def table_3(progress: Progress) -> Computed:
     """mu of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
-    rows: list[Row] = []
-    table = Table()
+    table, mus = Sheet(), Sheet("mus", listed=False)
     for epsilon, texts in watched(published.TABLE_3.items(), progress):
-        found = {
-            delta: _gaussian_row(f"μ at ε = {epsilon:g}, δ = {delta:g}", text, epsilon, delta)
-            for delta, text in zip(published.TABLE_3_DELTA, texts, strict=True)
-        }
-        rows += found.values()
-        table.add(epsilon=epsilon, **{f"mu at delta = {delta:g}": row.upper for delta, row in found.items()})
+        found = {delta: _gaussian(epsilon, delta) for delta in published.TABLE_3_DELTA}
+        for text, (delta, mu) in zip(texts, found.items(), strict=True):
+            mus.add(epsilon=epsilon, delta=delta, text=text, mu=mu)
+        table.add(epsilon=epsilon, **{f"mu at delta = {delta:g}": mu[1] for delta, mu in found.items()})
     stronger = gaussian_mu(6.0, 1e-5) - gaussian_mu(8.0, 1e-9)
-    note = "positive: (8, 1e-9) is the more private of the two"
-    bracket = stronger - 1e-11, stronger + 1e-11
-    rows.append(Row.of("μ(6, 1e-5) − μ(8, 1e-9)", "> 0", bracket, "closed form", note))
-    return Outcome(rows, data=(table.data,))
+    return Computed([table, mus.beside(stronger=(stronger - 1e-11, stronger + 1e-11))])
 
 
-def hyperparameters(progress: Progress, table: str) -> Outcome:
+def hyperparameters(progress: Progress, table: str) -> Computed:
     """The runs of Table 4 (from scratch) or 5 (fine-tuning): epsilon by both routes, mu, regret."""
-    rows, values = [], Table()
+    values = Sheet()
     for column in watched(getattr(published, table), progress):
         run = run_of(column)
-        epsilon, renyi = measured(run).epsilon(published.DELTA), rdp_epsilon(run)
         found = fit(dpsgd_curves(run))
-        name = f"σ = {column.noise_multiplier:g}, T = {column.steps}"
-        note = "orders up to 64; an upper bound of the true ε"
-        rows += [
-            Row.of(f"{name}: ε at δ = 1e-5", column.epsilon, epsilon),
-            Row.of(f"{name}: ε by Rényi accounting", column.epsilon, renyi, "estimate", note),
-            Row.of(f"{name}: μ", None, found.mu, note=_UP_TO),
-            Row.of(f"{name}: regret", None, found.regret, note=_UP_TO),
-        ]
         values.add(
             noise_multiplier=column.noise_multiplier,
             steps=column.steps,
             sample_rate=run.rate,
             epsilon_printed=float(column.epsilon),
-            epsilon=epsilon,
-            epsilon_renyi=renyi,
+            epsilon=measured(run).epsilon(published.DELTA),
+            epsilon_renyi=rdp_epsilon(run),
             mu=found.mu,
             regret=found.regret,
             mu_over_all_alpha=mu_over_all_alpha(run),
-        )
-    return Outcome(rows, data=(values.data,))
+        ).beside(text=column.epsilon)
+    return Computed([values])

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +36,9 @@ from calipers.adapters.opacus_library import opacus_module
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
-from calipers.papers.items import Outcome, Picture, Progress, Row, Table, watched
-from calipers.papers.wang2026 import drawing, published
+from calipers.papers.items import Progress, watched
+from calipers.papers.sheets import Computed, Sheet
+from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
     claimed_epsilon,
@@ -48,7 +49,7 @@ from calipers.papers.wang2026.settings import (
     others_in,
     rounds,
 )
-from calipers.papers.wang2026.synthetic import audit_note, play
+from calipers.papers.wang2026.synthetic import audit_note, guarantees, play
 from calipers.run import Run
 
 DATA_FOLDER = "CALIPERS_DATA"
@@ -70,87 +71,62 @@ def _epsilons(run: Run) -> tuple[float, float]:
     return epsilon_jaws(run)
 
 
-def _add(table: Table, what: str, run: Run, epsilon: float, delta: float) -> None:
+def _add(table: Sheet, what: str, run: Run, epsilon: float, delta: float) -> None:
     """What is known of a run and what an audit found."""
-    found = {"epsilon_audited": epsilon, "delta_0_audited": delta}
-    claim = claimed_epsilon(run.rate, published.DELTA)
-    table.add(what=what, rate=run.rate, dimension=coordinates_of(run), epsilon=_epsilons(run), **found, claim=claim)
+    exact, claim = _epsilons(run), claimed_epsilon(run.rate, published.DELTA)
+    found = {"epsilon_audited": epsilon, "delta_0_audited": delta, "claim": claim}
+    table.add(what=what, rate=run.rate, dimension=coordinates_of(run), epsilon=exact, **found)
+    table.beside(excess=(exact[0] - claim, exact[1] - claim))
 
 
-def _rule_rows(name: str, run: Run, table: Table) -> tuple[list[Row], drawing.Epsilons]:
-    exact, found = _epsilons(run), play(run, len(table.records), RULE_TRIALS)
-    audited, claim = found.epsilon[0].value, claimed_epsilon(run.rate, published.DELTA)
-    note = audit_note(RULE_TRIALS)
-    rows = [
-        Row.of(f"{name}ε", None, exact),
-        Row.of(f"{name}audited ε", None, audited, "estimate", note),
-        Row.of(f"{name}audited δ(0)", None, found.delta[0].value, "estimate", note),
-        Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
-    ]
-    _add(table, name, run, audited, found.delta[0].value)
-    return rows, drawing.Epsilons(f"q = {run.rate:g}", *exact, audited, claim)
+def _add_rule(table: Sheet, name: str, run: Run) -> None:
+    found = play(run, len(table.records), RULE_TRIALS)
+    _add(table, name, run, found.epsilon[0].value, found.delta[0].value)
 
 
-def _code_rows() -> list[Row]:
+def _lines(table: Sheet, panel: str = "what") -> Sheet:
+    """The pictures' lines, labeled by the rate; `panel` names the cell that says in which picture."""
+    return guarantees(
+        (r[panel], f"q = {r['rate']:g}", r["epsilon"][0], r["epsilon_audited"], r["claim"]) for r in table.records
+    )
+
+
+def code_rules() -> Sheet:
     """The same methods by the divisor of their published code: nothing is printed of these."""
-    rows: list[Row] = []
+    table = Sheet("code", listed=False)
     for method in published.CODE_METHODS:
         for rate in method.rates:
-            run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-            claim, exact = claimed_epsilon(rate, published.DELTA), _epsilons(run)
-            name, note = f"{method.name}'s code, q = {rate:g}: ", f"divides by {_WORDS[method.normalization]}"
-            rows += [
-                Row.of(f"{name}ε", None, exact, note=note),
-                Row.of(f"{name}ε − claimed ε", None, (exact[0] - claim, exact[1] - claim), note=note),
-            ]
-    return rows
+            exact = _epsilons(rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension))
+            claim = claimed_epsilon(rate, published.DELTA)
+            table.add(name=method.name, rate=rate, epsilon=exact, excess=(exact[0] - claim, exact[1] - claim))
+            table.beside(divisor=_WORDS[method.normalization])
+    return table
 
 
-def figure_4(progress: Progress) -> Outcome:
+def figure_4(progress: Progress) -> Computed:
     """Four methods at N = 4 by their update rules: exact, audited, claimed."""
-    rows, table = [], Table("rules")
-    panels: dict[str, list[drawing.Epsilons]] = {}
-    methods = [(method, rate) for method in published.METHODS for rate in method.rates]
-    for method, rate in watched(methods, progress):
-        run = rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
-        found, curve = _rule_rows(f"{method.name}, q = {rate:g}: ", run, table)
-        rows += found
-        panels.setdefault(f"{method.name}, n = {method.dimension:,}", []).append(curve)
-    rows += _realized_rows() + _code_rows()
-    picture = Picture(partial(drawing.draw_panels, panels, (2, 2)), (10.4, 10.4))
-    return Outcome(rows, data=(table.data,), picture=picture)
-
-
-def _realized_rows() -> list[Row]:
-    """Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q."""
+    table, size = Sheet("rules"), published.FIGURE_4_SIZE
+    cases = [(method, rate) for method in published.METHODS for rate in method.rates]
+    for method, rate in watched(cases, progress):
+        run = rounds(method.normalization, size, rate, method.dimension)
+        _add_rule(table, f"{method.name}, q = {rate:g}: ", run)
+        table.beside(method=method.name)
+    # Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q.
     dpsur = published.METHODS[1]
-    low, high = (
-        delta_jaws(rounds(dpsur.normalization, published.FIGURE_4_SIZE, rate, dpsur.dimension), 0.0, 1e-2)
-        for rate in dpsur.rates
-    )
-    other = delta_jaws(rounds("expected", published.FIGURE_4_SIZE, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
-    return [
-        Row.of("DPSUR: δ(0) at q = 0.8 − δ(0) at q = 0.7", "> 0", (high[0] - low[1], high[1] - low[0])),
-        Row.of("δ(0) divided by N q − by |B|, q = 0.7", "> 0", (other[0] - low[1], other[1] - low[0])),
-    ]
+    low, high = (delta_jaws(rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2) for rate in dpsur.rates)
+    other = delta_jaws(rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
+    claims = Sheet("claims").beside(rate=(high[0] - low[1], high[1] - low[0]))
+    claims.beside(divisor=(other[0] - low[1], other[1] - low[0]))
+    return Computed([table, claims, code_rules(), _lines(table, "method")], {"audit": audit_note(RULE_TRIALS)})
 
 
-def figure_6(progress: Progress) -> Outcome:
+def figure_6(progress: Progress) -> Computed:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
-    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.LARGE_MODEL)
-    table = Table("rules")
-    rows, curve = _rule_rows("", run, table)
-    few = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, 10)
-    rows.append(Row.of("the same with n = 10: δ(0)", None, delta_jaws(few), note="ten coordinates are enough"))
+    size, rate, table = published.FIGURE_6_SIZE, published.FIGURE_6_RATE, Sheet("rules")
+    _add_rule(table, "", rounds("floor", size, rate, published.LARGE_MODEL))
     progress(1, 1)
-
-    return Outcome(
-        rows,
-        data=(table.data,),
-        picture=Picture.on_axes(
-            (5.8, 5.6), drawing.draw_epsilon_curves, f"floor(N q), N = 3, n = {coordinates_of(run):,}", [curve]
-        ),
-    )
+    lines, few = _lines(table), delta_jaws(rounds("floor", size, rate, 10))
+    return Computed([table, Sheet("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
 
 
 @dataclass(frozen=True)
@@ -206,46 +182,28 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     )
 
 
-def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Outcome:
+def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Computed:
     """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    rows, table = [Row.of("exact for opposite gradients: ε", None, _epsilons(run))], Table("audits")
-    curves: list[drawing.Epsilons] = []
-    claim, claim_at_zero = claimed_epsilon(run.rate, published.DELTA), claimed_delta(run.rate, 0.0)
-    sources = read_records(size + 1)
-    for records in sources:
-        for reduction in ("mean", "sum"):
-            found = audit_opacus(records, size, batch_size, reduction, trials)
-            epsilon, delta = found.epsilon[0].value, found.delta[0].value
-            name = f"{records.source}, {reduction}: "
-            relation = "> 0" if reduction == "mean" else None
-            note = audit_note(trials)
-            rows += [
-                Row.of(f"{name}audited ε", None, epsilon, "estimate", note),
-                Row.of(f"{name}audited δ(0)", None, delta, "estimate", note),
-                Row.of(f"{name}audited δ(0) − claimed δ(0)", relation, delta - claim_at_zero, "estimate", note),
-            ]
-            _add(table, name, run, epsilon, delta)
-            curves.append(drawing.Epsilons(name.rstrip(": "), epsilon, epsilon, epsilon, claim))
-            progress(len(table.records), 2 * len(sources))
-    installed = f"{found.target['target']} {found.target['opacus']}"
-    sizes: dict[str, object] = {"target": installed, "size": size, "larger": size + 1}
-    sizes |= {"rate": run.rate, "dimension": coordinates_of(run)}
-    return Outcome(
-        rows,
-        data=(table.data,),
-        picture=Picture.on_axes((6.4, 6.2), drawing.draw_epsilon_curves, "installed Opacus, one step", curves),
-        facts=sizes,
-    )
+    table, panels, claim_at_zero = Sheet("audits"), [], claimed_delta(run.rate, 0.0)
+    for records, reduction in watched(product(read_records(size + 1), ("mean", "sum")), progress):
+        found = audit_opacus(records, size, batch_size, reduction, trials)
+        epsilon, delta, name = found.epsilon[0].value, found.delta[0].value, f"{records.source}, {reduction}"
+        _add(table, f"{name}: ", run, epsilon, delta)
+        table.beside(excess_at_zero=delta - claim_at_zero, said="> 0" if reduction == "mean" else "")
+        panels.append(("", name, epsilon, epsilon, claimed_epsilon(run.rate, published.DELTA)))
+    facts: dict[str, object] = {"target": f"{found.target['target']} {found.target['opacus']}", "size": size}
+    facts |= {"larger": size + 1, "rate": run.rate, "dimension": coordinates_of(run), "audit": audit_note(trials)}
+    return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
 
 
-def figure_4_opacus(progress: Progress) -> Outcome:
+def figure_4_opacus(progress: Progress) -> Computed:
     """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
     run = rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
     return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
 
 
-def figure_6_opacus(progress: Progress) -> Outcome:
+def figure_6_opacus(progress: Progress) -> Computed:
     """Three records against four in batches of two: Opacus divides by 1 or by 2."""
     run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
     return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

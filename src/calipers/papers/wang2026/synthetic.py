@@ -18,8 +18,8 @@ do not even overlap.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from functools import partial
+import math
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -28,8 +28,9 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
-from calipers.papers.items import Interval, Outcome, Picture, Progress, Row, Table, watched
-from calipers.papers.wang2026 import drawing, published
+from calipers.papers.items import Interval, Progress, watched
+from calipers.papers.sheets import Computed, Sheet
+from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import (
     claimed_delta,
     claimed_epsilon,
@@ -43,7 +44,7 @@ from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
 QUICK_TRIALS = 2_500
-_NAMES = {"expected": "divided by N q", "realized": "divided by |B|", "floor": "divided by floor(N q)"}
+_NAMES = {"expected": "divided by N q", "realized": "divided by |B|"}
 
 
 def play(run: Run, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = False) -> AuditResult:
@@ -89,95 +90,72 @@ def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
-def _grid(normalization: str, rates: tuple[float, ...]) -> dict[tuple[int, float], Run]:
-    dimension = published.FIGURE_2_DIMENSION
-    return {
-        (size, rate): rounds(normalization, size, rate, dimension) for rate in rates for size in published.AUDITED_SIZES
-    }
-
-
-def _trends(exact: dict[tuple[int, float], Interval], rates: tuple[float, ...], realized: bool) -> list[Row]:
-    """Does delta(0) fall with N at every rate, and (division by |B|) rise with q at every N?"""
-    rows = []
-    for rate in rates:
-        said = "< 0" if realized and rate in published.NOT_MONOTONE_RATES else "> 0"
-        note = "Section 5.2 sees a rise" if said == "< 0" else ""
-        fall = smallest_step([exact[size, rate] for size in published.AUDITED_SIZES], -1.0)
-        rows.append(Row.of(f"q = {rate:g}: least fall of δ(0) from N to N + 1", said, fall, note=note))
-    for size in published.AUDITED_SIZES if realized else ():
-        rise = smallest_step([exact[size, rate] for rate in rates], 1.0)
-        rows.append(Row.of(f"N = {size}: least rise of δ(0) with q", "> 0", rise))
-    return rows
-
-
-def _theorem_rows(theorem: dict[tuple[int, float], float]) -> list[Row]:
-    """The same fall of the guarantee of Theorem 3.7, which reveals batch and membership."""
-    rows = []
-    for rate in published.NOT_MONOTONE_RATES:
-        values = [(theorem[size, rate],) * 2 for size in published.AUDITED_SIZES]
-        low, high = smallest_step(values, -1.0)
-        quantity = f"q = {rate:g}: least fall of Theorem 3.7's δ(0) from N to N + 1"
-        rows.append(Row.of(quantity, "< 0", (low - 1e-9, high + 1e-9), "closed form"))
-    return rows
-
-
-def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Outcome:
+def figure_2(progress: Progress, normalization: str, normality: bool = False) -> Computed:
     """delta(0) against N at several rates; by Algorithm 1 on full vectors and the paper's number of trials if asked."""
-    trials = published.TRIALS if normality else QUICK_TRIALS
-    realized = normalization == "realized"
+    trials, realized = published.TRIALS if normality else QUICK_TRIALS, normalization == "realized"
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
-    exact: dict[tuple[int, float], Interval] = {}
-    audited: dict[tuple[int, float], float] = {}
-    theorem: dict[tuple[int, float], float] = {}
-    rows, table = [], Table("leakage")
-    for key, run in watched(_grid(normalization, rates).items(), progress):
-        size, rate = key
-        exact[key] = delta_jaws(run)
-        audited[key] = play(run, len(table.records), trials, normality=normality).delta[0].value
-        claim = claimed_delta(rate, 0.0)
-        name = f"N = {size}, q = {rate:g}: "
-        rows += [
-            Row.of(f"{name}δ(0)", None, exact[key]),
-            Row.of(f"{name}audited δ(0)", None, audited[key], "estimate", audit_note(trials, normality=normality)),
-        ]
-        if realized:
-            theorem[key] = batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
-        found = {"lower": exact[key][0], "upper": exact[key][1], "audited": audited[key], "claimed": claim}
-        table.add(others=size, rate=rate, **found, theorem_3_7=theorem.get(key, ""))
-    above = [
-        (low - claimed_delta(key[1], 0.0), high - claimed_delta(key[1], 0.0)) for key, (low, high) in exact.items()
-    ]
-    least = min(low for low, _ in above), min(high for _, high in above)
-    rows.append(Row.of("least δ(0) − claimed δ(0)", "> 0", least))
-    rows += _trends(exact, rates, realized)
-    if realized:
-        rows += _theorem_rows(theorem)
-    title = f"Figure 2 ({'b' if realized else 'a'}): {_NAMES[normalization]}, n = {published.FIGURE_2_DIMENSION}"
-    picture = Picture.on_axes((7.6, 4.8), drawing.draw_leakage, title, exact, audited, theorem)
-    return Outcome(rows, data=(table.data,), picture=picture)
+    table, falls, rises = Sheet("leakage"), Sheet("falls", listed=False), Sheet("rises", listed=False)
+    for rate, size in watched(itertools.product(rates, published.AUDITED_SIZES), progress):
+        run = rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
+        exact, theorem = delta_jaws(run), batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
+        audited = play(run, len(table.records), trials, normality=normality).delta[0].value
+        found = {"lower": exact[0], "upper": exact[1], "audited": audited, "claimed": claimed_delta(rate, 0.0)}
+        table.add(others=size, rate=rate, **found, theorem_3_7=theorem if realized else "")
+        table.beside(exact=exact, middle=0.5 * sum(exact))
+    claims = [(r["lower"] - r["claimed"], r["upper"] - r["claimed"]) for r in table.records]
+    least = min(low for low, _ in claims), min(high for _, high in claims)
+    # Does delta(0) fall with N at every rate, and (division by |B|) rise with q at every N?
+    for rate in rates:
+        seen = realized and rate in published.NOT_MONOTONE_RATES
+        falls.add(rate=rate, fall=smallest_step([r["exact"] for r in table.where(rate=rate)], -1.0))
+        falls.beside(said="< 0" if seen else "> 0", note="Section 5.2 sees a rise" if seen else "")
+        if seen:
+            # The same fall of the guarantee of Theorem 3.7, which reveals batch and membership.
+            low, high = smallest_step([(r["theorem_3_7"],) * 2 for r in table.where(rate=rate)], -1.0)
+            falls.beside(theorem=(low - 1e-9, high + 1e-9))
+    for size in published.AUDITED_SIZES if realized else ():
+        rises.add(size=size, rise=smallest_step([r["exact"] for r in table.where(others=size)], 1.0))
+    tables = [table, Sheet("claims").beside(least=least), falls, rises]
+    return Computed(tables, {"audit": audit_note(trials, normality=normality)})
 
 
-def figure_3(progress: Progress, normality: bool = False) -> Outcome:
+def guarantees(panels: Iterable[tuple[str, str, float, float, float]]) -> Sheet:
+    """What (epsilon, 1e-5) allows, by panel and label: of the exact epsilon from below, audited, and claimed.
+
+    Where nothing but the audit is known, it stands for the exact one.
+    """
+    lines, room, claims = Sheet("lines", listed=False), 1.0 - published.DELTA, dict[tuple[str, float], str]()
+    fpr = np.linspace(0.0, 1.0, 401)
+
+    def add(panel: str, kind: str, name: str, label: str, epsilon: float) -> None:
+        level = min(epsilon, 700.0)
+        fnr = np.maximum(np.maximum(room - np.exp(level) * fpr, np.exp(-level) * (room - fpr)), 0.0)
+        words = {"panel": panel, "kind": kind, "name": name, "label": label}
+        lines.records += [words | {"fpr": a, "fnr": b} for a, b in zip(fpr.tolist(), fnr.tolist(), strict=True)]
+
+    for panel, label, lower, audited, claim in panels:
+        known = f"ε ≥ {lower:.4g}, " if lower > audited else ""
+        add(panel, "exact", label, f"{label}: {known}audited ε = {audited:.3g}", lower)
+        add(panel, "audited", label, "", audited if known else math.nan)
+        claims.setdefault((panel, claim), label)
+    for (panel, claim), label in sorted(claims.items()):
+        whose = f", {label}" if sum(other == panel for other, _ in claims) > 1 else ""
+        add(panel, "claim", str(claim), f"claimed{whose}: ε = {claim:.3g}", claim)
+    return lines
+
+
+def figure_3(progress: Progress, normality: bool = False) -> Computed:
     """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
-    trials = published.TRIALS if normality else QUICK_TRIALS
-    rows, table = [], Table("epsilon")
-    panels: dict[str, list[drawing.Epsilons]] = {}
+    trials, table, panels = published.TRIALS if normality else QUICK_TRIALS, Sheet("epsilon"), []
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
     settings = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
     for (normalization, rate), dimension in watched(settings, progress):
         run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
         exact, claim = epsilon_jaws(run), claimed_epsilon(rate, published.DELTA)
         audited = play(run, len(table.records), trials, normality=normality).epsilon[0].value
-        name = f"{_NAMES[normalization]}, n = {dimension}: "
-        rows += [
-            Row.of(f"{name}ε", None, exact),
-            Row.of(f"{name}audited ε", None, audited, "estimate", audit_note(trials, normality=normality)),
-            Row.of(f"{name}ε − claimed ε", "> 0", (exact[0] - claim, exact[1] - claim)),
-        ]
-        curve = drawing.Epsilons(f"n = {dimension}", *exact, audited, claim)
-        panels.setdefault(f"{_NAMES[normalization]}, q = {rate:g}", []).append(curve)
         ours = {"epsilon_audited": audited, "epsilon_claimed": claim}
         table.add(normalization=normalization, dimension=dimension, epsilon=exact, **ours)
-    facts = {"trials": f"{trials:,}", "most": np.log(trials)}
-    picture = Picture(partial(drawing.draw_panels, panels, (1, 2)), (11.0, 5.6))
-    return Outcome(rows, data=(table.data,), picture=picture, facts=facts)
+        table.beside(name=_NAMES[normalization], excess=(exact[0] - claim, exact[1] - claim))
+        panels.append((normalization, f"n = {dimension}", exact[0], audited, claim))
+    facts = {"trials": f"{trials:,}", "most": np.log(trials), "audit": audit_note(trials, normality=normality)}
+    return Computed([table, guarantees(panels)], facts)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from calipers.opacus_releases import RELEASES, VERSIONS, release_of
-from calipers.papers.items import Cell, Data, Outcome, Progress, Row
+from calipers.papers.items import Progress, watched
+from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
 
 _WORDS = {"A": "|B|", "EA": "N q", "FEA": "floor(N q)"}
@@ -28,41 +29,25 @@ def _agreeing(row: Any) -> int:
     )
 
 
-def _introduction_rows() -> list[Row]:
-    """Section 1 counts 0.14 to 1.4 as dividing by N q; Table 2 and the packages say floor(N q) from 1.0 on."""
+def table_2(progress: Progress) -> Computed:
+    """The divisor of every release from 0.9.0 to 1.5.4."""
+    table, lines = Sheet("releases"), Sheet("lines", listed=False)
+    for row in watched(published.TABLE_2, progress):
+        found = {version: release_of(version) for version in row.versions}
+        checked = " and ".join(dict.fromkeys(entry.verified for entry in found.values()))
+        lines.add(span=_span(row.versions), word=_WORDS[row.divisor], count=len(found), agreeing=_agreeing(row))
+        lines.beside(mechanism=row.mechanism, checked=checked)
+        for version, entry in found.items():
+            said = {"commit": row.commit, "printed_divisor": row.divisor, "printed_mechanism": row.mechanism}
+            ours = {"divisor": entry.normalization, "mechanism": entry.mechanism, "checked": entry.verified}
+            table.add(version=version, **said, **ours)
+    # Section 1 counts 0.14 to 1.4 as dividing by N q; Table 2 and the packages say floor(N q) from 1.0 on.
     first, last = (VERSIONS.index(version) for version in published.INTRODUCTION_EXPECTED)
-    counted = VERSIONS[first : last + 1]
+    counted, quoted = VERSIONS[first : last + 1], Sheet("quoted", listed=False)
     expected = sum(release_of(version).normalization == "expected" for version in counted)
-    rows = [
-        Row.of(
-            f"Section 1: releases {_span(counted)} that divide by N q",
-            str(len(counted)),
-            expected,
-            "exact check",
-            "Table 2 and the packages: floor(N q) from 1.0.0 on",
-        )
-    ]
     for version, mechanism in published.INTRODUCTION:
         agrees = int(release_of(version).normalization == _BY_MECHANISM[mechanism])
-        rows.append(Row.of(f"Section 1: {version} is {mechanism}", "1", agrees, "exact check", "1: yes"))
-    return rows
-
-
-def table_2(progress: Progress) -> Outcome:
-    """The divisor of every release from 0.9.0 to 1.5.4."""
-    rows: list[Row] = []
-    table: list[list[Cell]] = []
-    for row in published.TABLE_2:
-        agreeing = _agreeing(row)
-        checked = " and ".join(dict.fromkeys(release_of(version).verified for version in row.versions))
-        quantity = f"{_span(row.versions)}: releases that divide by {_WORDS[row.divisor]} ({row.mechanism})"
-        rows.append(Row.of(quantity, str(len(row.versions)), agreeing, "exact check", checked))
-        for version in row.versions:
-            found = release_of(version)
-            ours = [found.normalization, found.mechanism, found.verified]
-            table.append([version, row.commit, row.divisor, row.mechanism, *ours])
-        progress(len(rows), len(published.TABLE_2))
-    rows += _introduction_rows()
+        quoted.add(version=version, mechanism=mechanism, agrees=agrees)
     newer = [version for release in RELEASES if not release.commit for version in release.versions]
-    columns = ("version", "commit", "printed_divisor", "printed_mechanism", "divisor", "mechanism", "checked")
-    return Outcome(rows, data=(Data("releases", columns, table),), facts={"newer": ", ".join(newer)})
+    introduction = Sheet("introduction").beside(span=_span(counted), count=len(counted), expected=expected)
+    return Computed([table, lines, introduction, quoted], {"newer": ", ".join(newer)})
