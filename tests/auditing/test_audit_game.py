@@ -6,6 +6,7 @@ import math
 import os
 import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +81,40 @@ def test_a_dask_cluster_gives_the_same_scores() -> None:
         assert (failure.value.chunk, failure.value.seed) == (0, 5)
     with pytest.raises(InputError, match="Client"):
         play(TARGET, MatchedFilter(), trials=10, seed=5, joblib_backend="dask")
+
+
+@pytest.mark.dask
+@pytest.mark.filterwarnings("ignore:.*still being processed", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_and_one_process_share_a_ledger(tmp_path: Path) -> None:
+    """Begun on a cluster and broken off, gone on with in one process, and the other way round: chunks stream to the one
+    process that asked, which writes them down as they come; nothing is played twice and the scores are the same."""
+    distributed = pytest.importorskip("distributed")
+    alone = play(TARGET, LikelihoodRatio(TARGET), trials=230, seed=5, chunk=20)
+    game = {"trials": 230, "seed": 5, "chunk": 20}
+
+    def broken_off(done: int, trials: int) -> None:
+        if done >= 100:
+            raise KeyboardInterrupt
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        for first, second in (("dask", None), (None, "dask")):
+            path, began = tmp_path / f"{first}.ledger", list[int]()
+            with pytest.raises(KeyboardInterrupt):
+                play(TARGET, LikelihoodRatio(TARGET), **game, joblib_backend=first, ledger=path, progress=broken_off)
+            found = play(
+                TARGET,
+                LikelihoodRatio(TARGET),
+                **game,
+                joblib_backend=second,
+                ledger=path,
+                resume=True,
+                progress=lambda done, trials, began=began: began.append(done),
+            )
+            assert began[0] >= 100
+            assert same(alone, found)
 
 
 def test_a_backend_that_returns_everything_at_once_is_played_in_waves(monkeypatch: pytest.MonkeyPatch) -> None:

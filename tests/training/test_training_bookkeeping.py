@@ -8,10 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from calipers.training import layer_products, layer_rules  # noqa: E402
-from calipers.training.convolution_products import PatchProducts  # noqa: E402
 from calipers.training.gradients import GradientSum  # noqa: E402
 from calipers.training.layer_products import Accuracy, EmbeddingProducts, Products, Rewritten  # noqa: E402
-from calipers.training.layer_rules import rule_for  # noqa: E402
+from calipers.training.layer_rules import Convolution, rule_for  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -229,7 +228,7 @@ def test_the_bound_of_a_convolution_covers_the_gradient(way, stride, monkeypatch
     for calls in (1, 2):
         read = [torch.randn(4, 1, 3, 8, 7) for _ in range(calls)]
         back = [torch.randn(4, 1, *layer(images[:, 0]).shape[1:]) for images in read]
-        made = PatchProducts(layer, list(zip(read, back, strict=True)))
+        made = Convolution(layer).products(list(zip(read, back, strict=True)))
         norms, small = (made if way == "tables" else Rewritten(made)).norms(Accuracy.of(torch.float32, False))
         exact = nn.Conv2d(3, 5, 3, stride=stride, padding=1, bias=False).double()
         for i in range(4):

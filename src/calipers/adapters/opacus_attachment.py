@@ -14,8 +14,9 @@ from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, NeighborReading, describe
 from calipers.adapters.watched_steps import Steps
+from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
 from calipers.bracket import Bracket
-from calipers.domains import choice
+from calipers.domains import PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import Measurement, measure
 from calipers.measure.jaw import Evaluation
@@ -135,6 +136,18 @@ class Attachment:
     def epsilon(self, delta: float, **reading: Any) -> Bracket:
         """epsilon(delta) of what was executed so far: lower <= truth <= upper; [0, inf] where nothing is proven."""
         return self.measure(**reading).epsilon(delta)
+
+    def audit(
+        self, pairs: Pairs, seen: Any = None, *, delta: float, confidence: float = 0.95, tolerance: float = 1e-2
+    ) -> ThreeNumbers:
+        """Certified above and below, and observed: what the pairs of canaries in this training showed of it.
+
+        `seen`: a number for every candidate, minus its loss for example; left out, what `pairs` learned on the way.
+        The run is measured for substituted records, which is what a coin turned around changes.
+        """
+        PROBABILITY.check("delta", delta)
+        measurement = self.measure(tolerance=tolerance, adjacency="substitute")
+        return audit_pairs(pairs.scores(seen), measurement, delta=delta, confidence=confidence)
 
     def ahead(self) -> Ahead:
         """What this run becomes if it goes on; for whoever decides whether to take one more step."""

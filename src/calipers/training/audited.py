@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.auditing.one_run_curve import CurveBound, one_run_curve_audit
-from calipers.auditing.one_run_game import CanaryScores, OneRunResult, audit_one_run, default_guesses
-from calipers.bracket import Bracket
+from calipers.auditing.one_run_game import CanaryScores, audit_one_run, default_guesses
+from calipers.auditing.pairs import ThreeNumbers
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
-from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.training.canaries import Canaries, adjacency_of
 from calipers.training.loop import Trained, train
 from calipers.training.losses import cross_entropy
@@ -32,13 +31,10 @@ __all__ = ["Audited", "audit_of", "train_audited"]
 
 
 @dataclass(frozen=True)
-class Audited:
+class Audited(ThreeNumbers):
     """A training, the bracket of its run, and what its canaries showed."""
 
     trained: Trained
-    certified: Bracket
-    observed: OneRunResult
-    delta: float
     canaries: CanaryScores
 
     def curve(self) -> CurveBound:
@@ -49,22 +45,6 @@ class Audited:
             guesses=default_guesses(self.canaries.scores.size),
             confidence=self.observed.confidence,
         )
-
-    def sentence(self) -> str:
-        """The three numbers, in words."""
-        bound = self.observed.epsilon[0]
-        return (
-            f"epsilon at delta = {setting(self.delta)}: at most {ceil_digits(self.certified.upper)} (certified), an "
-            f"adversary gets at least {floor_digits(self.certified.lower)} (certified); this run was seen to leak at "
-            f"least {floor_digits(bound.epsilon_lower)} with confidence {setting(self.observed.confidence)} "
-            f"({bound.correct} of {bound.guesses} guesses about {bound.canaries} canaries right; "
-            f"{self.observed.source})."
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        bracket = {"delta": self.delta, "lower": self.certified.lower, "upper": self.certified.upper}
-        return {"certified": bracket, "observed": self.observed.to_dict()}
 
 
 def train_audited(
@@ -105,7 +85,7 @@ def audit_of(
     """The three numbers of a finished training, from what is known of its canaries."""
     measurement = measure(trained.run(adjacency=adjacency_of(trained.plan)), tolerance=tolerance)
     observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
-    return Audited(trained, measurement.epsilon(delta=delta), observed, delta, found)
+    return Audited(measurement.epsilon(delta=delta), observed, delta, trained, found)
 
 
 def _losses(model: Any, records: Any, labels: Any, settings: dict[str, Any]) -> list[float]:

@@ -3,10 +3,11 @@
 Patches are the image once for every pixel of the kernel. What is kept until all norms are known is the image, as in
 ordinary training; patches are made of it when they are needed, for some records at a time, and let go.
 
-**A convolution of stride 1 needs no patches** to write its gradients out. Let the image lie in memory once for every
-column of the kernel, shifted by it and cut to the width W of the output. What an output pixel reads in row y of the
-kernel is then the pixel y W further on, the same distance for all: one product for every row of the kernel, of what
-came back as it is and of a list that begins y W later.
+**A convolution of stride 1 needs no patches.** Let the pixels of an image and its padding lie in one line. What an
+output pixel reads at one place of the kernel is a pixel a certain distance further on, the same for all output pixels.
+With zeros between the lines of what came back, the gradient at that place is one product. The table a_t . a_s is that
+of pixels, moved by the distances and added up: by the inequality of Cauchy and Schwarz its rounding is at most that of
+patches.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from calipers.training.layer_products import Accuracy, Products, slices
 from calipers.training.torch_library import torch_module
 
-__all__ = ["PatchProducts", "ShiftedProducts"]
+__all__ = ["PatchProducts", "PixelProducts"]
 
 
 class PatchProducts(Products):
@@ -102,8 +103,8 @@ class PatchProducts(Products):
         return self.arranged(sum(self._made(some).total(factors[some]) for some in self._pieces()))
 
 
-class ShiftedProducts(Products):
-    """A convolution of stride 1 whose gradients are written out: images, and what came back, one for every record."""
+class PixelProducts(Products):
+    """A convolution of stride 1, images (records, channels, height, width) and what came back, one for every record."""
 
     def __init__(self, layer: Any, images: Any, returned: Any) -> None:
         super().__init__(images, returned, layer.weight.shape)
@@ -114,47 +115,82 @@ class ShiftedProducts(Products):
         """Whether the convolution is of stride 1, on one image (records, some, channels, height, width) each."""
         return tuple(layer.stride) == (1, 1) and math.prod(images.shape[1:-3]) == 1
 
-    def each(self) -> Any:
-        """(records, rows of the kernel, depth, columns, channels), flat."""
-        (depth, channels, high, wide), back = self.shape, self.back.flatten(2)
-        found = back.new_empty((self.records, high, depth, wide * channels))
-        for some in slices(self.records, self.made):
-            self._write(found[some], self._shifted(self.rows[some]), back[some])
-        return found.flatten(1)
+    @property
+    def made(self) -> int:
+        """Both, with padding, pixel by pixel."""
+        high, wide = (self.rows.shape[i] + 2 * self._layer.padding[i - 2] for i in (2, 3))
+        return int(high * wide * (self.rows.shape[1] + self.back.shape[1]))
 
-    def _write(self, found: Any, shifted: Any, came: Any) -> None:
-        step = self._layer.dilation[0] * self.back.shape[-1]
-        for row in range(self.shape[2]):
-            read = shifted[:, :, row * step : row * step + came.shape[2]]
-            torch_module().bmm(came, read.mT, out=found[:, row])
+    def some(self, records: slice) -> PixelProducts:
+        """Of some records."""
+        return PixelProducts(self._layer, self.rows[records], self.back[records])
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t|."""
         return _lengths(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
 
-    @property
-    def made(self) -> int:
-        """The image once for every column, and with its padding."""
-        return int((self.shape[3] + 1) * self.rows[0].numel())
+    def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
+        """As of a linear layer on patches."""
+        pieces = slices(self.records, self.made)
+        norms, small = zip(*(_Pixels(self.some(some), self._layer).norms(accuracy) for some in pieces), strict=True)
+        return torch_module().cat(norms), torch_module().cat(small)
 
-    def some(self, records: slice) -> ShiftedProducts:
-        """Of some records."""
-        return ShiftedProducts(self._layer, self.rows[records], self.back[records])
-
-    def _shifted(self, images: Any) -> Any:
-        """(records, columns of the kernel times channels, padded height times width of the output)."""
-        layer, line = self._layer, self.back.shape[-1]
-        down, right = layer.padding
-        padded = torch_module("torch.nn.functional").pad(images, (right, right, down, down)).contiguous()
-        count, channels, high, _ = padded.shape
-        whole, plane, row, _ = padded.stride()
-        size, places = (count, self.shape[3], channels, high, line), (whole, layer.dilation[1], plane, row, 1)
-        return padded.as_strided(size, places).reshape(count, self.shape[3] * channels, -1)
+    def each(self) -> Any:
+        """(records, rows of the kernel, columns, depth, channels), flat."""
+        depth, channels, *kernel = self.shape
+        found = self.back.new_empty((self.records, math.prod(kernel), depth, channels))
+        for some in slices(self.records, self.made):
+            _Pixels(self.some(some), self._layer).write(found[some])
+        return found.flatten(1)
 
     def arranged(self, gradient: Any) -> Any:
-        """(rows, depth, columns, channels) to (depth, channels, rows, columns)."""
+        """(rows, columns, depth, channels) to (depth, channels, rows, columns)."""
         depth, channels, high, wide = self.shape
-        return gradient.view(high, depth, wide, channels).permute(1, 3, 0, 2).reshape(-1)
+        return gradient.view(high, wide, depth, channels).permute(2, 3, 0, 1).reshape(-1)
+
+    def total(self, factors: Any) -> Any:
+        """As of a linear layer on patches, in the order of the weight."""
+        pieces = slices(self.records, self.made)
+        return self.arranged(sum(_Pixels(self.some(some), self._layer).total(factors[some]) for some in pieces))
+
+
+class _Pixels(Products):
+    """Pixels in a line, (records, pixels, channels), the padding among them; what came back stands where its output
+    pixel has its first one, and 0 elsewhere. What an output pixel reads at one place of the kernel is then the pixel
+    `shift` further on, the same distance for all."""
+
+    def __init__(self, of: PixelProducts, layer: Any) -> None:
+        images, returned = of.rows, of.back
+        (count, channels, high, wide), (down, right) = images.shape, layer.padding
+        line, (height, width) = wide + 2 * right, returned.shape[-2:]
+        rows = images.new_zeros((count, high + 2 * down, line, channels))
+        rows[:, down : down + high, right : right + wide] = images.movedim(1, -1)
+        whole = returned.new_zeros((count, high + 2 * down, line, returned.shape[1]))
+        whole[:, :height, :width] = returned.movedim(1, -1)
+        self._whole, self._used = whole.flatten(1, 2), (height - 1) * line + width
+        super().__init__(rows.flatten(1, 2), self._whole[:, : self._used], of.shape)
+        (first, second), kernel = layer.dilation, of.shape[2:]
+        self._shifts = [y * first * line + x * second for y in range(kernel[0]) for x in range(kernel[1])]
+
+    @property
+    def _weighs_rows(self) -> bool:
+        return False
+
+    def table(self) -> tuple[Any, int]:
+        """a_t . a_s: of pixels, added up over the kernel in double precision."""
+        (pixels, terms), used = super().table(), self._used
+        return sum(pixels[:, i : i + used, i : i + used] for i in self._shifts), terms
+
+    def write(self, found: Any) -> None:
+        """The gradients of all records: (records, places of the kernel, depth, channels)."""
+        for place, shift in enumerate(self._shifts):
+            read = self.rows[:, shift : shift + self._used]
+            torch_module().bmm(self.back.mT, read, out=found[:, place])
+
+    def total(self, factors: Any) -> Any:
+        """(places of the kernel, depth, channels): products over the pixels of all records, flat."""
+        weighted, rows = (self._whole * factors[:, None, None]).flatten(0, 1), self.rows.flatten(0, 1)
+        return torch_module().stack([weighted[: len(rows) - i].T @ rows[i:] for i in self._shifts]).reshape(-1)
 
 
 def _lengths(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:

@@ -83,7 +83,7 @@ def sparing(held: int, entries: int) -> bool:
 
 
 _BLOCK = 64
-_AT_ONCE = 2**24
+_AT_ONCE = 2**25
 """Numbers that are made of what is kept and let go again at a time, if one record does not have more."""
 _TERMS = 1024
 _PIECES = 8

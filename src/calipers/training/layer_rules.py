@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.training.convolution_products import PatchProducts, ShiftedProducts
+from calipers.training.convolution_products import PatchProducts, PixelProducts
 from calipers.training.layer_products import EmbeddingProducts, Products, sparing, tables_pay
 from calipers.training.torch_library import torch_module
 
@@ -115,10 +115,10 @@ class Convolution(LayerRule):
         return found.unflatten(0, tuple(inputs.shape[:-3]))
 
     def products(self, calls: Calls) -> Products:
-        """Shifted lists of one image per record where gradients are written out; else patches."""
+        """Pixels of one image per record where the stride is 1; else patches."""
         (inputs, back), layer = calls[0], self.layer
-        if len(calls) == 1 and not self.pays(calls) and ShiftedProducts.suits(layer, inputs):
-            return ShiftedProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
+        if len(calls) == 1 and PixelProducts.suits(layer, inputs):
+            return PixelProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
         return PatchProducts(layer, [(_several(read), _several(back)) for read, back in calls])
 
     def _back(self, inputs: Any, back: Any) -> Any:
