@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -91,6 +92,25 @@ def test_one_sentence_and_nothing_lost(refused, desk, arguments, said):
     before = {path.name: path.read_bytes() for path in desk.iterdir()}
     assert said in refused(*arguments)
     assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", ["curve --output x.csv", "measure --report x.html", "certify --delta 1e-5 -o x.cert.json"]
+)
+def test_one_that_is_killed_while_it_writes_loses_nothing(desk, command):
+    """kill -9 before the last step of writing: what was there is whole, and the name is free again."""
+    first, *rest = command.split()
+    typed = ["calipers", first, *RUN, *rest]
+    place = desk / rest[-1]
+    code = f"import os, signal, sys; from calipers.cli import main; sys.argv = {typed!r}; KILL; main()"
+    kill = "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", code.replace("KILL", "pass")], check=True, capture_output=True)
+    before = place.read_bytes()
+    killed = subprocess.run([sys.executable, "-c", code.replace("KILL", kill)], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    assert place.read_bytes() == before
+    subprocess.run([sys.executable, "-c", code.replace("KILL", "pass")], check=True, capture_output=True)
 
 
 def test_a_closed_standard_output_is_refused(desk):

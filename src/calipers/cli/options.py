@@ -315,10 +315,13 @@ def write(content: str | bytes, output: str | None) -> None:
     if output is None:
         click.echo(content, nl=False)
         return
-    if isinstance(content, bytes):
-        Path(output).write_bytes(content)
+    place = Path(output)
+    if place.exists() and not place.is_file():  # a pipe or a device, which cannot be replaced
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
     else:
-        Path(output).write_text(content, encoding="utf-8", newline="")
+        from calipers.reports.files import write_whole
+
+        write_whole(place, content)
     wrote(output)
 
 

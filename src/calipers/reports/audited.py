@@ -24,7 +24,7 @@ from calipers.reports.document import (
     Table,
     at_least,
     at_most,
-    nearest,
+    claimed,
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import LOW_RATES, interval_figure
@@ -196,7 +196,7 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
         (result.delta, result.claims, result.uppers),
     ):
         for number, bound in enumerate(bounds):
-            claim: Cell = "" if claims is None or math.isinf(claims[number]) else nearest(claims[number])
+            claim: Cell = "" if claims is None or math.isinf(claims[number]) else claimed(claims[number])
             proven: Cell = "" if uppers is None else at_most(uppers[number])
             rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
     rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
@@ -260,7 +260,7 @@ def brief_one_run(result: OneRunResult) -> Document:
     """One training run with canaries: the verdict, the bounds beside claim and proof, the assumptions."""
     rows: list[tuple[Cell, ...]] = []
     for number, bound in enumerate(result.epsilon):
-        claim: Cell = "" if result.claims is None else nearest(result.claims[number])
+        claim: Cell = "" if result.claims is None else claimed(result.claims[number])
         proven: Cell = "" if result.uppers is None else at_most(result.uppers[number])
         guessed = f"{bound.correct} of {bound.guesses}"
         name = NAMES["epsilon"].format(setting(bound.delta))

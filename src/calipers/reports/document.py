@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from calipers.bracket import Bracket
 from calipers.reports.chart import Chart, Intervals
-from calipers.reports.format import DIGITS, ceil_digits, floor_digits, nearest_digits
+from calipers.reports.format import DIGITS, ceil_digits, claim_digits, floor_digits, nearest_digits
 
 AT_LEAST, AT_MOST, NEAREST = "at least", "at most", ""
 # Marks that turn the direction of the text around them; shown as escapes, so that a name cannot rearrange a report.
@@ -168,6 +168,11 @@ def at_least(value: float, digits: int = DIGITS) -> Number:
 def at_most(value: float, digits: int = DIGITS) -> Number:
     """An upper bound, rounded up."""
     return Number(ceil_digits(value, digits), value, AT_MOST)
+
+
+def claimed(value: float) -> Number:
+    """What somebody promised."""
+    return Number(claim_digits(value), value)
 
 
 def nearest(value: float, digits: int = DIGITS) -> Number:

@@ -29,6 +29,7 @@ MARKS = (
     b'<meta name="generator" content="Calipers',
     b"Measured with Calipers",
     b'"schema": "calipers-',
+    b'{"format":"calipers-certificate"',
     b'"made_by": "calipers',
     b"side,alpha,beta\n",
     b"side,epsilon,delta\n",
@@ -67,7 +68,7 @@ def refuse_foreign(place: Path, *, overwrite: bool) -> None:
     if content and not any(mark in content for mark in MARKS):
         raise InputError(
             f"{place} exists and was not written by Calipers; choose another name, or say --overwrite "
-            "(overwrite=True in Python)."
+            "(in Python the argument overwrite)."
         )
 
 
@@ -134,9 +135,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
             os.chmod(partial, stat.S_IMODE(place.stat().st_mode))
         os.replace(partial, place)
     except OSError as error:
-        raise InputError(
-            f"Cannot write the report to {path}: {error.strerror or error}; choose another place."
-        ) from error
+        raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()

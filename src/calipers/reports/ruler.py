@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from calipers.reports.chart import Axis, Interval, Intervals
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, claim_digits, floor_digits
 
 INDENT = 2
 
@@ -45,7 +45,7 @@ def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:
     for value, _ in axis.ticks():
         cells[_column(axis, value, beam)] = "┼"
     cells[low + 1 : high] = "━" * (high - low - 1)
-    marks = [(f"{label} {ceil_digits(value)}", value) for label, _, value in row.marks if axis.holds(value)]
+    marks = [(f"{label} {claim_digits(value)}", value) for label, _, value in row.marks if axis.holds(value)]
     for _, value in marks:
         cells[_column(axis, value, beam)] = "◇"
     cells[low], cells[high] = "▶", "◀" if finite else "▷"

@@ -11,7 +11,7 @@ import math
 from html import escape
 
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.reports.format import ceil_digits, claim_digits, floor_digits
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 48
@@ -149,7 +149,7 @@ def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str
     parts += _jaw_numbers(row, low, high, y - 16)
     for _, role, value in row.marks:
         if axis.holds(value):
-            x, text = _along(axis, value), ceil_digits(value)
+            x, text = _along(axis, value), claim_digits(value)
             room = len(text) * LETTER / 2
             middle = _number(min(max(x, 16 + room), WIDTH - 16 - room))
             parts.append(f'<path class="mark {escape(role)}" d="M{_number(x)} {_number(y - 8)}l6 8l-6 8l-6 -8z"/>')
@@ -163,9 +163,12 @@ def _jaw_numbers(row: Interval, low: float, high: float, y: float) -> list[str]:
     right = f"≤ {ceil_digits(row.upper)}" if math.isfinite(row.upper) else "none proven"
     begin = min(max(high, 16 + len(left) * LETTER + 8), WIDTH - 16 - len(right) * LETTER)
     end = max(min(low, begin - 8), 16 + len(left) * LETTER)
+    # At the edge it ends there, however wide its letters are.
+    edge = begin < high
+    place = f'x="{WIDTH - 4}" text-anchor="end"' if edge else f'x="{_number(begin)}"'
     return [
         f'<text class="row attack" x="{_number(end)}" y="{_number(y)}" text-anchor="end">{left}</text>',
-        f'<text class="row proof" x="{_number(begin)}" y="{_number(y)}">{right}</text>',
+        f'<text class="row proof" {place} y="{_number(y)}">{right}</text>',
     ]
 
 

@@ -103,17 +103,23 @@ function showNumbers(shown, several) {
   if (!several) {
     head.append(made("th", {}, "lower (attack)"), made("th", {}, "upper (proof)"), made("th", {}, "claim"));
     for (const row of shown[0]?.answer.rows ?? []) {
-      body.push(made("tr", { "data-kind": row.kind }, made("td", {}, row.quantity), number(row.lower, "attack"), number(row.upper, "proof"), number(row.claim, row.refuted ? "claim, refuted by the attack" : "claim", row.refuted)));
+      body.push(made("tr", { "data-kind": row.kind }, quantity(row.quantity), number(row.lower, "attack"), number(row.upper, "proof"), number(row.claim, row.refuted ? "claim, refuted by the attack" : "claim", row.refuted)));
     }
   } else {
     for (const run of shown) head.append(made("th", { class: `c${run.color}` }, made("span", { class: "dot" }), ` ${run.name}`));
     shown[0].answer.rows.forEach((row, i) => {
-      const line = made("tr", { "data-kind": row.kind }, made("td", {}, row.quantity));
+      const line = made("tr", { "data-kind": row.kind }, quantity(row.quantity));
       for (const run of shown) line.append(interval(run.answer.rows[i]));
       body.push(line);
     });
   }
   find("numbers").replaceChildren(made("thead", {}, head), made("tbody", {}, ...body));
+}
+
+// A setting (delta = 1e-5) stays on one line; a hyphen would part it.
+function quantity(words) {
+  const parts = words.split(/(\S+ = [\d.]+(?:e-?\d+)?)/);
+  return made("td", {}, ...parts.map((part, i) => (i % 2 ? made("span", { class: "together" }, part) : part)));
 }
 
 function interval(row) {

@@ -78,9 +78,8 @@ FINEST_RESOLUTION = 0.02
 _RESOLUTIONS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
-_DEPTHS, DEPTHS_OF_LAWS = 26.0, 13.0
-"""How far apart the depths of shared laws are; a law of shuffled batches costs a ladder for every node, deep ones too.
-"""
+_DEPTHS = 26.0
+_LONE_CURVE = -39.0
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
 
@@ -174,9 +173,14 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
 
 
-def shared_depth(log_tail: float, apart: float = _DEPTHS) -> float:
+def shared_depth(log_tail: float) -> float:
     """The next of a few depths, so that questions about one epoch find its law already there."""
-    return max(-apart * math.ceil(-log_tail / apart), _LOWEST_LOG_TAIL)
+    return max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
+
+
+def depth_of_tests(log_tail: float) -> float:
+    """The same for laws that cost a ladder for every node, and one depth more, of the usual curve of one epoch."""
+    return _LONE_CURVE if _LONE_CURVE <= log_tail < _LONE_CURVE + 1.0 else shared_depth(log_tail)
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,11 @@ from calipers.citations import add_statement, implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.allocated.average import (
-    DEPTHS_OF_LAWS,
     AllocatedEpoch,
     cell_error,
+    depth_of_tests,
     normal_cells,
     refined,
-    shared_depth,
 )
 from calipers.laws.allocated.average_ladder import multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
@@ -225,7 +224,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         """
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail, DEPTHS_OF_LAWS))
+        return _law(self, max(resolution, _FINEST_RESOLUTION), depth_of_tests(log_tail))
 
 
 @lru_cache(maxsize=24)

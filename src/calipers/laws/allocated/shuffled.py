@@ -25,7 +25,7 @@ from functools import lru_cache
 
 from calipers.citations import add_statement, implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.average import DEPTHS_OF_LAWS, AllocatedEpoch, shared_depth
+from calipers.laws.allocated.average import AllocatedEpoch, depth_of_tests
 from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
@@ -189,7 +189,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         A ladder for every node is what it costs, so there is one resolution for all, and a few depths.
         """
         del resolution
-        return _law(self, shared_depth(log_tail, DEPTHS_OF_LAWS))
+        return _law(self, depth_of_tests(log_tail))
 
 
 @lru_cache(maxsize=4096)

@@ -37,9 +37,8 @@ _PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
 """Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
-DEPTH_OF_CURVES, LONE_MARGIN = -45.0, 11.0
-"""Of one-sided laws: as deep as the usual curves need, so that one law answers every question; and how much deeper than
-its curve a law has to be where nothing is multiplied."""
+LONE_MARGIN = 11.0
+"""How much deeper than its curve a one-sided law has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 
 

@@ -17,7 +17,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.laws.composed.direction import DEPTH_OF_CURVES, LONE_MARGIN, Above, log_escape_for, upper_shelf
+from calipers.laws.composed.direction import LONE_MARGIN, Above, log_escape_for, upper_shelf
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import Focus, UpperTail
 from calipers.laws.core.source import UpperSource
@@ -45,7 +45,7 @@ class ProofProduct:
     def epsilon(self, delta: float) -> float:
         """At least the smallest epsilon >= 0 with divergence at most delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
-        log_tail = min(math.log(delta) - math.log(self.steps) - 18.0, DEPTH_OF_CURVES)
+        log_tail = math.log(delta) - math.log(self.steps) - 18.0
         return max(self._epsilon_one_way(direction, delta, log_tail) for direction in self.directions)
 
     def _epsilon_one_way(self, direction: Above, delta: float, log_tail: float) -> float:

@@ -16,7 +16,6 @@ from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
-    DEPTH_OF_CURVES,
     LONE_MARGIN,
     Below,
     log_escape_for,
@@ -66,7 +65,7 @@ class AttackProduct:
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
         delta = OPEN_UNIT.check("delta", delta)
-        log_tail = min(math.log(delta) - math.log(self.steps) - 18.0, DEPTH_OF_CURVES)
+        log_tail = math.log(delta) - math.log(self.steps) - 18.0
         best = (0.0, False)
         for direction in self.directions:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
