@@ -16,7 +16,7 @@ from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import UpperSource
-from calipers.laws.divided.pairs import ScaleFactor
+from calipers.laws.divided.pairs import DividedPair, ScaleFactor
 from calipers.measure import measure
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run
@@ -97,6 +97,22 @@ def test_the_scale_of_the_noise_in_closed_form(reverse: bool) -> None:
     factors = [(ScaleFactor(degrees, divisor), 1)]
     assert renyi_below(factors, order, [reverse]) <= truth <= renyi_above(factors, order, [reverse])
     assert renyi_above(factors, order, [reverse]) <= 1.02 * renyi_below(factors, order, [reverse])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("order", [1.5, 2.0])
+def test_the_known_moment_is_that_of_the_order_asked_for(order: float, reverse: bool) -> None:
+    """Batch and membership told: N(m, s^2) against N(0, 1), m = (K + N)/((K + 1) sigma), s = K/(K + 1)."""
+    found = DividedPair(3.0, 0.3, 4, 5).known_moment(order, reverse)
+    with mpmath.workdps(30):
+        mean, scale = mpmath.mpf(9) / 18, mpmath.mpf(5) / 6
+
+        def integrand(x: mpmath.mpf) -> mpmath.mpf:
+            p, q = mpmath.npdf(x, mean, scale), mpmath.npdf(x)
+            return q**order * p ** (1 - order) if reverse else p**order * q ** (1 - order)
+
+        truth = mpmath.log(mpmath.quad(integrand, [-40, -10, -3, 0, 3, 10, 40]))
+    assert truth <= found <= truth * (1 + mpmath.mpf("1e-9"))
 
 
 def divided_by_quadrature(size: int, rate: float, sigma: float, v: float, w: float, order: float, swap: bool) -> float:
