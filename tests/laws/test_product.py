@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from oracles import contour, enumeration
 from oracles import pairs as oracle_pairs
 
+from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.composed import convolve
 from calipers.laws.composed import direction as direction_module
@@ -368,3 +369,20 @@ def test_where_nothing_is_hidden_after_millions_of_steps(q: float, sigma: float,
     assert found.lower <= found.upper <= (1.0 + 2e-3) * found.lower
     assert found.lower <= (1.0 + 1e-5) * expected
     assert found.upper >= (1.0 - 1e-5) * expected
+
+
+def test_cells_of_the_other_order_are_placed_for_the_mirrored_tilt():
+    """L^t under Q is (1/L)^(1-t) under P: what the swapped direction asks for at t is built at 1 - t, and swapped."""
+    asked = []
+
+    def build(source, resolution, log_tail, tilt):
+        asked.append(tilt)
+        return source.upper(resolution, log_tail)
+
+    pair = poisson_gaussian(0.1, 1.0)
+    shelf = direction_module.Shelf([(pair, 3)], build, Side.UPPER)
+    (forward, times), (backward, again) = (shelf.laws(0.2, -40.0, 0.25, swapped)[0] for swapped in (False, True))
+    assert asked == [0.25, 0.75]
+    assert times == again == 3
+    # Whoever has the record leaves more behind when it is there: at rate 1/10 the two orders differ.
+    assert forward.delta(0.5) > 2 * backward.delta(0.5) == 2 * forward.reverse().delta(0.5)

@@ -11,12 +11,13 @@ import pytest
 
 from calipers.errors import UnsupportedError
 from calipers.laws.allocated.average import AllocationPair
+from calipers.laws.composed import renyi as renyi_module
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi, renyi_above, renyi_below
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import UpperSource
-from calipers.laws.divided.pairs import ScaleFactor
+from calipers.laws.divided.pairs import DividedPair, ScaleFactor
 from calipers.measure import measure
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run
@@ -97,6 +98,22 @@ def test_the_scale_of_the_noise_in_closed_form(reverse: bool) -> None:
     factors = [(ScaleFactor(degrees, divisor), 1)]
     assert renyi_below(factors, order, [reverse]) <= truth <= renyi_above(factors, order, [reverse])
     assert renyi_above(factors, order, [reverse]) <= 1.02 * renyi_below(factors, order, [reverse])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("order", [1.5, 2.0])
+def test_the_known_moment_is_that_of_the_order_asked_for(order: float, reverse: bool) -> None:
+    """Batch and membership told: N(m, s^2) against N(0, 1), m = (K + N)/((K + 1) sigma), s = K/(K + 1)."""
+    found = DividedPair(3.0, 0.3, 4, 5).known_moment(order, reverse)
+    with mpmath.workdps(30):
+        mean, scale = mpmath.mpf(9) / 18, mpmath.mpf(5) / 6
+
+        def integrand(x: mpmath.mpf) -> mpmath.mpf:
+            p, q = mpmath.npdf(x, mean, scale), mpmath.npdf(x)
+            return q**order * p ** (1 - order) if reverse else p**order * q ** (1 - order)
+
+        truth = mpmath.log(mpmath.quad(integrand, [-40, -10, -3, 0, 3, 10, 40]))
+    assert truth <= found <= truth * (1 + mpmath.mpf("1e-9"))
 
 
 def divided_by_quadrature(size: int, rate: float, sigma: float, v: float, w: float, order: float, swap: bool) -> float:
@@ -193,3 +210,36 @@ def test_mass_where_the_first_dataset_cannot_be_counts(order: float) -> None:
     """E_Q[L^t] = 0.8 * 1.25^t, though no atom of the law holds the fifth whose ratio is 0."""
     truth = (math.log(0.8) + order * math.log(1.25)) / (order - 1.0)
     assert truth <= renyi_above([(FourFifths(), 1)], order, (False,)) <= truth * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_lies_beyond_shallow_cells_counts(monkeypatch: pytest.MonkeyPatch, reverse: bool) -> None:
+    """Cells that end where a sixth of Q is left: the bound stays above the moment by quadrature, in both orders."""
+    rate, order = 0.5, 2.0
+    monkeypatch.setattr(renyi_module, "_log_tail", lambda source, order: -2.0)
+
+    def integrand(x: mpmath.mpf) -> mpmath.mpf:
+        q = mpmath.npdf(x)
+        p = (1 - rate) * q + rate * mpmath.npdf(x, 1)
+        return q**order * p ** (1 - order) if reverse else p**order * q ** (1 - order)
+
+    truth = mpmath.log(mpmath.quad(integrand, [-30, -8, -2, 0, 2, 8, 30])) / (order - 1.0)
+    assert truth <= renyi_above([(poisson_gaussian(rate, 1.0), 1)], order, (reverse,))
+
+
+class CutShort(UpperSource):
+    """P = (0.7, 0.3), Q = (0.999, 0.001); the law calls the second ratio infinite, the moments know better."""
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        pair = Pair("", atom_log_p=(math.log(0.7),), atom_log_q=(math.log(0.999),), p_inf=0.3, q_zero=0.001)
+        return pair.upper(resolution, log_tail)
+
+    def known_moment(self, order: float, reverse: bool) -> float:
+        return math.log(0.999 * (0.7 / 0.999) ** order + 0.001 * 300.0**order)
+
+
+@pytest.mark.parametrize("order", [1.1, 1.2, 2.0])
+def test_mass_at_infinity_is_on_the_tangent(order: float) -> None:
+    """The moment of the true pair is known, and no cut of it may come out smaller."""
+    truth = CutShort().known_moment(order, False) / (order - 1.0)
+    assert truth * (1.0 - 1e-12) <= renyi_above([(CutShort(), 1)], order, (False,)) <= truth * (1.0 + 1e-9)
