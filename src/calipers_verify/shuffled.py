@@ -87,7 +87,8 @@ def block_call(calls: list[Call], unit: Fraction, places: int) -> Call:
     heights = [max(0, -place) * ONE for place in range(-places, places + 1)]
     for _ in range(ROUNDS):  # a term of value v turns the strike c into c - v
         row = fmpz_poly([heights[0] + i * ONE for i in range(size, 0, -1)] + heights + [heights[-1]] * size)
-        each = [[m + lost for m in rounded(row * move, 0, True)[2 * size : 3 * size + 1]] for move, lost in moves]
+        sums = [(rounded(row * move, 3 * size + 1, True), lost) for move, lost in moves]
+        each = [[mass + lost for mass in found[2 * size : 3 * size + 1]] for found, lost in sums]
         heights = [int(max(values)) for values in zip(*each, strict=True)]
     return call_of(connecting([(i - places, 0, height) for i, height in enumerate(heights)]), unit)
 
