@@ -164,12 +164,16 @@ def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(
 
 
 def test_blocks_and_the_rounds_left_over_make_the_sum() -> None:
-    """Eighteen rounds as a block and two terms: below eighteen worst terms; fifteen rounds are no block."""
-    phase = Phase("dropping", 1, Fraction(1, 4), False, Fraction(18, 19), 18, True, 190, 10)
+    """31 rounds as a block and 15 terms: above an attack that is played, below 31 worst terms; 15 are no block."""
+    phase = Phase("dropping", 1, Fraction(1, 4), False, Fraction(31, 32), 31, True, 320, 10)
     plan = Plan(Fraction(1, 32), (0,) * 5, (0, 0, 1, 1, 2), 90, 28, -(1 << 12), 1 << 16)
-    some, x = (Fraction(1, 10), 160), Fraction(1, 10)
+    some, x = (Fraction(1, 10), 160), Fraction(0)
     worst, found = (bound(phase, x, False, (plan, each, None)) for each in (None, some))
-    assert 0 < found < worst < gaussian(phase.mu, ball(x))
+    z = np.random.default_rng(3).standard_normal((60_000, 31))
+    terms = np.exp(z - 0.5) - np.exp(0.5 * z - 0.125)  # shifts (2r, r) in every round, k = 1
+    shown = np.maximum(terms.sum(axis=1) / 32, 0.0)
+    assert shown.mean() - 4 * shown.std() / math.sqrt(len(shown)) <= float(found)
+    assert found < worst < gaussian(phase.mu, ball(x))
     with pytest.raises(Refused, match="as long"):
         bound(phase._replace(rounds=15), x, False, (plan, some, None))
 
