@@ -3,9 +3,9 @@
     python -m calipers_verify run.cert.json
 
 It depends on python-flint alone (whole numbers, polynomials and Arb balls) and imports nothing of `calipers`. Read it
-in this order: `rows` (whole numbers), `calls` (closed forms in balls), `lattice` (laws, domination, products, the
-read-off: the upper jaw), `steps`, `sums`, `blocks` and `cover` (what one step or epoch shows), `attacks` (the lower
-jaw), `reading` and `checker` (the file).
+in this order: `rows` (whole numbers), `calls` (closed forms in balls), `laws` (domination, products, the read-off: the
+upper jaw), `steps`, `sums` and `shuffled` (what one step or epoch shows), `attacks` (the lower jaw), `reading` and
+`checker` (the file).
 """
 
 from __future__ import annotations

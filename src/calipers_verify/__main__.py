@@ -10,19 +10,15 @@ from calipers_verify.reading import Refused
 
 def main(paths: list[str]) -> int:
     """Check the files named, and say what each proves."""
-    if not paths or any(path.startswith("-") for path in paths):
-        print("usage: python -m calipers_verify FILE...", file=sys.stderr)
-        return 2
-    status = 0
+    status = 0 if paths else 2
     for path in paths:
         try:
-            verdict = verify_file(path)
+            print(*(f"{path}: proven: {sentence}" for sentence in verify_file(path).sentences()), sep="\n")
         except Refused as reason:
             print(f"{path}: REFUSED: {reason}.", file=sys.stderr)
             status = 1
-        else:
-            for sentence in verdict.sentences():
-                print(f"{path}: proven: {sentence}")
+    if not paths:
+        print("usage: python -m calipers_verify FILE...", file=sys.stderr)
     return status
 
 

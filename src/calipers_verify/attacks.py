@@ -21,22 +21,21 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from flint import arb, fmpz
+from flint import arb
 
 from calipers_verify.calls import ball, rounded_down, rounded_up, tail
-from calipers_verify.reading import Effort, Items, Rational, Refused, Whole
-from calipers_verify.rows import HALVES, ONE, Row, composed, dense, halved, plus, product, window
+from calipers_verify.reading import Refused, spend
+from calipers_verify.rows import ONE, Row, composed, dense, halved, plus, product, window
 from calipers_verify.steps import Phase
 
-MOST_CELLS = 20_000
-SCORES = Items(Whole(-(10**5), 10**5), 1, MOST_CELLS)
+MOST_CELLS, SCORE = 20_000, range(-(10**5), 10**5 + 1)
 FACTOR = {
-    "cuts": Items(Rational(1000, -1000), 0, MOST_CELLS),
-    "scores": SCORES,
-    "bins": Items(Whole(-(10**9), 10**9), 0, MOST_CELLS),
-    "bin_scores": SCORES._replace(least=0),
+    "cuts": [(Fraction(-1000), Fraction(1000)), 0, MOST_CELLS],
+    "scores": [SCORE, 1, MOST_CELLS],
+    "bins": [range(-(10**9), 10**9), 0, MOST_CELLS],
+    "bin_scores": [SCORE, 0, MOST_CELLS],
 }
-ATTACK = {"factors": Items(FACTOR, 1, 64), "threshold": Whole(-(10**12), 10**12)}
+ATTACK = {"factors": [FACTOR, 1, 64], "threshold": range(-(10**12), 10**12)}
 Rows = list[Row]
 """Rows of the same places; those with an even index are rounded down, the others up."""
 
@@ -47,72 +46,67 @@ def shifts(phase: Phase, back: bool) -> tuple[arb, arb]:
     return (absent * phase.r, present * phase.r) if back else (present * phase.r, absent * phase.r)
 
 
-def tested(factors: Any, phases: list[Phase], back: bool, dust: int, effort: Effort) -> Rows:
+def tested(factors: Any, phases: list[Phase], back: bool, dust: int) -> Rows:
     """[p, q] of the score of the whole run."""
     if any(phase.kind in ("realized", "size") for phase in phases):
         raise Refused("no attack on a phase like this can be checked here")
     parts = []
-    for factor, phase in zip(factors, phases, strict=True):
-        rows = epoch(factor, phase, back, dust // phase.repeats, effort)
-        if factor["bins"]:  # bin_scores[i] where the sum is at least bins[i - 1] and below bins[i]
-            rows = [scored(row, factor["bins"], factor["bin_scores"]) for row in rows]
+    for (cuts, scores, bins, bin_scores), phase in zip(factors, phases, strict=True):
+        rows = epoch(cuts, scores, phase, back, dust // phase.repeats)
+        if bins:  # bin_scores[i] where the sum is at least bins[i - 1] and below bins[i]
+            in_order(bins, bin_scores)
+            rows = [scored(row.low, row.masses, bins, bin_scores) for row in rows]
         parts.append((rows, phase.repeats))
-    return _sum(parts, 3, dust, effort)
+    return _sum(parts, 3, dust)
 
 
-def scored(row: Row, bins: Any, scores: Any) -> Row:
-    """The row by score of its bin."""
-    if len(scores) != len(bins) + 1 or any(a >= b for a, b in pairwise(bins)):
-        raise Refused("bins should increase, and have a score each")
-    masses = dict.fromkeys(scores, fmpz(0))
-    for place, mass in enumerate(row.masses, row.low):
-        masses[scores[bisect_right(bins, place)]] += mass
-    return dense(masses)
+def in_order(ends: Any, scores: Any) -> None:
+    """`Refused` unless the ends of cells increase, and every cell has a score."""
+    if len(scores) != len(ends) + 1 or any(a >= b for a, b in pairwise(ends)):
+        raise Refused("cuts and bins should increase, and every cell have a score")
 
 
-def epoch(factor: Any, phase: Phase, back: bool, dust: int, effort: Effort) -> Rows:
+def scored(low: int, masses: list[Any], bins: Any, scores: Any) -> Row:
+    """Masses from the place `low` on, by score of the bin they are in."""
+    found = dict.fromkeys(scores, 0)
+    for place, mass in enumerate(masses, low):
+        found[scores[bisect_right(bins, place)]] += mass
+    return dense(found)
+
+
+def epoch(cuts: Any, scores: Any, phase: Phase, back: bool, dust: int) -> Rows:
     """[p, q] of the sum of the scores of one epoch's rounds.
 
     Four rows are carried along: noise alone, from below and above, and, summed over the rounds the record may be in,
     under P and under Q. Coins treat rounds differently, so that it would not do to put it into the last one.
     """
-    cuts, scores = factor["cuts"], factor["scores"]
-    if len(scores) != len(cuts) + 1 or any(a >= b for a, b in pairwise(cuts)):
-        raise Refused("cuts should increase, and every cell have a score")
-    effort.spend(400 * len(cuts))
+    in_order(cuts, scores)
+    spend(400 * len(cuts))
     rows = []
-    for mean, rounded in zip((arb(0), arb(0), *shifts(phase, back)), (rounded_down, rounded_up) * 2, strict=True):
+    for mean, toward in zip((arb(0), arb(0), *shifts(phase, back)), (rounded_down, rounded_up) * 2, strict=True):
         above = [arb(1), *(tail(ball(cut) - mean) for cut in cuts), arb(0)]
-        masses = dict.fromkeys(scores, 0)
-        for score, (left, right) in zip(scores, pairwise(above), strict=True):
-            masses[score] += max(0, rounded(left - right))
-        rows.append(dense(masses))
-    rows = _sum([(rows, phase.rounds)], 2, dust, effort)
+        cells = [max(0, toward(left - right)) for left, right in pairwise(above)]
+        rows.append(scored(0, cells, range(1, len(cells)), scores))
+    noise_down, noise_up, p, q = _sum([(rows, phase.rounds)], 2, dust)
     top, bottom = phase.share.numerator, phase.share.denominator * phase.rounds
-    rest = bottom - top * phase.rounds
-    low, noise_down, noise_up, p, q = rows[0].low, *(row.masses for row in rows)
+    rest, low = bottom - top * phase.rounds, p.low
     return [
-        Row(low, [(a * top + b * rest) // bottom for a, b in zip(p, noise_down, strict=True)]),
-        Row(low, [-(-(a * top + b * rest) // bottom) for a, b in zip(q, noise_up, strict=True)]),
+        Row(low, [(a * top + b * rest) // bottom for a, b in zip(p.masses, noise_down.masses, strict=True)]),
+        Row(low, [-(-(a * top + b * rest) // bottom) for a, b in zip(q.masses, noise_up.masses, strict=True)]),
     ]
 
 
-def _sum(parts: list[tuple[Rows, int]], every: int, dust: int, effort: Effort) -> Rows:
+def _sum(parts: list[tuple[Rows, int]], every: int, dust: int) -> Rows:
     """The rows of so many independent scores of each part; cutting tails costs about `dust`."""
-    return composed(parts, every, _halved, lambda a, b, uses: _cut(_added(a, b, effort), dust // uses))
+    return composed(parts, every, _halved, lambda a, b, uses: _cut(_added(a, b), dust // uses))
 
 
-def _added(first: Rows, second: Rows, effort: Effort) -> Rows:
+def _added(first: Rows, second: Rows) -> Rows:
     """The rows of the sum of two independent scores; with four rows the record is in one of the two."""
-
-    def times(i: int, j: int) -> Row:
-        return product(first[i], second[j], bool(i % 2), effort)
-
-    rows = [times(0, 0), times(1, 1)]
-    for noise, marked in ((0, 2), (1, 3)) if len(first) == 4 else ():
-        both = plus(times(marked, noise), times(noise, marked))
-        assert both is not None
-        rows.append(both)
+    rows = [product(first[i], second[i], i == 1) for i in (0, 1)]
+    for noise, marked in zip((0, 1), range(2, len(first)), strict=False):
+        once = product(first[marked], second[noise], noise == 1)
+        rows.append(plus(once, once if first is second else product(first[noise], second[marked], noise == 1)))
     return rows
 
 
@@ -124,7 +118,7 @@ def _cut(rows: Rows, dust: int) -> Rows:
 
 def _halved(rows: Rows) -> Rows:
     """Half of every score; a coin decides between the neighbors of an odd one."""
-    return [halved(row, HALVES, bool(i % 2)) for i, row in enumerate(rows)]
+    return [halved(row, bool(i % 2)) for i, row in enumerate(rows)]
 
 
 def delta_shown(rows: Rows, threshold: int, epsilon: Fraction) -> arb:

@@ -49,11 +49,9 @@ def tail(z: arb) -> arb:
 
 def is_positive(value: arb) -> bool:
     """The sign, or `Refused` where the precision does not decide it."""
-    if value > 0:
-        return True
-    if value <= 0:
-        return False
-    raise Refused("a node lies where the precision does not tell the sign; choose another one")
+    if not (value > 0 or value <= 0):
+        raise Refused("a node lies where the precision does not tell the sign; choose another one")
+    return bool(value > 0)
 
 
 def lognormal(r: arb) -> Call:
@@ -123,10 +121,10 @@ def sizes(n: int, p: Fraction, around: Fraction) -> dict[int, arb]:
     center, reach = int(n * around), 12 * int(float(n * around) ** 0.5 + 6)
     first, last = max(0, center - reach), min(n, center + reach)
     ways = arb(n + 1).lgamma() - arb(first + 1).lgamma() - arb(n - first + 1).lgamma()
-    masses = [ways.exp() * ball(1 - p) ** (n - first) * ball(p) ** first]
-    for size in range(first + 1, last + 1):
-        masses.append(masses[-1] * ball(p / (1 - p) * (n - size + 1) / size))
-    return dict(zip(range(first, last + 1), masses, strict=True))
+    masses = {first: ways.exp() * ball(1 - p) ** (n - first) * ball(p) ** first}
+    for size in range(first, last):
+        masses[size + 1] = masses[size] * ball(p / (1 - p) * (n - size) / (size + 1))
+    return masses
 
 
 def realized(others: int, rate: Fraction, r: arb) -> Call:
@@ -136,14 +134,15 @@ def realized(others: int, rate: Fraction, r: arb) -> Call:
     probabilities b_j of Bin(n, q). It is linear in w_j, so that w may be spread onto every few of its values.
     """
     found = sizes(others, rate, rate)
-    weights = [ball((1 - rate) * Fraction(j, others - j + 1)) for j in found]
-    above, moment = arb(0), arb(0)  # of all larger sizes
+    first = min(found)
     gap = max(1, int((others * float(rate * (1 - rate))) ** 0.5 / 5))
+    above, moment = arb(0), arb(0)  # of all larger sizes
     kept, calls = list[arb](), list[arb]()
-    for i, (weight, mass) in reversed(list(enumerate(zip(weights, found.values(), strict=True)))):
-        if i % gap == 0 or not kept:
+    for j in reversed(found):
+        weight = ball((1 - rate) * Fraction(j, others - j + 1))
+        if j % gap == 0 or j == first or not kept:
             kept, calls = [weight, *kept], [moment - weight * above, *calls]
-        above, moment = above + mass, moment + mass * weight
+        above, moment = above + found[j], moment + found[j] * weight
     shares = list(zip(kept, masses_at(kept, [each / above for each in calls]), strict=True))
     beyond = 1 - above * ball(1 - rate) - moment  # sizes left out count as if P alone had them
     once = lognormal(2 * r)

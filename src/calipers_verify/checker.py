@@ -1,6 +1,6 @@
 """What a certificate claims, and whether it is so.
 
-    {"format": "calipers-certificate", "version": 2,
+    {"format": "calipers-certificate", "version": 3,
      "run": {"adjacency": ..., "phases": [...]},          exact rationals; what was executed
      "claims": [{"jaw": "upper", ...}, {"jaw": "lower", ...}],
      "made_by": ..., "digest": ...}
@@ -13,44 +13,43 @@ supplies laws to be checked, cells of tests, and how finely to compute.
 from __future__ import annotations
 
 import os
-from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from flint import arb, ctx
 
-from calipers_verify import attacks, lattice
+from calipers_verify import attacks, laws
 from calipers_verify.calls import PRECISION, ball, gaussian
-from calipers_verify.reading import Chosen, Effort, Items, Or, Rational, Refused, digest, loaded, parsed, read
+from calipers_verify.reading import MOST_BYTES, Chosen, Refused, digest, parsed, read, spend
 from calipers_verify.rows import ONE
-from calipers_verify.steps import HOW, PHASE, Phase, Shown, phases_of
+from calipers_verify.steps import HOW, PHASE, Phase, bound, phases_of
 
-FORMAT, VERSION = "calipers-certificate", 2
+FORMAT, VERSION = "calipers-certificate", 3
 DIRECTIONS = ("present-absent", "absent-present")
 """P against Q: the dataset with the record against the one without (or: the original against the replaced), and back.
+An upper claim proves both, in this order; where the record is replaced they are the same.
 """
-RUN = {"adjacency": ("add-remove", "zero-out", "substitute"), "phases": Items(PHASE, 1, 64)}
-PROOF = {
-    "direction": ("both", *DIRECTIONS),
-    "spacing": Rational(1),
-    "factors": Items({"law": lattice.LAW, "sums": Items(HOW, 1, lattice.MOST_NODES)}, 1, 128),
-}
-NUMBERS = {"epsilon": Rational(10**6, 0), "delta": Rational(1)}
-EVIDENCE: dict[str, dict[str, Any]] = {
-    "upper": {"direction": ("both",), "proof": Or("fixed-batches", Items(Items(PROOF, 1, 2), 1, 2))},
-    "lower": {"direction": DIRECTIONS, "attack": Or("fixed-batches", attacks.ATTACK)},
-}
-CLAIMS = Items(Chosen("jaw", {jaw: NUMBERS | own for jaw, own in EVIDENCE.items()}), 1, 4)
+RUN = {"adjacency": {"add-remove", "zero-out", "substitute"}, "phases": [PHASE, 1, 64]}
+FACTOR = {"law": laws.LAW, "sums": [HOW, 1, laws.MOST_NODES]}
+PROOF = {"spacing": (Fraction(1, 10**60), Fraction(1)), "factors": [FACTOR, 1, 128]}
+NUMBERS = {"epsilon": (Fraction(0), Fraction(10**6)), "delta": (Fraction(1, 10**60), Fraction(1))}
+UPPER = {**NUMBERS, "direction": {"both"}, "proof": ("fixed-batches", [PROOF, 1, 4])}
+LOWER = {**NUMBERS, "direction": set(DIRECTIONS), "attack": ("fixed-batches", attacks.ATTACK)}
+CLAIMS = [Chosen("jaw", {"upper": UPPER, "lower": LOWER}), 1, 4]
+ENDS = {"made_by": 200, "digest": 64}
+CERTIFICATE = {"format": {FORMAT}, "version": range(VERSION, VERSION + 1), "run": RUN, "claims": CLAIMS} | ENDS
 
 
 class Claim(NamedTuple):
-    """A statement that was verified."""
+    """A statement that was verified, and in words."""
 
     jaw: str
     epsilon: Fraction
     delta: Fraction
     direction: str
+    sentence: str
 
 
 class Verdict(NamedTuple):
@@ -61,79 +60,68 @@ class Verdict(NamedTuple):
 
     def sentences(self) -> list[str]:
         """The claims in words."""
-        words, neighbors = [], f"{self.run['adjacency']} neighbors"
-        for jaw, epsilon, delta, direction in self.claims:
-            numbers = f"epsilon = {decimal(epsilon)} and delta = {decimal(delta)}"
-            if jaw == "upper":
-                words.append(f"The run is differentially private with {numbers} ({neighbors}, both directions).")
-            else:
-                words.append(f"An attack shows that at {numbers} no smaller delta holds ({neighbors}, {direction}).")
-        return words
-
-
-def decimal(number: Fraction) -> str:
-    """The number as written in decimals where it is one, and as a fraction otherwise."""
-    with localcontext(prec=60) as context:
-        context.traps[Inexact] = True
-        try:
-            return str(Decimal(number.numerator) / number.denominator)
-        except Inexact:
-            return str(number)
+        return [claim.sentence for claim in self.claims]
 
 
 def verify_file(path: str | os.PathLike[str]) -> Verdict:
     """The verdict on a file; see `verify`."""
-    return verify(loaded(path))
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise Refused(f"it cannot be read ({error.strerror or error})") from error
+    return verify(data)
 
 
 def verify(data: bytes) -> Verdict:
     """What the certificate in `data` proves; raises `Refused`, with the reason, unless all of its claims are proven."""
-    record = parsed(data)
-    if record.get("format") != FORMAT or record.get("version") is True or record.get("version") != VERSION:
-        raise Refused(f"it is not a {FORMAT} of version {VERSION}")
-    if record.keys() != {"format", "version", "run", "claims", "made_by", "digest"}:
-        raise Refused("a certificate has a format, a version, a run, claims, made_by and a digest, and nothing else")
-    if not isinstance(record["made_by"], str) or len(record["made_by"]) > 200:
-        raise Refused("made_by should be a short string")
-    if record["digest"] != digest(record):
-        raise Refused("its digest is not that of its content: it was damaged or altered")
-    pairs, effort = pairs_of(record["run"]), Effort()
     try:
         with ctx.workprec(PRECISION):
-            claims = [_checked(claim, pairs, effort) for claim in read(record["claims"], CLAIMS, "claims")]
-    except (ArithmeticError, LookupError, ValueError, MemoryError) as error:  # whatever this is, nothing was proven
-        raise Refused(f"its numbers do not fit together ({type(error).__name__})") from error
-    return Verdict(record["run"], tuple(claims))
+            return _verdict(parsed(data))
+    except Refused:
+        raise
+    except Exception as error:  # whatever this is, nothing was proven
+        raise Refused(f"it is no JSON, or its numbers do not fit together ({type(error).__name__})") from error
 
 
-def pairs_of(record: Any) -> list[list[Phase]]:
+def _verdict(record: Any) -> Verdict:
+    if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
+        raise Refused(f"it is not a {FORMAT} of version {VERSION}: certify the run again")
+    spend(0, anew=True)
+    _, _, run, claims, _, seal = read(record, CERTIFICATE, "a certificate")
+    if seal != digest(record):
+        raise Refused("its digest is not that of its content: it was damaged or altered")
+    pairs, where = pairs_of(run), f"{run[0]} neighbors"
+    found = [_checked(claim, pairs, said, where) for claim, said in zip(claims, record["claims"], strict=True)]
+    return Verdict(record["run"], tuple(found))
+
+
+def pairs_of(run: tuple[Any, ...]) -> list[list[Phase]]:
     """The phases of the run, for every pair of neighboring datasets that counts: one, or two where a rate moves."""
-    run = read(record, RUN, "run")
-    found = [phases_of(phase, run["adjacency"]) for phase in run["phases"]]
+    found = [phases_of(phase, run[0]) for phase in run[1]]
     count = max(len(pairs) for pairs in found)
     return [list(chain.from_iterable(pairs[i % len(pairs)] for pairs in found)) for i in range(count)]
 
 
-def needed(phases: list[Phase]) -> tuple[str, ...]:
-    """The directions that an upper claim has to prove: replacing is symmetric."""
-    return ("both",) if phases[0].replaced else DIRECTIONS
-
-
-def _checked(claim: dict[str, Any], pairs: list[list[Phase]], effort: Effort) -> Claim:
+def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], said: dict[str, str], where: str) -> Claim:
     """The claim, or `Refused` unless it holds."""
-    jaw, epsilon, delta, direction = (claim[key] for key in Claim._fields)
-    evidence = claim["proof" if jaw == "upper" else "attack"]
+    jaw, epsilon, delta, direction, evidence = claim
     if evidence == "fixed-batches":
         found = [gaussian(fixed_batches(pairs[0], jaw), ball(epsilon))]
     elif jaw == "upper":
-        found = [lattice.delta_bound(law, epsilon) for law in proven(evidence, pairs, dust_of(delta), effort)]
+        laws_of = zip(evidence, directions(pairs), strict=True)
+        proven = [proven_law(record, phases, back, dust_of(delta)) for record, (phases, back) in laws_of]
+        found = [laws.delta_bound(law, epsilon) for law in proven]
     else:
-        back = direction == DIRECTIONS[1]
-        rows = attacks.tested(evidence["factors"], pairs[0], back, dust_of(delta), effort)
-        found = [attacks.delta_shown(rows, evidence["threshold"], epsilon)]
+        rows = attacks.tested(evidence[0], pairs[0], direction == DIRECTIONS[1], dust_of(delta))
+        found = [attacks.delta_shown(rows, evidence[1], epsilon)]
     if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
         raise Refused(f"what is proven about the {jaw} jaw is not the delta claimed")
-    return Claim(jaw, epsilon, delta, direction)
+    numbers = f"epsilon = {said['epsilon']} and delta = {said['delta']}"
+    words = f"An attack shows that at {numbers} no smaller delta holds ({where}, {direction})."
+    if jaw == "upper":
+        words = f"The run is differentially private with {numbers} ({where}, both directions)."
+    return Claim(jaw, epsilon, delta, direction, words)
 
 
 def dust_of(delta: Fraction) -> int:
@@ -142,32 +130,26 @@ def dust_of(delta: Fraction) -> int:
 
 
 def fixed_batches(phases: list[Phase], jaw: str) -> arb:
-    """mu of the run if everybody knew which batches hold the record: sampling at random never leaks more."""
-    if any(phase.kind in ("realized", "size") for phase in phases):
-        raise Refused("fixed batches do not bound what a divisor or a rate that moves with the data shows")
-    if jaw == "lower" and any(phase.is_hidden for phase in phases):
-        raise Refused("the closed form for fixed batches is attained only where nothing is drawn at random")
+    """mu of the run if everybody knew which batches hold the record: sampling at random never leaks more.
+
+    Where nothing is drawn at random it is attained. It does not bound what a divisor, or a rate that moves, shows.
+    """
+    if any(phase.kind in ("realized", "size") or (jaw == "lower" and phase.is_hidden) for phase in phases):
+        raise Refused(f"fixed batches prove no {jaw} jaw of such a run")
     squares = (phase.repeats * (4 if phase.replaced else 1) * phase.shift for phase in phases)
     return ball(sum(squares, Fraction(0))).sqrt()
 
 
-def proven(proof: Any, pairs: list[list[Phase]], dust: int, effort: Effort) -> list[lattice.Law]:
-    """The laws of the whole run, for all pairs of neighbors and all directions that are needed."""
-    laws = []
-    for phases, records in zip(pairs, proof, strict=True):
-        if tuple(record["direction"] for record in records) != needed(phases):
-            raise Refused(f"a proof for one pair of neighbors has the directions {', '.join(needed(phases))}")
-        shown = [Shown(phase, effort) for phase in phases]
-        laws += [proven_law(record, shown, dust, effort) for record in records]
-    return laws
+def directions(pairs: list[list[Phase]]) -> list[tuple[list[Phase], bool]]:
+    """What an upper claim has to prove: all pairs, and for each both directions, which replacing makes the same."""
+    return [(phases, back) for phases in pairs for back in ((False,) if phases[0].replaced else (False, True))]
 
 
-def proven_law(record: Any, shown: list[Shown], dust: int, effort: Effort) -> lattice.Law:
+def proven_law(record: Any, phases: list[Phase], back: bool, dust: int) -> laws.Law:
     """The law of the whole run in one direction, every factor checked to dominate its step or epoch."""
-    spacing, back, laws = record["spacing"], record["direction"] == DIRECTIONS[1], []
-    for factor, one in zip(record["factors"], shown, strict=True):
-        places, sums = factor["law"]["places"], factor["sums"]
-        each = sums * len(places) if len(sums) == 1 else sums  # one for all places, or one for each
-        bounds = [one.bound(place * spacing, back, how) for place, how in zip(places, each, strict=True)]
-        laws.append((lattice.dominating(factor["law"], spacing, bounds), one.phase.repeats))
-    return lattice.power(laws, dust, effort)
+    (spacing, factors), found = record, []
+    for (law, sums), phase in zip(factors, phases, strict=True):
+        each = sums * len(law[0]) if len(sums) == 1 else sums  # one for all places, or one for each
+        bounds = [bound(phase, place * spacing, back, how) for place, how in zip(law[0], each, strict=True)]
+        found.append((laws.dominating(law, spacing, bounds), phase.repeats))
+    return laws.power(found, dust)

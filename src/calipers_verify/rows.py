@@ -11,10 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from flint import fmpz, fmpz_poly
 
-from calipers_verify.reading import Effort, Refused
+from calipers_verify.reading import Refused, spend
 
-BITS = 256
-ONE = 1 << BITS
+ONE = 1 << 256
 MOST_PLACES = 1 << 18
 HALVES = (ONE // 2, ONE // 2)
 Anything = TypeVar("Anything")
@@ -27,75 +26,65 @@ class Row(NamedTuple):
     masses: list[Any]
 
 
+EMPTY = Row(0, [])
+
+
 def dense(found: dict[int, int]) -> Row:
     """The row with these masses at these places, and 0 between them."""
-    low, high = min(found), max(found)
-    if high - low >= MOST_PLACES:
-        raise Refused("a row spreads over too many places")
-    masses = [fmpz(0)] * (high - low + 1)
-    for place, mass in found.items():
-        masses[place - low] = fmpz(mass)
-    return Row(low, masses)
+    return plus(*(Row(place, [fmpz(mass)]) for place, mass in found.items()))
 
 
-def divided(values: Any, divisor: int, count: int, up: bool) -> list[Any]:
-    """The `count` coefficients of a polynomial, each divided and rounded."""
-    if up:
-        values = values + fmpz_poly([divisor - 1] * count)
-    found: list[Any] = (values // fmpz(divisor)).coeffs()
-    return found + [fmpz(0)] * (count - len(found))
-
-
-def product(first: Row, second: Row, up: bool, effort: Effort) -> Row:
-    """Masses multiply, places add."""
-    count = len(first.masses) + len(second.masses) - 1
-    if count > MOST_PLACES:
-        raise Refused("a product has too many places")
-    effort.spend(count)
-    exact = fmpz_poly(first.masses) * fmpz_poly(second.masses)
-    return Row(first.low + second.low, divided(exact, ONE, count, up))
-
-
-def plus(first: Row | None, second: Row | None) -> Row | None:
-    """Both together."""
-    if first is None or second is None:
-        return second if first is None else first
-    low = min(first.low, second.low)
-    end = max(row.low + len(row.masses) for row in (first, second))
+def plus(*rows: Row) -> Row:
+    """All of them together."""
+    filled = [row for row in rows if row.masses]
+    if len(filled) < 2:
+        return filled[0] if filled else EMPTY
+    low, end = min(row.low for row in filled), max(row.low + len(row.masses) for row in filled)
     if end - low > MOST_PLACES:
         raise Refused("a row spreads over too many places")
     masses = [fmpz(0)] * (end - low)
-    for row in (first, second):
+    for row in filled:
         for i, mass in enumerate(row.masses, row.low - low):
             masses[i] += mass
     return Row(low, masses)
 
 
-def halved(row: Row, shares: tuple[int, int], up: bool) -> Row:
+def rounded(values: Any, count: int, up: bool) -> list[Any]:
+    """The first `count` coefficients of a polynomial that has none below 0, divided by 2^256, each down or up."""
+    found: list[Any] = (values // fmpz(ONE)).coeffs()
+    found += [fmpz(0)] * (count - len(found))
+    return [mass + 1 for mass in found] if up else found
+
+
+def product(first: Row, second: Row, up: bool) -> Row:
+    """Masses multiply, places add."""
+    if not first.masses or not second.masses:
+        return EMPTY
+    count = len(first.masses) + len(second.masses) - 1
+    if count > MOST_PLACES:
+        raise Refused("a product has too many places")
+    spend(count)
+    return Row(first.low + second.low, rounded(fmpz_poly(first.masses) * fmpz_poly(second.masses), count, up))
+
+
+def halved(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
     """The row on the lattice of twice the spacing; odd places give these shares (in 2^-256) to their neighbors."""
-    low, masses = row
-    if low % 2:
-        low, masses = low - 1, [fmpz(0), *masses]
-    if len(masses) % 2 == 0:
-        masses = [*masses, fmpz(0)]
-    even, odd = masses[0::2], fmpz_poly(masses[1::2])
-    for side, share in enumerate(shares):
-        for i, mass in enumerate(divided(odd * fmpz(share), ONE, len(even) - 1, up), side):
-            even[i] += mass
-    return Row(low // 2, even)
+    first, (low, masses) = row.low % 2, row
+    odd, count = fmpz_poly(masses[1 - first :: 2]), (len(masses) + first) // 2
+    parts = [Row(low // 2 + side, rounded(odd * fmpz(share), count, up)) for side, share in enumerate(shares)]
+    return plus(Row((low + first) // 2, masses[first::2]), *parts)
 
 
 def window(masses: list[Any], dust: int) -> tuple[int, int]:
     """(start, end) of the places that remain when at most `dust` is cut at each end."""
-    start, end, cut = 0, len(masses), 0
-    while end > 1 and cut + masses[end - 1] <= dust:
-        end -= 1
-        cut += masses[end]
-    cut = 0
-    while start < end - 1 and cut + masses[start] <= dust:
-        cut += masses[start]
-        start += 1
-    return start, end
+    ends = []
+    for row in (masses, masses[::-1]):
+        cut, kept = row[0], 0
+        while cut <= dust and kept < len(row) - 1:
+            kept += 1
+            cut += row[kept]
+        ends.append(kept)
+    return min(ends[0], len(masses) - 1 - ends[1]), len(masses) - ends[1]
 
 
 def composed(
@@ -109,16 +98,14 @@ def composed(
     All are halved before every so-many-th doubling (0: never), so that lattices get coarser as sums get wider. join is
     told about how often its result, and others like it, will be used: what it loses counts so many times.
     """
-    result: Anything | None = None
+    results: list[Anything] = []
     doublings = max(count for _, count in parts).bit_length()
     for j in range(doublings):
         if every and j and j % every == 0:
-            parts = [(halve(one), count) for one, count in parts]
-            result = None if result is None else halve(result)
+            parts, results = [(halve(one), count) for one, count in parts], [halve(one) for one in results]
         uses = doublings << (doublings - 1 - j)
         for one, count in parts:
             if count >> j & 1:
-                result = one if result is None else join(result, one, uses)
+                results = [join(results[0], one, uses) if results else one]
         parts = [(join(one, one, uses), count) for one, count in parts if count >> (j + 1)]
-    assert result is not None
-    return result
+    return results[0]

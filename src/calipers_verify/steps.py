@@ -8,9 +8,11 @@ X_1 ... X_M independent copies of a term of `calipers_verify.calls`. Dealt out i
 sampling: M = 1, s = q; fixed batches: M = s = 1; balls-and-bins; shuffled batches for one who knows nothing of the
 others) the term is `opposite` if the record is replaced, and lognormal - k if it is zeroed out: then one sum serves
 all k. Shuffled batches of fixed size that leave a record over have the term `displaced`, or blocks of rounds that are
-a little less (`calipers_verify.blocks`); where nothing is left over, `calipers_verify.cover` says what is added.
+a little less (`calipers_verify.shuffled`); where nothing is left over, `calipers_verify.shuffled` says what is added.
 
 **Fixed batches.** All of these leak at most what N(1/sigma, 1) against N(0, 1) does, 2/sigma if replaced.
+
+**One order for all epochs.** Whoever adds up what is seen of a batch sees one epoch with less noise.
 
 **Other steps.** A Poisson step divided by its realized size, and one whose rate moves with the dataset.
 """
@@ -18,42 +20,33 @@ a little less (`calipers_verify.blocks`); where nothing is left over, `calipers_
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flint import arb
 
-from calipers_verify.blocks import BLOCKS, ROUNDS, block_call, halves
 from calipers_verify.calls import Call, ball, displaced, gaussian, lognormal, moved, opposite, realized, turned
-from calipers_verify.cover import COVER, first_batch, rough, weights
-from calipers_verify.reading import Chosen, Effort, Or, Rational, Refused, Whole
-from calipers_verify.sums import PLAN, Calls, Plan, Sum, connected, summed
+from calipers_verify.reading import Chosen, Refused, spend
+from calipers_verify.shuffled import BLOCKS, COUNT, COVER, ROUNDS, block_call, first_batch, halves, weights
+from calipers_verify.sums import PLAN, Plan, call_of, connected, summed
 
-COUNT, MANY = Whole(1, 1 << 53), Whole(3, 10**8)
-"""MANY: of datasets whose batch sizes are looked at one by one."""
-NOISE, RATE = Rational(10**6, Fraction(1, 1000)), Rational(1)
+MANY, MORE = range(1, 10**8), range(3, 10**8)
+"""Of datasets whose batch sizes are looked at one by one."""
+NOISE, RATE = (Fraction(1, 1000), Fraction(10**6)), (Fraction(1, 10**60), Fraction(1))
+BELOW_ONE = (RATE[0], 1 - Fraction(1, 1 << 53))
+ORDER = {"every-epoch", "once"}
+SHUFFLE = {"last_batch": {"drop", "keep"}, "order": ORDER, "view": {"worst-case", "isolated"}, "epochs": COUNT}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "poisson": {"sample_rate": RATE, "steps": COUNT},
-    "poisson-realized": {
-        "dataset_size": MANY,
-        "sample_rate": Rational(1 - Fraction(1, 1 << 53)),
-        "steps": COUNT,
-    },
-    "poisson-moving": {"dataset_size": MANY, "batch_size": MANY._replace(low=1), "steps": COUNT},
+    "poisson-realized": {"dataset_size": MORE, "sample_rate": BELOW_ONE, "steps": COUNT},
+    "poisson-moving": {"dataset_size": MORE, "batch_size": MANY, "steps": COUNT},
     "deterministic": {"epochs": COUNT},
-    "balls-and-bins": {"batches": Whole(1, 10**11), "epochs": COUNT},
-    "shuffle": {
-        "dataset_size": COUNT,
-        "batch_size": COUNT,
-        "last_batch": ("drop", "keep"),
-        "order": ("every-epoch", "once"),
-        "epochs": COUNT,
-        "view": ("worst-case", "isolated"),
-    },
+    "balls-and-bins": {"batches": range(1, 10**11), "order": ORDER, "epochs": COUNT},
+    "shuffle": {"dataset_size": COUNT, "batch_size": COUNT, **SHUFFLE},
 }
 PHASE = Chosen("sampler", {sampler: {"noise_multiplier": NOISE, **own} for sampler, own in SAMPLERS.items()})
-HOW = Or(None, {"plan": PLAN, "blocks": Or(None, BLOCKS), "cover": Or(None, COVER)})
+HOW = (None, {"plan": PLAN, "blocks": (None, BLOCKS), "cover": (None, COVER)})
 """How a node of a law is proven: by a closed form, or by a sum."""
-MOST_SUMS = 2000
 
 
 class Phase(NamedTuple):
@@ -90,119 +83,97 @@ class Phase(NamedTuple):
         """Whether the record's place, or its presence, is drawn at random."""
         return self.rounds > 1 or self.share < 1
 
+    @property
+    def one_sum(self) -> bool:
+        """Whether one term serves all k."""
+        return self.kind in ("dealt", "covered") and not self.replaced
 
-def phases_of(record: dict[str, Any], adjacency: str) -> list[list[Phase]]:
+
+def phases_of(record: tuple[Any, ...], adjacency: str) -> list[list[Phase]]:
     """The phase for every pair of neighboring datasets that differ in what they show, each as factors of a product."""
-    sampler, count = record["sampler"], record["steps"] if "steps" in record else record["epochs"]
-    shift, size, batch = 1 / record["noise_multiplier"] ** 2, record.get("dataset_size", 0), record.get("batch_size", 0)
-    dealt = Phase("dealt", count, shift, adjacency == "substitute", record.get("sample_rate", Fraction(1)))
+    sampler, sigma, *own, count = record
+    dealt = Phase("dealt", count, 1 / sigma**2, adjacency == "substitute")
+    once = dealt._replace(repeats=1, shift=dealt.shift * count)
     if sampler in ("poisson-realized", "poisson-moving") and adjacency != "add-remove":
         raise Refused(f"{sampler} is about add-remove neighbors")
-    if sampler == "poisson-realized":  # size and sum show less the larger a dataset is
-        return [[dealt._replace(kind="realized", size=size - 1)]]
-    if sampler == "poisson-moving":
-        if batch > size - 2:
-            raise Refused("a rate that moves should stay below 1 on both neighbors")
-        pairs = [(dealt._replace(share=Fraction(batch, n + 1)), n) for n in (size - 1, size)]
-        return [[step, dealt._replace(kind="size", size=n, batch=batch)] for step, n in pairs]
-    return [[_shuffled(record, dealt) if sampler == "shuffle" else dealt._replace(rounds=record.get("batches", 1))]]
+    match sampler, *own:
+        case "poisson", rate:
+            return [[dealt._replace(share=rate)]]
+        case "poisson-realized", size, rate:  # size and sum show less the larger a dataset is
+            return [[dealt._replace(kind="realized", share=rate, size=size - 1)]]
+        case "poisson-moving", size, batch if batch <= size - 2:  # the rate stays below 1 on both neighbors
+            pairs = [(dealt._replace(share=Fraction(batch, n + 1)), n) for n in (size - 1, size)]
+            return [[step, dealt._replace(kind="size", size=n, batch=batch)] for step, n in pairs]
+        case ("deterministic",):
+            return [[dealt]]
+        case "balls-and-bins", batches, order:
+            return [[(once if order == "once" else dealt)._replace(rounds=batches)]]
+        case "shuffle", size, batch, last, order, view if batch <= size:
+            rounds, left = divmod(size, batch)
+            share, opposed, kept = Fraction(rounds * batch, size), view == "worst-case", last == "keep" and left > 0
+            kind = ("dropping" if left and not kept else "full") if opposed else "covered" if kept else "dealt"
+            found = dealt if order == "every-epoch" else once
+            kind = kind if order == "every-epoch" else "fixed"
+            return [[found._replace(kind=kind, share=share, rounds=rounds, opposed=opposed, size=size, batch=batch)]]
+    raise Refused("a batch should be smaller than the dataset, and a rate that moves below 1 on both neighbors")
 
 
-def _shuffled(record: dict[str, Any], dealt: Phase) -> Phase:
-    size, batch, opposed = record["dataset_size"], record["batch_size"], record["view"] == "worst-case"
-    if batch > size:
-        raise Refused("a batch should not be larger than the dataset")
-    keeps, (rounds, left) = record["last_batch"] == "keep", divmod(size, batch)
-    share = Fraction(rounds * batch, size)
-    found = dealt._replace(share=share, rounds=rounds, opposed=opposed, size=size, batch=batch)
-    if record["order"] == "once":
-        # Whoever knows the batch sees one release with less noise; so does an attack that repeats itself.
-        return found._replace(kind="fixed", repeats=1, shift=dealt.shift * dealt.repeats)
-    if not opposed:
-        return found._replace(kind="covered") if keeps and left else found
-    return found._replace(kind="dropping" if left and not keeps else "full")
+def bound(phase: Phase, x: Fraction, back: bool, how: Any) -> arb:
+    """At least D of one step or epoch at e^x, of Q against P if `back`; `how`: the sum to be used, if any."""
+    k, kind, rounds = ball(x).exp(), phase.kind, phase.rounds
+    if (x < 0) if phase.replaced or kind == "full" else back:
+        return 1 - k + k * bound(phase, -x, not back, how)
+    spend(20_000 if kind in ("realized", "size") else 100)
+    if how is not None:
+        call, exposed = by_sum(phase, Fraction(0) if phase.one_sum else x, back and not phase.replaced, how)
+    elif kind in ("realized", "size"):
+        return _closed(phase)(k)
+    elif rounds > 1 or kind in ("fixed", "full", "covered"):
+        return gaussian(phase.mu, ball(x))
+    else:
+        call, exposed = _term(phase, k, False), arb(0)
+    each = Fraction(1, rounds) if kind == "covered" else phase.share / rounds
+    rest = 0 if kind in ("covered", "full") else 1 - phase.share
+    strike = ball(rest / each) * (k - 1) + (k * rounds if phase.one_sum else 0)
+    return ball(each) * call(strike) + exposed * gaussian(phase.mu, ball(x))
 
 
-class Shown:
-    """D of one step or epoch of a phase; sums are kept, since several nodes and both directions may ask for one."""
+@lru_cache(maxsize=64)
+def _closed(phase: Phase) -> Call:
+    if phase.kind == "size":
+        return moved(phase.size, phase.batch)
+    return realized(phase.size, phase.share, phase.r)
 
-    def __init__(self, phase: Phase, effort: Effort) -> None:
-        self.phase, self.effort = phase, effort
-        self.known: dict[Any, Calls] = {}
-        self.closed: Call | None = None
-        if phase.kind == "realized":
-            self.closed = realized(phase.size, phase.share, phase.r)
-        if phase.kind == "size":
-            self.closed = moved(phase.size, phase.batch)
 
-    def bound(self, x: Fraction, back: bool, how: Any) -> arb:
-        """At least D at e^x, of Q against P if `back`; `how`: the sum to be used, if any."""
-        phase, k = self.phase, ball(x).exp()
-        if (x < 0) if phase.replaced or phase.kind == "full" else back:
-            return 1 - k + k * self.bound(-x, not back, how)
-        self.effort.spend(20_000 if self.closed or how else 100)
-        if how is not None:
-            return self._by_sum(x, back and not phase.replaced, **how)
-        if self.closed is not None:
-            return self.closed(k)
-        if phase.rounds > 1 or phase.kind in ("fixed", "full", "covered"):
-            return gaussian(phase.mu, ball(x))
-        return self._hidden(x, self._term(k, False))
+def _term(phase: Phase, k: arb, back: bool) -> Call:
+    if phase.one_sum:
+        return lognormal(phase.r)
+    if phase.kind not in ("dropping", "full"):
+        return opposite(phase.r, k)
+    return turned(displaced(phase.r, 1 / k, False), k) if back else displaced(phase.r, k, phase.replaced)
 
-    def _by_sum(self, x: Fraction, back: bool, plan: Any, blocks: Any, cover: Any) -> arb:
-        phase, plan = self.phase, Plan(**plan)
-        if self.closed or phase.kind == "fixed" or (cover is not None) != (phase.kind == "full"):
-            raise Refused("no bound by sums like this one is proven for this phase")
-        if blocks is not None and (phase.kind != "dropping" or phase.rounds < ROUNDS):
-            raise Refused("blocks are proven only for shuffled epochs that leave a record over and are as long")
-        key = (x if self._moves else None, back, plan, str(blocks), str(cover))
-        if key not in self.known:
-            if len(self.known) >= MOST_SUMS:
-                raise Refused("it asks for too many sums")
-            found = self._blocks(x, plan, blocks) if cover is None else self._covered(x, back, plan, cover)
-            self.known[key] = Calls(found, plan.unit)
-        if cover is None:
-            return self._hidden(x, self.known[key])
-        exposed = weights(phase.size, phase.batch, phase.shift, cover)[2]
-        return ball(Fraction(phase.batch, phase.size)) * self.known[key](arb(0)) + exposed * gaussian(phase.mu, ball(x))
 
-    def _blocks(self, x: Fraction, plan: Plan, blocks: Any) -> Sum:
-        """All rounds of an epoch, those that fill blocks by blocks."""
-        phase, k = self.phase, ball(x).exp()
-        term = connected(self._term(k, False), plan, self.effort)
-        if blocks is None:
-            return summed([(term, phase.rounds)], plan, self.effort)
-        payoff = block_call(halves(phase.r, k, phase.replaced), **blocks, effort=self.effort)
-        terms = Calls(summed([(term, ROUNDS)], plan, self.effort), plan.unit)
-        block = connected(lambda c: payoff(c).min(terms(c)), plan, self.effort, ROUNDS)
-        count, rest = divmod(phase.rounds, ROUNDS)
-        return summed([(block, count), (term, rest)], plan, self.effort)
-
-    def _covered(self, x: Fraction, back: bool, plan: Plan, cover: Any) -> Sum:
-        """The first batch, and the later ones with the weights that cover them."""
-        phase, r = self.phase, self.phase.r
-        low, high, _ = weights(phase.size, phase.batch, phase.shift, cover)
+@lru_cache(maxsize=1024)
+def by_sum(phase: Phase, x: Fraction, back: bool, how: Any) -> tuple[Call, arb]:
+    """The call of the sum of an epoch, and the share that it leaves exposed. Several nodes may ask for the same one."""
+    plan, blocks, cover, r, k = Plan(*how[0]), how[1], how[2], phase.r, ball(x).exp()
+    if phase.kind not in ("dealt", "covered", "dropping", "full") or (cover is not None) != (phase.kind == "full"):
+        raise Refused("no bound by sums like this one is proven for this phase")
+    if blocks is not None and (phase.kind != "dropping" or phase.rounds < ROUNDS):
+        raise Refused("blocks are proven only for shuffled epochs that leave a record over and are as long")
+    term, exposed = _term(phase, k, back), arb(0)
+    if cover is not None:  # the first batch, and the later ones with the weights that cover them
+        low, high, exposed = weights(phase.size, phase.batch, phase.shift, cover)
         far = (2 * r, 2 * r) if phase.replaced else (r, 2 * r) if back else (2 * r, r)
-        first = connected(first_batch(x, phase.mu, far), rough(plan), self.effort)
-        term = self._term(ball(x).exp(), back)
-        many, few = (connected(lambda c, w=w: w * term(c / w), plan, self.effort) for w in (low, high))  # type: ignore[misc]
-        return summed([(first, 1), (many, cover["many"]), (few, cover["few"])], plan, self.effort)
-
-    @property
-    def _moves(self) -> bool:
-        """Whether every k has a term of its own."""
-        return self.phase.replaced or self.phase.kind not in ("dealt", "covered")
-
-    def _term(self, k: arb, back: bool) -> Call:
-        phase = self.phase
-        if not self._moves:
-            return lognormal(phase.r)
-        if phase.kind not in ("dropping", "full"):
-            return opposite(phase.r, k)
-        return turned(displaced(phase.r, 1 / k, False), k) if back else displaced(phase.r, k, phase.replaced)
-
-    def _hidden(self, x: Fraction, calls: Call) -> arb:
-        phase, k = self.phase, ball(x).exp()
-        share, rounds = Fraction(1) if phase.kind == "covered" else phase.share, phase.rounds
-        strike = ball((1 - share) / share * rounds) * (k - 1)
-        return ball(share / rounds) * calls(strike if self._moves else strike + k * rounds)
+        weighted = [lambda c, w=w: w * term(c / w) for w in (low, high)]
+        counts = zip((connected(one, plan) for one in weighted), cover[-2:], strict=True)
+        rough = plan._replace(centers=(0,), lowest=(plan.lowest[0] + 2,), reach=16, tail=8, high=plan.high << 10)
+        parts = [(connected(first_batch(x, phase.mu, far), rough), 1), *counts]  # flat and far
+    else:
+        parts = [(connected(term, plan), phase.rounds)]
+    if blocks is not None:  # all rounds that fill blocks, by blocks
+        payoff = block_call(halves(r, k, phase.replaced), *blocks)
+        terms = call_of(summed([(parts[0][0], ROUNDS)], plan), plan.unit)
+        block = connected(lambda c: payoff(c).min(terms(c)), plan, ROUNDS)
+        parts = [(block, phase.rounds // ROUNDS), (parts[0][0], phase.rounds % ROUNDS)]
+    return call_of(summed(parts, plan), plan.unit), exposed

@@ -5,7 +5,7 @@ known. Here a term is replaced by a measure on whole multiples of a unit, and `l
 
     V(c) = sum_i m_i (v_i - c)+ + lost        for every real c,
 
-at least the call everywhere. Facts, as for the laws of `calipers_verify.lattice`:
+at least the call everywhere. Facts, as for the laws of `calipers_verify.laws`:
 
 1. More mass, and mass at larger values, makes V larger.
 2. Sums: if V and W are above the calls of two independent terms, the convolution is above that of their sum; `lost`
@@ -24,27 +24,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flint import arb
 
 from calipers_verify.calls import Call, ball, rounded_up
-from calipers_verify.reading import Effort, Items, Rational, Refused, Whole
-from calipers_verify.rows import HALVES, ONE, Row, composed, dense, halved, plus, product
+from calipers_verify.reading import Refused, spend
+from calipers_verify.rows import EMPTY, ONE, Row, composed, dense, halved, plus, product
 
 MOST_TERM_NODES = 60_000
-FAR = 1 << 200
-PLAN = {
-    "unit": Rational(10**30),
-    "centers": Items(Whole(-FAR, FAR), 1, 64),
-    "lowest": Items(Whole(0, 200), 1, 64),
-    "reach": Whole(8, 20_000),
-    "tail": Whole(8, 20_000),
-    "low": Whole(-FAR, FAR),
-    "high": Whole(-FAR, FAR),
-}
-Node = tuple[int, int]
-"""Value in units, and rung."""
+PLACE = range(-1 << 200, 1 << 200)
+UNIT = (Fraction(1, 10**60), Fraction(10**30))
 
 
 class Plan(NamedTuple):
@@ -65,24 +55,22 @@ class Plan(NamedTuple):
         j = terms.bit_length() - 1
         return self.centers[j] * terms >> j, self.lowest[j]
 
-    def radius(self, e: int, lowest: int) -> int:
-        """How far from the center rung e reaches, in units."""
-        return self.reach << e if e == lowest else self.tail << e
-
-    def nodes(self, terms: int) -> list[Node]:
-        """The places of something as wide as so many terms, in order."""
-        found, inner, (center, lowest) = list[Node](), -1, self.layout(terms)
-        e = lowest
+    def nodes(self, terms: int) -> list[tuple[int, int]]:
+        """The places of something as wide as so many terms, in order: value in units, and rung."""
+        center, lowest = self.layout(terms)
+        found, inner, e = list[tuple[int, int]](), -1, lowest
         while inner < max(self.high - center, center - self.low):
-            radius = self.radius(e, lowest)
+            radius = (self.reach if e == lowest else self.tail) << e
             first, last = max(self.low, center - radius), min(self.high, center + radius)
             found += [(n << e, e) for n in range(-(-first >> e), (last >> e) + 1) if abs((n << e) - center) > inner]
             if len(found) > MOST_TERM_NODES:
                 raise Refused("a plan has too many nodes")
             inner, e = max(inner, radius), e + 1
-        if len(found) < 2:
-            raise Refused("a plan has too few nodes")
         return sorted(found)
+
+
+PLACES, REACH = [PLACE, 1, 64], range(8, 20_000)
+PLAN = dict(zip(Plan._fields, (UNIT, PLACES, [range(200), 1, 64], REACH, REACH, PLACE, PLACE), strict=True))
 
 
 class Sum(NamedTuple):
@@ -91,10 +79,6 @@ class Sum(NamedTuple):
     terms: int
     rungs: dict[int, Row]
     lost: int
-
-    def total(self) -> int:
-        """The mass of all rungs."""
-        return sum(int(sum(row.masses)) for row in self.rungs.values())
 
     def atoms(self) -> dict[int, int]:
         """Masses by value, in units."""
@@ -105,97 +89,75 @@ class Sum(NamedTuple):
         return found
 
 
-def connected(call: Call, plan: Plan, effort: Effort, terms: int = 1) -> Sum:
-    """One term, or something that stands for `terms` of them: V connects upper bounds of its call at the plan's nodes.
-
-    With C_j at least the call at node n_j, and sigma_j the slope from n_j to n_(j+1), masses of at least
-    sigma_(j-1) - sigma_j and lost >= C_last give V(n_j) >= C_j, by summation. Nodes whose C_j lies above a chord of
-    others are passed over: the call is convex, so it is below that chord too.
-    """
+def connected(call: Call, plan: Plan, terms: int = 1) -> Sum:
+    """One term, or what stands for `terms` of them: V connects upper bounds of its call at the plan's nodes."""
     nodes, unit = plan.nodes(terms), ball(plan.unit)
-    effort.spend(100 * len(nodes))
-    nodes, heights = _hull(nodes, [rounded_up(call(n * unit) / unit) for n, _ in nodes])
-    falls = [Fraction(ONE)]  # the slope to the left of the first node, at most; beyond the last it is 0
-    falls += [Fraction(a - b, nodes[i + 1][0] - nodes[i][0]) for i, (a, b) in enumerate(pairwise(heights))]
-    falls.append(Fraction(0))
-    rungs: dict[int, dict[int, int]] = {}
-    for i, (n, e) in enumerate(nodes):
-        excess = falls[i] - falls[i + 1]
-        rungs.setdefault(e, {})[n >> e] = max(0, -((-excess.numerator) // excess.denominator))
-    return Sum(terms, {e: dense(found) for e, found in rungs.items()}, max(0, heights[-1]))
+    spend(100 * len(nodes))
+    return connecting([(n, e, rounded_up(call(n * unit) / unit)) for n, e in nodes], terms)
 
 
-def _hull(nodes: list[Node], heights: list[int]) -> tuple[list[Node], list[int]]:
-    """The nodes at which the largest convex function below the heights touches them."""
-    kept: list[int] = []
-    for i, (n, _) in enumerate(nodes):
+def connecting(nodes: list[tuple[int, int, int]], terms: int = 1) -> Sum:
+    """V that is above every convex function of slopes between -1 and 0 below the heights: nodes (value, rung, height).
+
+    With C_j the height at node n_j, and sigma_j the slope from n_j to n_(j+1), masses of at least sigma_(j-1) - sigma_j
+    and lost >= C_last give V(n_j) >= C_j, by summation. Nodes whose C_j lies above a chord of others are passed over:
+    the function is convex, so it is below that chord too.
+    """
+    kept: list[tuple[int, int, int]] = []
+    for n, e, height in nodes:
         while len(kept) > 1:
-            a, b = kept[-2:]
-            if (heights[b] - heights[a]) * (n - nodes[a][0]) < (heights[i] - heights[a]) * (nodes[b][0] - nodes[a][0]):
+            (a, _, at_a), (b, _, at_b) = kept[-2:]
+            if (at_b - at_a) * (n - a) < (height - at_a) * (b - a):
                 break
             kept.pop()
-        kept.append(i)
-    return [nodes[i] for i in kept], [heights[i] for i in kept]
+        kept.append((n, e, height))
+    falls = [Fraction(at_a - at_b, b - a) for (a, _, at_a), (b, _, at_b) in pairwise(kept)]
+    rungs: dict[int, dict[int, int]] = {}
+    for (n, e, _), (left, right) in zip(kept, pairwise([Fraction(ONE), *falls, Fraction(0)]), strict=True):
+        rungs.setdefault(e, {})[n >> e] = max(0, -((right - left) // 1))
+    return Sum(terms, {e: dense(found) for e, found in rungs.items()}, max(0, kept[-1][2]))
 
 
-def summed(parts: list[tuple[Sum, int]], plan: Plan, effort: Effort) -> Sum:
+def summed(parts: list[tuple[Sum, int]], plan: Plan) -> Sum:
     """So many independent copies of each part, kept as the plan says."""
-    return composed(parts, 0, lambda one: one, lambda a, b, _: _added(a, b, plan, effort))
+    return composed(parts, 0, lambda one: one, lambda a, b, _: _added(a, b, plan))
 
 
-def _added(first: Sum, second: Sum, plan: Plan, effort: Effort) -> Sum:
+def _added(first: Sum, second: Sum, plan: Plan) -> Sum:
     """A sum of two independent sums."""
     terms = first.terms + second.terms
-    middle, lowest = plan.layout(terms)
-    lost = -(-(first.lost * second.total() + second.lost * first.total()) // ONE)
-    rungs: dict[int, Row] = {}
-    finer: tuple[Row | None, Row | None] = (None, None)  # all lower rungs of either sum, raised to this one
-    carry: Row | None = None
+    center, lowest = plan.layout(terms)
+    totals = [int(sum(sum(row.masses) for row in one.rungs.values())) for one in (first, second)]
+    rungs, a, b, carry = dict[int, Row](), EMPTY, EMPTY, EMPTY  # a, b: all lower rungs of either, raised to this one
     e, last = (pick(pick(one.rungs) for one in (first, second)) for pick in (min, max))
-    while e <= last or carry is not None:
-        here = first.rungs.get(e), second.rungs.get(e)
-        both = plus(finer[0], here[0]), plus(finer[1], here[1])
-        for a, b in ((here[0], both[1]), (finer[0], here[1])):
-            if a is not None and b is not None:
-                carry = plus(carry, product(a, b, True, effort))
-        if carry is not None and e >= lowest:
-            kept, carry = _inside(carry, e, middle, plan.radius(e, lowest))
-            if kept is not None:
-                rungs[e] = kept
-        finer, carry, e = (_raised(both[0]), _raised(both[1])), _raised(carry), e + 1
-    return Sum(terms, rungs, lost)
+    while e <= last or carry.masses:
+        here, there = first.rungs.get(e, EMPTY), second.rungs.get(e, EMPTY)
+        if first is second:
+            carry = plus(carry, product(here, plus(a, b, here), True))
+        else:
+            carry = plus(carry, product(here, plus(b, there), True), product(a, there, True))
+        if e >= lowest:
+            radius, (low, masses) = (plan.reach if e == lowest else plan.tail) << e, carry
+            start, end = max(0, -((radius - center) >> e) - low), max(0, ((center + radius) >> e) + 1 - low)
+            rungs[e] = Row(low + start, masses[start:end])
+            carry = plus(Row(low, masses[:start]), Row(low + end, masses[end:]))
+        a, b, carry = (halved(row, True) for row in (plus(a, here), plus(b, there), carry))
+        e += 1
+    return Sum(terms, rungs, -(-(first.lost * totals[1] + second.lost * totals[0]) // ONE))
 
 
-def _raised(row: Row | None) -> Row | None:
-    """The row one rung up: odd places give half of their mass, rounded up, to both neighbors."""
-    return None if row is None else halved(row, HALVES, True)
+def call_of(found: Sum, unit: Fraction) -> Call:
+    """V of a sum, to be asked at many strikes."""
+    masses, one = found.atoms(), ball(unit)
+    values = sorted(masses)
+    mass, moment = [0], [found.lost]  # of all values from the right
+    for value in reversed(values):
+        mass.append(mass[-1] + masses[value])
+        moment.append(moment[-1] + masses[value] * value)
 
+    def call(strike: arb) -> arb:
+        low = (strike / one).lower()  # an exact number; a smaller strike gives a larger call
+        above = len(values) - bisect_right(values, int(low.floor().unique_fmpz()))
+        return one * (arb(moment[above]) - low * mass[above]) / ONE
 
-def _inside(row: Row, e: int, middle: int, radius: int) -> tuple[Row | None, Row | None]:
-    """The places within the radius of the middle, and all others."""
-    low, masses = row
-    start = max(0, -((radius - middle) >> e) - low)
-    end = min(len(masses), ((middle + radius) >> e) - low + 1)
-    if start >= end:
-        return None, row
-    left = Row(low, masses[:start]) if start else None
-    right = Row(low + end, masses[end:]) if end < len(masses) else None
-    return Row(low + start, masses[start:end]), plus(left, right)
-
-
-class Calls:
-    """V of a sum, asked at many strikes."""
-
-    def __init__(self, found: Sum, unit: Fraction) -> None:
-        masses: dict[int, Any] = found.atoms()
-        self.unit, self.values = ball(unit), sorted(masses)
-        self.mass, self.moment = [0], [found.lost]  # of all values from the right
-        for value in reversed(self.values):
-            self.mass.append(self.mass[-1] + masses[value])
-            self.moment.append(self.moment[-1] + masses[value] * value)
-
-    def __call__(self, strike: arb) -> arb:
-        """At least E[(S - strike)+]."""
-        low = (strike / self.unit).lower()  # an exact number; a smaller strike gives a larger call
-        above = len(self.values) - bisect_right(self.values, int(low.floor().unique_fmpz()))
-        return self.unit * (arb(self.moment[above]) - low * self.mass[above]) / ONE
+    return call

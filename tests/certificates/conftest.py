@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("flint", reason="python-flint comes with the extra test")
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from calipers.certificates import Certificate, certify, claims, lower, placing, rounds
+from drivers.certified_runs import wide_cells
+
+from calipers.certificates import Certificate, certify
 from calipers.run import Run
 from calipers_verify.reading import digest
 
 Change = Callable[[dict[str, Any]], object]
-
-
-@contextlib.contextmanager
-def wide_cells() -> Iterator[None]:
-    """Certificates as true as any, quick to check, and looser by some percent."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims, "_SHARE", 0.05)
-        patch.setattr(placing.places_between, "__defaults__", (0.2, 1 << 60))
-        patch.setattr(lower, "_MESH", 2001)
-        patch.setattr(lower._snapped, "__defaults__", (0.2,))
-        patch.setattr(rounds, "_RESOLUTION", 0.2)
-        patch.setattr(rounds, "_TAIL", 16)
-        patch.setattr(rounds, "_RESOLUTION_OF_MANY", 0.3)
-        patch.setattr(rounds, "_TAIL_OF_MANY", 12)
-        yield
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from calipers.certificates.covering import covering
 from calipers.laws.allocated import first_batch as measured
 from calipers.laws.allocated import hidden_term as hidden
 from calipers.numerics.types import FloatArray
-from calipers_verify import attacks, blocks, calls, cover, lattice
+from calipers_verify import attacks, calls, laws, shuffled
 from calipers_verify.calls import (
     Call,
     ball,
@@ -30,10 +30,11 @@ from calipers_verify.calls import (
     realized,
     turned,
 )
-from calipers_verify.reading import Effort, Refused, read
+from calipers_verify.reading import MOST_EFFORT, Refused, read, spend
 from calipers_verify.rows import ONE, Row, product
-from calipers_verify.steps import Phase, Shown
-from calipers_verify.sums import Calls, Plan, connected, summed
+from calipers_verify.steps import Phase, bound
+from calipers_verify.sums import Plan, connected, summed
+from calipers_verify.sums import call_of as call_of_sum
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_closed_forms_of_one_step_are_the_divergences_of_their_densities(x: floa
         (False, True, (mixed(0), mixed(r))),
         (True, False, (mixed(r), mixed(-r))),
     ):
-        found = Shown(step._replace(replaced=replaced), Effort()).bound(Fraction(x), back, None)
+        found = bound(step._replace(replaced=replaced), Fraction(x), back, None)
         assert near(found, integral(np.maximum(p - k * other, 0.0))), (replaced, back)
 
 
@@ -104,7 +105,7 @@ def test_calls_of_terms_are_integrals(c: float) -> None:
         along = one - k * lognormals(-r) if replaced else one - k
         across = np.exp(factor * r * Z - factor * factor * r * r / 2)
         exact = sum(w * y * call_of(along, c / y) for y, w in zip(across, phi(Z) * (Z[1] - Z[0]), strict=True))
-        found = float(blocks.middle(ball_r, ball_k, replaced)(ball_c).mid())
+        found = float(shuffled.middle(ball_r, ball_k, replaced)(ball_c).mid())
         assert exact - 1e-8 <= found <= exact + 0.02
 
 
@@ -149,11 +150,11 @@ def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(
 ) -> None:
     """Two rounds: no pair of gradients pays more, whatever is replied; and less than a choice for every strike does."""
     r = Fraction(7, 10)
-    monkeypatch.setattr(blocks, "ROUNDS", 2)
-    payoff = blocks.block_call(blocks.halves(ball(r), ball(Fraction(k)), replaced), Fraction(1, 16), 300, Effort())
+    monkeypatch.setattr(shuffled, "ROUNDS", 2)
+    payoff = shuffled.block_call(shuffled.halves(ball(r), ball(Fraction(k)), replaced), Fraction(1, 16), 300)
     plan = Plan(Fraction(1, 64), (0, 0), (0, 0), 400, 400, -(1 << 14), 1 << 18)
-    term = connected(displaced(ball(r), ball(Fraction(k)), replaced), plan, Effort())
-    worst = Calls(summed([(term, 2)], plan, Effort()), plan.unit)
+    term = connected(displaced(ball(r), ball(Fraction(k)), replaced), plan)
+    worst = call_of_sum(summed([(term, 2)], plan), plan.unit)
     gains = []
     for c in (-1.5, -0.4, 0.0, 0.6, 3.0):
         most, bound = most_of_two_rounds(float(r), k, c, replaced), float(payoff(ball(Fraction(c))))
@@ -163,20 +164,21 @@ def test_blocks_are_above_adaptive_adversaries_and_below_worst_terms(
 
 
 def test_blocks_and_the_rounds_left_over_make_the_sum() -> None:
-    """Eighteen rounds as a block and two terms: below eighteen worst terms; fifteen rounds are no block."""
-    phase = Phase("dropping", 1, Fraction(1, 4), False, Fraction(18, 19), 18, True, 190, 10)
-    plan = {"unit": Fraction(1, 32), "centers": (0,) * 5, "lowest": (0, 0, 1, 1, 2), "reach": 90, "tail": 28}
-    plan |= {"low": -(1 << 12), "high": 1 << 16}
-    some = {"unit": Fraction(1, 10), "places": 160}
-    shown, x = Shown(phase, Effort()), Fraction(1, 10)
-    worst, found = (shown.bound(x, False, {"plan": plan, "blocks": each, "cover": None}) for each in (None, some))
-    assert 0 < found < worst < gaussian(phase.mu, ball(x))
-    short = Shown(phase._replace(rounds=15), Effort())
+    """31 rounds as a block and 15 terms: above an attack that is played, below 31 worst terms; 15 are no block."""
+    phase = Phase("dropping", 1, Fraction(1, 4), False, Fraction(31, 32), 31, True, 320, 10)
+    plan = Plan(Fraction(1, 32), (0,) * 5, (0, 0, 1, 1, 2), 90, 28, -(1 << 12), 1 << 16)
+    some, x = (Fraction(1, 10), 160), Fraction(0)
+    worst, found = (bound(phase, x, False, (plan, each, None)) for each in (None, some))
+    z = np.random.default_rng(3).standard_normal((60_000, 31))
+    terms = np.exp(z - 0.5) - np.exp(0.5 * z - 0.125)  # shifts (2r, r) in every round, k = 1
+    shown = np.maximum(terms.sum(axis=1) / 32, 0.0)
+    assert shown.mean() - 4 * shown.std() / math.sqrt(len(shown)) <= float(found)
+    assert found < worst < gaussian(phase.mu, ball(x))
     with pytest.raises(Refused, match="as long"):
-        short.bound(x, False, {"plan": plan, "blocks": some, "cover": None})
+        bound(phase._replace(rounds=15), x, False, (plan, some, None))
 
 
-def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
+def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> laws.Law:
     """The split of one Gaussian, built here by slopes of its call, and checked by the checker."""
 
     def call(x: Fraction) -> arb:
@@ -194,18 +196,17 @@ def gaussian_law(spacing: Fraction, mu: Fraction, last: int) -> lattice.Law:
         int((k[i] * (falls[i] - falls[i + 1]) * ONE).upper().ceil().unique_fmpz()) + 1 for i in range(len(places))
     ]
     infinity = int((heights[-1] * ONE).upper().ceil().unique_fmpz()) + 1
-    record = {"places": places, "masses": masses, "infinity": infinity}
-    return lattice.dominating(record, spacing, heights)
+    return laws.dominating((places, masses, infinity), spacing, heights)
 
 
 @pytest.mark.parametrize("parts", [(1,), (7,), (16,), (9, 3)])
 def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(parts: tuple[int, ...]) -> None:
     """T Gaussians compose to one with mu sqrt(T): the bound is never below, and close, coarsened or not, in phases."""
     law, count = gaussian_law(Fraction(1, 64), Fraction(1, 4), 160), sum(parts)
-    total = lattice.power([(law, part) for part in parts], ONE >> 60, Effort())
+    total = laws.power([(law, part) for part in parts], ONE >> 60)
     assert total.spacing == law.spacing * (2 if max(parts) >= 8 else 1)
     for epsilon in (Fraction(0), Fraction(1, 3), Fraction(1), Fraction(2)):
-        bound = lattice.delta_bound(total, epsilon)
+        bound = laws.delta_bound(total, epsilon)
         truth = gaussian(ball(Fraction(1, 4)) * arb(count).sqrt(), ball(epsilon))
         assert bound >= truth
         assert float(bound.mid()) <= 1.02 * float(truth.mid()) + 1e-12
@@ -214,27 +215,27 @@ def test_products_of_gaussians_are_above_the_gaussian_of_all_and_close(parts: tu
 def test_trimming_and_coarsening_only_add() -> None:
     """V grows at every k, and a law that is moved left instead falls below somewhere."""
     law = gaussian_law(Fraction(1, 32), Fraction(1, 2), 200)
-    coarse, cut = lattice.coarsened(law), lattice.trimmed(law, ONE // 1000)
+    coarse, cut = laws.coarsened(law), laws.trimmed(law, ONE // 1000)
     left = law._replace(row=law.row._replace(low=law.row.low - 1))
     assert cut.infinity > law.infinity
     worse = []
     for epsilon in (Fraction(n, 37) for n in range(-60, 60)):
-        value = lattice.delta_bound(law, epsilon)
-        assert lattice.delta_bound(coarse, epsilon) >= value - ball(Fraction(1, 10**70))
-        assert lattice.delta_bound(cut, epsilon) >= value - ball(Fraction(1, 10**70))
-        worse.append(bool(lattice.delta_bound(left, epsilon) < value))
+        value = laws.delta_bound(law, epsilon)
+        assert laws.delta_bound(coarse, epsilon) >= value - ball(Fraction(1, 10**70))
+        assert laws.delta_bound(cut, epsilon) >= value - ball(Fraction(1, 10**70))
+        worse.append(bool(laws.delta_bound(left, epsilon) < value))
     assert any(worse)
 
 
 def test_integer_products_round_every_mass_the_same_way() -> None:
-    """Against exact fractions: up, no mass is below the exact one, none above it by a unit; down, the mirror image."""
+    """Against exact fractions: up, no mass is below the exact one or more than a unit above; down, the mirror image."""
     first, second = [fmpz(3), fmpz(ONE // 3), fmpz(7)], [fmpz(ONE // 7), fmpz(5)]
     for up in (True, False):
-        found = product(Row(-3, first), Row(5, second), up, Effort())
+        found = product(Row(-3, first), Row(5, second), up)
         assert found.low == 2
         for n, value in enumerate(found.masses):
             exact = Fraction(sum(int(first[i]) * int(second[n - i]) for i in range(3) if 0 <= n - i < 2), ONE)
-            assert exact <= int(value) < exact + 1 if up else exact - 1 < int(value) <= exact
+            assert exact <= int(value) <= exact + 1 if up else exact - 1 < int(value) <= exact
 
 
 PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
@@ -244,7 +245,7 @@ PLAN = Plan(Fraction(1, 64), (64, 128, 256), (0, 0, 1), 400, 60, 0, 64 * 4000)
 def test_sums_of_lognormals_are_above_the_truth_and_close(terms: int) -> None:
     """One term against the closed form, two against a double integral, more against the mean (the call at 0)."""
     r = ball(Fraction(1, 2))
-    total = Calls(summed([(connected(lognormal(r), PLAN, Effort()), terms)], PLAN, Effort()), PLAN.unit)
+    total = call_of_sum(summed([(connected(lognormal(r), PLAN), terms)], PLAN), PLAN.unit)
     assert total(arb(0)) >= terms
     assert float(total(arb(0)).mid()) <= terms * (1 + 1e-9)
     if terms > 2:
@@ -264,7 +265,7 @@ def test_caps_lose_nothing() -> None:
     """What lies beyond the caps is charged: with tight caps the call is still above the truth, at every strike."""
     r = ball(Fraction(1))
     plan = PLAN._replace(low=32, high=128)
-    total = Calls(connected(lognormal(r), plan, Effort()), plan.unit)
+    total = call_of_sum(connected(lognormal(r), plan), plan.unit)
     for c in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3), Fraction(50)):
         assert total(ball(c)) >= lognormal(r)(ball(c))
 
@@ -272,8 +273,8 @@ def test_caps_lose_nothing() -> None:
 def test_a_test_shows_no_more_than_there_is_and_nearly_all() -> None:
     """Rounded log ratios of eight Gaussians with mu 1/4: at most the closed form, and more than 99 % of it."""
     cuts = [Fraction(n, 16) for n in range(-96, 100)]
-    factor = {"cuts": cuts, "scores": list(range(len(cuts) + 1)), "bins": (), "bin_scores": ()}
-    rows = attacks.tested([factor], [Phase("dealt", 8, Fraction(1, 16), False)], False, ONE >> 80, Effort())
+    factor = (cuts, list(range(len(cuts) + 1)), (), ())
+    rows = attacks.tested([factor], [Phase("dealt", 8, Fraction(1, 16), False)], False, ONE >> 80)
     truth = float(gaussian(ball(Fraction(1, 4)) * arb(8).sqrt(), ball(Fraction(1, 2))).mid())
     low, count = rows[0].low, len(rows[0].masses)
     values = [float(attacks.delta_shown(rows, t, Fraction(1, 2)).mid()) for t in range(low, low + count)]
@@ -283,9 +284,8 @@ def test_a_test_shows_no_more_than_there_is_and_nearly_all() -> None:
 
 def test_an_epoch_s_test_agrees_with_enumeration() -> None:
     """Two rounds, two cells each: all outcomes by hand, p below and q above the exact probabilities."""
-    record = {"cuts": [Fraction(1, 2)], "scores": [0, 1]}
     phase = Phase("dealt", 1, Fraction(1), True, Fraction(9, 10), 2)
-    total = attacks.epoch(record, phase, False, 0, Effort())
+    total = attacks.epoch([Fraction(1, 2)], [0, 1], phase, False, 0)
 
     def high(mean: float) -> float:
         return float(mpmath.ncdf(mean - 0.5))
@@ -307,8 +307,8 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
     Five rounds, scores 0 and 1, halved before the third doubling: four of them as a sum of sums, one alone. With the
     record in a random round the exact law is a mean over places, which differs from that of the record at the end.
     """
-    record = {"cuts": [Fraction(0)], "scores": [0, 1]}
-    total = attacks.epoch(record, Phase("dealt", 1, Fraction(9), False, Fraction(1), 5), False, 0, Effort())
+    phase = Phase("dealt", 1, Fraction(9), False, Fraction(1), 5)
+    total = attacks.epoch([Fraction(0)], [0, 1], phase, False, 0)
     noise, marked = 0.5, float(mpmath.ncdf(3))
 
     def halves(law: dict[int, float]) -> dict[int, float]:
@@ -337,10 +337,10 @@ def test_the_round_of_the_record_is_not_always_the_last_one() -> None:
 
 def test_effort_is_limited() -> None:
     """More work than the limit is refused rather than done."""
-    effort = Effort(10)
-    effort.spend(10)
+    spend(MOST_EFFORT, anew=True)
     with pytest.raises(Refused, match="operations"):
-        effort.spend(1)
+        spend(1)
+    spend(0, anew=True)
 
 
 @pytest.mark.parametrize("k", [1.3, 0.8])
@@ -390,7 +390,7 @@ def first_batch_and_oracle(replaced: bool, back: bool, x: float, r: float) -> tu
     mu = 2 * ball_r if replaced else ball_r
     far = (2 * ball_r, 2 * ball_r) if replaced else (ball_r, 2 * ball_r) if back else (2 * ball_r, ball_r)
     term = hidden.replaced(1 / r, x) if replaced else hidden.zeroed_out(1 / r, x, back)
-    return cover.first_batch(Fraction(x), mu, far), term, float(gaussian(mu, ball(Fraction(x))).mid())
+    return shuffled.first_batch(Fraction(x), mu, far), term, float(gaussian(mu, ball(Fraction(x))).mid())
 
 
 @pytest.mark.parametrize(("replaced", "back"), [(False, False), (False, True), (True, False)])
@@ -418,26 +418,32 @@ def test_weights_are_those_of_measure_and_nothing_less_is_accepted(
     """(low, high, exposed) in balls against floating point; constants that do not cover are refused."""
     record = covering(width, batch, size, exponent)
     assert record is not None
-    shift, constants = Fraction(width) ** 2, read(record, cover.COVER, "cover")
-    low, high, exposed = (float(each.mid()) for each in cover.weights(size, batch, shift, constants))
+    shift, constants = Fraction(width) ** 2, read(record, shuffled.COVER, "cover")
+    low, high, exposed = (float(each.mid()) for each in shuffled.weights(size, batch, shift, constants))
     known = measured.cover(width, batch, size, exponent)
     assert known is not None
     assert abs(high - known.high) < 1e-4
     assert abs(exposed / known.exposed - 1) < 1e-3
-    assert abs(constants["many"] * low + constants["few"] * high - (size / batch - 1)) < 1e-9
-    assert (constants["many"], constants["few"]) == (known.many, known.few)
-    level = constants["level"]
-    for change in (
-        {"few": constants["few"] - 1},
-        {"many": constants["many"] + 2},
-        {"level": level + 1},
-        {"loss": Fraction(1, 10**6)},
+    many, few = constants[-2:]
+    assert abs(many * low + few * high - (size / batch - 1)) < 1e-9
+    assert (many, few) == (known.many, known.few)
+    names, level = list(shuffled.COVER), constants[3]
+    for name, value in (
+        ("few", few - 1),
+        ("many", many + 2),
+        ("level", level + 1),
+        ("level", Fraction(999, 1000)),
+        ("loss", Fraction(1, 10**6)),
+        ("loss", Fraction(1)),
+        ("power", Fraction(1)),
     ):
-        if change.get("few") != 0:
+        changed = list(constants)
+        changed[names.index(name)] = value
+        if changed[-1] > 0:
             with pytest.raises(Refused):
-                cover.weights(size, batch, shift, constants | change)
+                shuffled.weights(size, batch, shift, tuple(changed))
     with pytest.raises(Refused):
-        cover.weights(batch + 1, batch, shift, constants)
+        shuffled.weights(batch + 1, batch, shift, constants)
 
 
 def test_random_weights_of_batches_are_covered() -> None:
@@ -445,9 +451,9 @@ def test_random_weights_of_batches_are_covered() -> None:
     width, batch, size, exponent = 0.5, 50, 1000, 5.0
     record = covering(width, batch, size, exponent)
     assert record is not None
-    constants = read(record, cover.COVER, "cover")
-    low, high, exposed = (float(each.mid()) for each in cover.weights(size, batch, Fraction(1, 4), constants))
-    bound = np.sort([low] * constants["many"] + [high] * constants["few"])[::-1].cumsum()
+    constants = read(record, shuffled.COVER, "cover")
+    low, high, exposed = (float(each.mid()) for each in shuffled.weights(size, batch, Fraction(1, 4), constants))
+    bound = np.sort([low] * constants[-2] + [high] * constants[-1])[::-1].cumsum()
     rng, misses, uneven = np.random.default_rng(5), 0, 0
     for _ in range(400):
         z, signs = rng.standard_normal(), rng.choice([-width, width], size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,11 +72,17 @@ def needs_flint() -> None:
         ) from error
 
 
-def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: float | None = None) -> Certificate:
+def certify(
+    run: Run | Sequence[Run],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    progress: Callable[[str], object] = lambda text: None,
+) -> Certificate:
     """A certificate for the run at one epsilon or one delta: both jaws where an attack is known, else the upper one.
 
     Post-condition: `calipers_verify.verify` has accepted it. Raises `UnsupportedError` where no certificate can be
-    had, and `CertificationError` where none could be found.
+    had, and `CertificationError` where none could be found. progress: told what is being done.
     """
     if (epsilon is None) == (delta is None):
         raise InputError("Give exactly one of epsilon and delta: the certificate states the other one.")
@@ -96,11 +102,18 @@ def certify(run: Run | Sequence[Run], *, epsilon: float | None = None, delta: fl
         likely = measurement.delta(NON_NEGATIVE.check("epsilon", epsilon))
     with ctx.workprec(PRECISION):
         if delta is not None:
-            claims = claims_at_delta(record, exact(delta), likely)
+            claims = claims_at_delta(record, exact(delta), likely, progress)
         else:
             assert epsilon is not None
-            claims = claims_at_epsilon(record, exact(epsilon), likely)
+            claims = claims_at_epsilon(record, exact(epsilon), likely, progress)
+    progress("checking the certificate")
     certificate = sealed({"run": record, "claims": claims})
+    low, high = certificate.epsilon if delta is not None else certificate.delta
+    if (high is not None and high < likely.lower) or (low is not None and low > likely.upper):
+        raise CertificationError(
+            f"The certified bracket [{low}, {high}] contradicts the measured {likely}: one of them is wrong. Please "
+            "report the run that produced this."
+        )
     return dataclasses.replace(certificate, remark=_remark(certificate, likely, asked_delta=delta is not None))
 
 

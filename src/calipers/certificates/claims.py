@@ -7,41 +7,43 @@ from fractions import Fraction
 from typing import Any
 
 from calipers.bracket import Bracket
+from calipers.certificates.exact import written
 from calipers.certificates.lower import LowerAttack, Shown
-from calipers.certificates.rounds import hides, one_sum
-from calipers.certificates.upper import UpperProof
-from calipers_verify.checker import pairs_of
+from calipers.certificates.rounds import hides
+from calipers.certificates.upper import Say, UpperProof
+from calipers_verify.checker import RUN, pairs_of
+from calipers_verify.reading import read
 from calipers_verify.steps import Phase
 
-_SHARE, _SHARE_OF_MANY = 0.0005, 0.002
+_SHARE, _SHARE_OF_MANY = 0.0005, 0.003
 """Part of epsilon that rounding to a lattice may cost: where steps are cheap, and where every node is a sum of its
 own.
 """
 
 
 def _read(record: dict[str, Any]) -> tuple[list[list[Phase]], float]:
-    pairs = pairs_of(record)
-    many = any(hides(phase) and not one_sum(phase) for phase in pairs[0])
+    pairs = pairs_of(read(record, RUN, "run"))
+    many = any(hides(phase) and not phase.one_sum for phase in pairs[0])
     return pairs, _SHARE_OF_MANY if many else _SHARE
 
 
-def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket) -> list[dict[str, object]]:
+def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket, say: Say) -> list[dict[str, object]]:
     """epsilon from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (max(end, 1e-4) for end in _ends(likely))
-    proof = UpperProof(pairs, high, float(delta), share)
+    proof = UpperProof(pairs, high, float(delta), share, say)
     above = _above(proof.smallest_epsilon(delta), delta, proof)
-    return [above, *_below(LowerAttack(pairs[0], low, float(delta), share).largest_epsilon(delta))]
+    return [above, *_below(LowerAttack(pairs[0], low, float(delta), share, say).largest_epsilon(delta))]
 
 
-def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket) -> list[dict[str, object]]:
+def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket, say: Say) -> list[dict[str, object]]:
     """delta from above and from below; `likely` only says how finely to compute."""
     pairs, share = _read(record)
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
     at = max(float(epsilon), 1e-3)
-    proof = UpperProof(pairs, at, high, share)
+    proof = UpperProof(pairs, at, high, share, say)
     above = _above(epsilon, proof.smallest_delta(epsilon), proof)
-    return [above, *_below(LowerAttack(pairs[0], at, low, share).largest_delta(epsilon))]
+    return [above, *_below(LowerAttack(pairs[0], at, low, share, say).largest_delta(epsilon))]
 
 
 def _ends(likely: Bracket) -> tuple[float, float]:
@@ -53,8 +55,8 @@ def _ends(likely: Bracket) -> tuple[float, float]:
 def _above(epsilon: Fraction, delta: Fraction, proof: UpperProof) -> dict[str, object]:
     return {
         "jaw": "upper",
-        "epsilon": str(epsilon),
-        "delta": str(delta),
+        "epsilon": written(epsilon),
+        "delta": written(delta),
         "direction": "both",
         "proof": proof.record(epsilon, delta),
     }
@@ -66,8 +68,8 @@ def _below(shown: Shown | None) -> list[dict[str, object]]:
     return [
         {
             "jaw": "lower",
-            "epsilon": str(shown.epsilon),
-            "delta": str(shown.delta),
+            "epsilon": written(shown.epsilon),
+            "delta": written(shown.delta),
             "direction": shown.direction,
             "attack": shown.attack,
         }

@@ -7,11 +7,13 @@ itself. What cannot be certified is refused here, in one sentence with what to d
 from __future__ import annotations
 
 import dataclasses
+from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 
 from calipers.errors import UnsupportedError
 from calipers.measure.divisors import is_divided, rate_moves
 from calipers.run import Run
+from calipers.schemes import scheme_of
 
 _STATED = frozenset(
     (
@@ -40,8 +42,13 @@ def exact(number: float) -> Fraction:
 
 
 def written(number: Fraction) -> str:
-    """The fraction as certificates write it."""
-    return f"{number.numerator}/{number.denominator}" if number.denominator > 1 else str(number.numerator)
+    """The number as certificates write it: in decimals where it is one, and as a fraction otherwise."""
+    with localcontext(prec=60) as context:
+        context.traps[Inexact] = True
+        try:
+            return str(Decimal(number.numerator) / number.denominator)
+        except Inexact:
+            return str(number)
 
 
 def run_record(phases: tuple[Run, ...]) -> dict[str, object]:
@@ -58,31 +65,9 @@ def _refuse_unknown(run: Run) -> None:
             )
 
 
-_CERTIFIED = ("poisson", "deterministic", "balls-and-bins", "shuffle")
-
-
 def _phase(run: Run) -> dict[str, object]:
-    if run.sampler not in _CERTIFIED:
-        raise UnsupportedError(f"No certificate can be had yet for sampler={run.sampler!r}; measure it without one.")
     _refuse_unknown(run)
-    shared: dict[str, object] = {"sampler": run.sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
-    if run.sampler == "poisson":
-        return shared | _poisson(run)
-    epochs = run.total_epochs
-    assert epochs is not None  # a Run with fixed batches has whole epochs
-    if run.sampler == "deterministic":
-        return shared | {"epochs": epochs}
-    if run.sampler == "balls-and-bins":
-        return shared | {"batches": run.steps_per_epoch, "epochs": epochs}
-    size, batch = run.dataset_size, run.batch_size
-    if size is None or batch is None:  # a sample rate 1/M: equal batches of a size that nobody said
-        size, batch = run.steps_per_epoch, 1
-    own = {"dataset_size": size, "batch_size": batch, "last_batch": run.last_batch, "order": run.reshuffle}
-    return shared | own | {"epochs": epochs, "view": run.view}
-
-
-def _poisson(run: Run) -> dict[str, object]:
-    """The keys of Poisson sampling, and of the two ways in which one record may change more than its own steps."""
+    sampler, stated = run.sampler, scheme_of(run).stated(run)
     if rate_moves(run):
         assert run.batch_size is not None
         assert run.dataset_size is not None
@@ -91,22 +76,15 @@ def _poisson(run: Run) -> dict[str, object]:
                 "No certificate can be had for a moving rate that reaches 1 on a neighbor (batch_size >= "
                 "dataset_size - 1): use a public rate, or smaller batches."
             )
-        own = {"dataset_size": run.dataset_size, "batch_size": run.batch_size}
-        return {"sampler": "poisson-moving", **own, "steps": run.total_steps}
-    rate = {"sample_rate": written(_rate(run)), "steps": run.total_steps}
-    if not is_divided(run):
-        return rate
-    if run.normalization != "realized" or run.rate >= 1.0:
-        raise UnsupportedError(
-            f"No certificate can be had yet for sums divided by a multiple of the dataset size "
-            f"(normalization={run.normalization!r}): divide by a public constant, or measure it without one."
-        )
-    return {"sampler": "poisson-realized", "dataset_size": run.dataset_size, **rate}
-
-
-def _rate(run: Run) -> Fraction:
-    if run.sample_rate is not None:
-        return exact(run.sample_rate)
-    assert run.batch_size is not None
-    assert run.dataset_size is not None
-    return Fraction(run.batch_size, run.dataset_size)
+        sampler += "-moving"
+        stated = {"dataset_size": run.dataset_size, "batch_size": run.batch_size, "steps": run.total_steps}
+    elif is_divided(run):
+        if run.normalization != "realized" or run.rate >= 1.0:
+            raise UnsupportedError(
+                f"No certificate can be had yet for sums divided by a multiple of the dataset size "
+                f"(normalization={run.normalization!r}): divide by a public constant, or measure it without one."
+            )
+        sampler += "-realized"
+        stated = {"dataset_size": run.dataset_size, **stated}
+    shared: dict[str, object] = {"sampler": sampler, "noise_multiplier": written(exact(run.noise_multiplier))}
+    return shared | {key: written(value) if isinstance(value, Fraction) else value for key, value in stated.items()}

@@ -20,15 +20,15 @@ from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.displaced import DisplacedEpoch
 from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.numerics.types import FloatArray
-from calipers_verify.blocks import ROUNDS
+from calipers_verify.shuffled import ROUNDS
 from calipers_verify.steps import Phase
 
-_RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.1
+_RESOLUTION, _RESOLUTION_OF_MANY = 0.03, 0.12
 """Spacing of a sum over its spread: one sum for all ratios, and one for each."""
-_TAIL, _TAIL_OF_MANY = 100, 28
+_TAIL, _TAIL_OF_MANY = 100, 20
 _SPREADS = 9.0
 """How far the finest places reach from the center of a sum."""
-_GROWTH, _FINE = 0.1, 0.6
+_GROWTH, _FINE = 0.16, 0.6
 """Gaps between nodes as a share of the log ratio, and at most in units of 1/theta."""
 _NEAR = (0.97, 1.15)
 """Where a single epoch is asked, in units of the epsilon expected."""
@@ -53,18 +53,13 @@ def hides(phase: Phase) -> bool:
     return phase.kind in ("dealt", "covered", "dropping", "full") and phase.rounds > 1
 
 
-def one_sum(phase: Phase) -> bool:
-    """Whether one sum serves all ratios."""
-    return phase.kind in ("dealt", "covered") and not phase.replaced
-
-
 def node_places(phase: Phase, spacing: Fraction, small: float, focus: Focus) -> list[int]:
     """Places of the law of one epoch, the same for both directions so that they share their sums."""
     mu = float(phase.mu.mid())
     # Fixed batches leak more: beyond this log ratio nothing is left of them either.
     farthest = mu * math.sqrt(-2.0 * math.log(small)) + 0.5 * mu * mu
     last = math.ceil(farthest / float(spacing))
-    if one_sum(phase):
+    if phase.one_sum:
         return places_between(-last, last)
     widest = max(1, int(_FINE / focus.saddle / float(spacing)))
     if phase.repeats > 1 or not focus.alone:
@@ -81,7 +76,7 @@ def sum_for(phase: Phase, back: bool, x: Fraction, small: float) -> dict[str, ob
     if phase.kind == "full":
         return _covered(phase, abs(float(x)), (back != (x < 0)) and not phase.replaced, small)
     turned = (x < 0) if phase.replaced else back
-    at = 0.0 if one_sum(phase) else float(-x if turned else x)
+    at = 0.0 if phase.one_sum else float(-x if turned else x)
     blocks = _blocks(phase, at) if phase.kind == "dropping" and _blocks_pay(phase, at) else None
     return {"plan": _plan(phase, at, False, phase.rounds, small), "blocks": blocks, "cover": None}
 
@@ -127,7 +122,7 @@ def _terms(phase: Phase, x: float, back: bool, reach: float) -> tuple[FloatArray
     z = np.linspace(-reach, reach + 2.0 * r, 4001)
     weights = np.exp(-0.5 * z * z)
     weights /= weights.sum()
-    if one_sum(phase):
+    if phase.one_sum:
         return np.exp(r * z - 0.5 * r * r), weights
     if phase.kind in ("dealt", "covered"):
         return np.exp(r * z - 0.5 * r * r) - k * np.exp(-r * z - 0.5 * r * r), weights
@@ -145,12 +140,12 @@ def _terms(phase: Phase, x: float, back: bool, reach: float) -> tuple[FloatArray
 
 def _plan(phase: Phase, x: float, back: bool, terms: int, small: float) -> dict[str, object]:
     log_small = math.log(small) - math.log(terms) - 6.0 - abs(x)
-    end = math.sqrt(-2.0 * log_small)
-    values, weights = _terms(phase, x, back, end)
+    # What lies beyond the mesh is charged where it begins: a hundredth of what is small.
+    values, weights = _terms(phase, x, back, math.sqrt(-2.0 * math.log(0.01 * small)))
     usual = np.cumsum(weights)
     low_usual = float(values[np.searchsorted(usual, _RARE / terms)])
     high_usual = float(values[min(len(values) - 1, int(np.searchsorted(usual, 1.0 - _RARE / terms)))])
-    resolution = _RESOLUTION if one_sum(phase) else _RESOLUTION_OF_MANY
+    resolution = _RESOLUTION if phase.one_sum else _RESOLUTION_OF_MANY
     clipped = np.clip(values, low_usual, high_usual) if values[0] < 0.0 else values
     plans = ladder_plans(clipped, weights, terms, resolution, float(phase.r.mid()), log_small)
     unit = Fraction(2) ** math.floor(math.log2(plans[0].step))
@@ -160,8 +155,7 @@ def _plan(phase: Phase, x: float, back: bool, terms: int, small: float) -> dict[
         "centers": [round(plan.center / float(unit)) for plan in plans],
         "lowest": [math.floor(plan.lowest + shift) for plan in plans],
         "reach": min(4000, math.ceil(_SPREADS / resolution)),
-        "tail": _TAIL if one_sum(phase) else _TAIL_OF_MANY,
-        # A little beyond the mesh: what lies further out is charged where it begins.
-        "low": 0 if values[0] > 0.0 else math.floor(4.0 * float(values[0]) / float(unit)),
-        "high": math.ceil(4.0 * float(values[-1]) / float(unit)),
+        "tail": _TAIL if phase.one_sum else _TAIL_OF_MANY,
+        "low": 0 if values[0] > 0.0 else math.floor(float(values[0]) / float(unit)),
+        "high": math.ceil(float(values[-1]) / float(unit)),
     }

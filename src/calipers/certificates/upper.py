@@ -11,16 +11,17 @@ from flint import arb
 
 from calipers.certificates.exact import exact
 from calipers.certificates.placing import Call, law_record, places_between, reach, saddle, spacing_for
-from calipers.certificates.rounds import Focus, hides, node_places, one_sum, sum_for
+from calipers.certificates.rounds import Focus, hides, node_places, sum_for
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
-from calipers_verify import lattice
+from calipers_verify import laws
 from calipers_verify.calls import ball, gaussian
-from calipers_verify.checker import DIRECTIONS, PROOF, dust_of, fixed_batches, needed, proven_law
-from calipers_verify.reading import Effort, read
+from calipers_verify.checker import PROOF, directions, dust_of, fixed_batches, proven_law
+from calipers_verify.reading import read
 from calipers_verify.rows import ONE
-from calipers_verify.steps import HOW, Phase, Shown
+from calipers_verify.steps import HOW, Phase, bound
 
+Say = Callable[[str], object]
 DIGITS = 7
 """Significant digits of a certified number, the last one rounded away from the truth."""
 
@@ -40,23 +41,22 @@ class UpperProof:
     Fixed batches compete: where hiding the record proves less than its batch being known, the closed form wins.
     """
 
-    def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float) -> None:
-        self.mu, self.laws, self.proof = None, list[lattice.Law](), list[list[dict[str, object]]]()
+    def __init__(self, pairs: list[list[Phase]], epsilon: float, delta: float, share: float, say: Say) -> None:
+        self.mu, self.laws, self.proof = None, list[laws.Law](), list[dict[str, object]]()
         if not any(phase.kind in ("realized", "size") for phase in pairs[0]):
             self.mu = fixed_batches(pairs[0], "upper")
         self.is_plain = all(not phase.is_hidden or phase.kind == "fixed" for phase in pairs[0]) and self.mu is not None
         if self.is_plain:
             return
-        effort = Effort()
         steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
         dust = dust_of(exact(delta))
         focus = Focus(epsilon, saddle(epsilon, delta), len(pairs[0]) == 1)
-        for phases in pairs:
-            shown = [Shown(phase, effort) for phase in phases]
-            records = [_one_direction(shown, way, spacing, dust, focus) for way in needed(phases)]
-            self.laws += [proven_law(read(record, PROOF, "a proof"), shown, dust, effort) for record in records]
-            self.proof.append(records)
+        for number, (phases, back) in enumerate(directions(pairs), 1):
+            say(f"proving the upper jaw, law {number} of {len(directions(pairs))}")
+            record = _one_direction(phases, back, spacing, dust, focus, say)
+            self.laws.append(proven_law(read(record, PROOF, "a proof"), phases, back, dust))
+            self.proof.append(record)
 
     def record(self, epsilon: Fraction, delta: Fraction) -> object:
         """What the certificate says for this claim."""
@@ -69,7 +69,7 @@ class UpperProof:
         """Whether the checker would accept it."""
         if self._fixed_hold(epsilon, delta):
             return True
-        return not self.is_plain and all(bool(lattice.delta_bound(law, epsilon) <= ball(delta)) for law in self.laws)
+        return not self.is_plain and all(bool(laws.delta_bound(law, epsilon) <= ball(delta)) for law in self.laws)
 
     def smallest_epsilon(self, delta: Fraction) -> Fraction:
         """The smallest epsilon of seven digits at which the proof gives delta."""
@@ -101,29 +101,33 @@ def _smallest(holds: Callable[[Fraction], bool], log10_least: float, asked: str)
     return found
 
 
-def _one_direction(shown: list[Shown], direction: str, spacing: Fraction, dust: int, focus: Focus) -> dict[str, object]:
-    factors, back = [], direction == DIRECTIONS[1]
-    for one in shown:
-        small = Fraction(dust, ONE) / one.phase.repeats
-        if hides(one.phase):
-            factors.append(_by_sums(one, back, spacing, small, focus))
+def _one_direction(
+    phases: list[Phase], back: bool, spacing: Fraction, dust: int, focus: Focus, say: Say
+) -> dict[str, object]:
+    factors = []
+    for phase in phases:
+        small = Fraction(dust, ONE) / phase.repeats
+        if hides(phase):
+            factors.append(_by_sums(phase, back, spacing, small, focus, say))
             continue
-        call: Call = partial(one.bound, back=back, how=None)
+        call: Call = partial(bound, phase, back=back, how=None)
         low, high = reach(call, spacing, small)
         factors.append({"law": law_record(call, places_between(low, high), spacing), "sums": [None]})
-    return {"direction": direction, "spacing": f"{spacing.numerator}/{spacing.denominator}", "factors": factors}
+    return {"spacing": str(spacing), "factors": factors}
 
 
-def _by_sums(one: Shown, back: bool, spacing: Fraction, small: Fraction, focus: Focus) -> dict[str, object]:
+def _by_sums(phase: Phase, back: bool, spacing: Fraction, small: Fraction, focus: Focus, say: Say) -> dict[str, object]:
     """A law from sums, with nodes from the middle outward until what lies beyond is small."""
-    phase, tiny = one.phase, float(small)
-    shared = sum_for(phase, back, Fraction(0), tiny) if one_sum(phase) else None
+    tiny = float(small)
+    shared = sum_for(phase, back, Fraction(0), tiny) if phase.one_sum else None
     known: dict[int, tuple[arb, dict[str, object] | None]] = {}
 
     def is_small(place: int) -> bool:
         x = place * spacing
+        if not shared:
+            say(f"proving the upper jaw, {len(known)} of at most {len(everywhere)} sums")
         how = shared or sum_for(phase, back, x, tiny)
-        known[place] = one.bound(x, back, read(how, HOW, "a sum")), how
+        known[place] = bound(phase, x, back, read(how, HOW, "a sum")), how
         return bool(known[place][0] - (1 - ball(x).exp() if place < 0 else 0) <= ball(small))
 
     everywhere = node_places(phase, spacing, tiny, focus)

@@ -47,8 +47,8 @@ def certify_command(
     check_place(output)
     from calipers.certificates import certify
 
-    with patience("certifying"):
-        certificate = certify(runs, epsilon=epsilon, delta=delta)
+    with patience("measuring") as say:
+        certificate = certify(runs, epsilon=epsilon, delta=delta, progress=say)
     write(certificate.to_json(), output)
     if certificate.remark is not None:
         click.echo(certificate.remark, err=True)

@@ -6,7 +6,7 @@ What the others do says nothing about the differing record, so the pair of a hid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -77,6 +77,10 @@ class BallsAndBinsScheme(Scheme):
             return ()
         text = "Throw every record into a new batch in every epoch (reshuffle = 'every-epoch')."
         return ((text, {"reshuffle": "every-epoch"}),)
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """Bins, and whether every epoch throws anew."""
+        return {"batches": run.steps_per_epoch, "order": run.reshuffle, "epochs": epochs_of(run)}
 
     def sampler(self, run: RunFields) -> BallsAndBins:
         """Throws records."""

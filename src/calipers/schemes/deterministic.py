@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from calipers.numerics.types import FloatArray
@@ -43,6 +45,10 @@ class DeterministicScheme(CutScheme):
         """Draw."""
         text = "Draw the batches at random: a fixed order hides nothing about when a record is used."
         return ((text, {"sampler": "balls-and-bins"}),)
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """Nothing but how often."""
+        return {"epochs": epochs_of(run)}
 
     def sampler(self, run: RunFields) -> Deterministic:
         """Cuts the dataset as it lies."""

@@ -7,6 +7,8 @@ no more (`calipers.mechanisms.gaussian`), which is attained when all other gradi
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,6 +101,13 @@ class PoissonScheme(Scheme):
             "the same for both neighbors. A loop that computes the rate from the dataset it is given changes it with "
             "every record and leaks more: say derived_rate = 'moving'.",
         )
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """The rate as it was written, or the fraction that batch and dataset size make."""
+        if run.sample_rate is not None:
+            return {"sample_rate": Fraction(repr(float(run.sample_rate))), "steps": run.total_steps}
+        assert run.sizes is not None  # who gives no rate gives both sizes
+        return {"sample_rate": Fraction(run.sizes[1], run.sizes[0]), "steps": run.total_steps}
 
     def sampler(self, run: RunFields) -> Poisson:
         """Draws coins."""

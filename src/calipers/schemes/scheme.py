@@ -8,6 +8,7 @@ draws, audits for what there is to enumerate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -133,6 +134,10 @@ class Scheme(ABC):
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """What to change so that less is shown, or more is proven: a sentence, and the keys of the run."""
         return ()
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """What a certificate states of such a run, in exact numbers: the keys that `calipers_verify` has for it."""
+        raise UnsupportedError(f"No certificate can be had yet for sampler={self.name!r}; measure it without one.")
 
     # Who draws
 

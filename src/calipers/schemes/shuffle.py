@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -103,6 +104,12 @@ class ShuffleScheme(CutScheme):
             {"sampler": "balls-and-bins"},
         )
         return (*_one_left_over(run), thrown)
+
+    def stated(self, run: RunFields) -> Mapping[str, object]:
+        """Sizes; a sample rate 1/M is read as equal batches of a size that nobody said."""
+        size, batch = run.sizes or (run.steps_per_epoch, 1)
+        own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": epochs_of(run)}
+        return {"dataset_size": size, "batch_size": batch, **own}
 
     def sampler(self, run: RunFields) -> Shuffle:
         """Draws orders."""

@@ -27,15 +27,12 @@ from typing import Any, NamedTuple
 from flint import arb
 
 from calipers_verify.calls import ball, rounded_up
-from calipers_verify.reading import Effort, Items, Refused, Whole
+from calipers_verify.reading import Refused
 from calipers_verify.rows import ONE, Row, composed, dense, halved, product, window
 
 MOST_NODES = 60_000
-LAW = {
-    "places": Items(Whole(-(10**9), 10**9), 2, MOST_NODES),
-    "masses": Items(Whole(0, 2 * ONE), 2, MOST_NODES),
-    "infinity": Whole(0, ONE),
-}
+LAW: dict[str, Any] = {"places": [range(-(10**9), 10**9), 2, MOST_NODES], "masses": [range(2 * ONE), 2, MOST_NODES]}
+LAW |= {"infinity": range(ONE + 1)}
 
 
 class Law(NamedTuple):
@@ -48,11 +45,9 @@ class Law(NamedTuple):
 
 def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
     """The law in `record`, checked to dominate the step whose D at the ratios of its places is at most `bounds`."""
-    places, masses, infinity = record["places"], record["masses"], record["infinity"]
-    if any(a >= b for a, b in pairwise(places)):
-        raise Refused("the places of a law should increase")
-    if sum(masses) + infinity < ONE:
-        raise Refused("the masses of a law sum to less than 1")
+    places, masses, infinity = record
+    if any(a >= b for a, b in pairwise(places)) or sum(masses) + infinity < ONE:
+        raise Refused("the places of a law should increase, and its masses sum to 1 or more")
     mass_above, ratio_above = infinity, arb(0)  # of all places to the right of the present one
     for place, mass, bound in reversed(list(zip(places, masses, bounds, strict=True))):
         k = ball(place * spacing).exp()
@@ -64,40 +59,36 @@ def dominating(record: Any, spacing: Fraction, bounds: list[arb]) -> Law:
 
 def trimmed(law: Law, dust: int) -> Law:
     """At most `dust` of mass on the right goes to infinity, at most as much on the left moves right: both only add."""
-    masses = law.row.masses
+    spacing, (low, masses), infinity = law
     start, end = window(masses, dust)
-    kept = masses[start:end]
-    kept[0] += sum(masses[:start])
-    return Law(law.spacing, Row(law.row.low + start, kept), law.infinity + int(sum(masses[end:])))
+    kept = [sum(masses[: start + 1]), *masses[start + 1 : end]]
+    return Law(spacing, Row(low + start, kept), infinity + int(sum(masses[end:])))
 
 
-def multiplied(first: Law, second: Law, dust: int, effort: Effort) -> Law:
+def multiplied(first: Law, second: Law, dust: int) -> Law:
     """A law that dominates both steps together (fact 2)."""
     finite = int(sum(first.row.masses))
     infinity = first.infinity * (int(sum(second.row.masses)) + second.infinity) + finite * second.infinity
-    row = product(first.row, second.row, True, effort)
-    return trimmed(Law(first.spacing, row, -(-infinity // ONE)), dust)
+    return trimmed(Law(first.spacing, product(first.row, second.row, True), -(-infinity // ONE)), dust)
 
 
 def coarsened(law: Law) -> Law:
     """The law on the lattice of twice the spacing: what lies at odd places is split onto both neighbors (fact 3)."""
     step = ball(law.spacing).exp()
     shares = rounded_up(1 / (1 + step)), rounded_up(step / (1 + step))
-    return Law(2 * law.spacing, halved(law.row, shares, True), law.infinity)
+    return Law(2 * law.spacing, halved(law.row, True, shares), law.infinity)
 
 
-def power(laws: list[tuple[Law, int]], dust: int, effort: Effort) -> Law:
+def power(laws: list[tuple[Law, int]], dust: int) -> Law:
     """A law that dominates so many steps of every phase; cutting tails costs about `dust`."""
-    return composed(laws, 3, coarsened, lambda a, b, uses: multiplied(a, b, dust // uses, effort))
+    return composed(laws, 3, coarsened, lambda a, b, uses: multiplied(a, b, dust // uses))
 
 
 def delta_bound(law: Law, epsilon: Fraction) -> arb:
     """V(e^epsilon), which no divergence of what the law dominates exceeds."""
-    first = int(epsilon // law.spacing) + 1  # the first place to the right of epsilon
-    start = max(0, first - law.row.low)
-    inside = law.row.masses[start:]
-    step, ratios = ball(-law.spacing).exp(), arb(0)
-    for mass in reversed(inside):
+    spacing, (low, masses), infinity = law
+    start = max(0, int(epsilon // spacing) + 1 - low)  # the first place to the right of epsilon
+    step, ratios = ball(-spacing).exp(), arb(0)
+    for mass in reversed(masses[start:]):
         ratios = ratios * step + arb(mass)
-    shift = ball(epsilon - (law.row.low + start) * law.spacing).exp()
-    return (arb(int(sum(inside)) + law.infinity) - shift * ratios) / ONE
+    return (arb(int(sum(masses[start:])) + infinity) - ball(epsilon - (low + start) * spacing).exp() * ratios) / ONE
