@@ -155,14 +155,18 @@ def _tells(score: Plain | Fitted | Residuals, absent: FloatArray, present: Float
 
 
 def _gaussians(absent: FloatArray, present: FloatArray) -> Plain | Fitted:
-    """Two Gaussians fitted to the rows of both hypotheses."""
+    """Two Gaussians fitted to the rows of both hypotheses; one feature whose mean rises is its own score."""
+    found = gaussians(absent, present)
+    return Plain() if absent.shape[1] == 1 and found.present_mean[0] > found.absent_mean[0] else found
+
+
+def gaussians(absent: FloatArray, present: FloatArray) -> Fitted:
+    """Two Gaussians fitted to the rows (runs, features) of both hypotheses."""
     sides, pilot = (absent, present), len(absent)
     means = np.array([rows.mean(axis=0) for rows in sides])
     variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
     pooled = variances.mean(axis=0)
     differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / pilot)
-    if absent.shape[1] == 1 and differs[0] and means[1][0] > means[0][0]:
-        return Plain()
     # A feature that never varied has no scale of its own; 1 leaves it as it is.
     scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
     means = np.where(differs, means, means.mean(axis=0)) / scale

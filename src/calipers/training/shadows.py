@@ -1,0 +1,207 @@
+"""LiRA: is this record in the training set? Shadow models tell what a model looks like with it and without.
+
+    target = ShadowTraining(plan, build, records, labels, record=x, label=y)
+    found = lira(target, shadows=64, trials=500, seed=0, delta=1e-5, ledger="lira.ledger", resume=True)
+    print(found.sentence())
+
+`plan`'s sampler draws from the records and this one together; if it is out, it adds nothing when it is drawn, as
+canaries do (`calipers.training.canaries`). A run shows one number: *black-box* log(p / (1 - p)), p what the finished
+model gives the record's label, *white-box* the log likelihood ratio of all noisy sums against its gradients.
+
+`shadows` trainings with and without the record fit a Gaussian to each (Carlini et al. 2022), and their likelihood ratio
+is the score by which `trials` further ones are judged: no run is used for both. All are kept in ledgers, the shadows in
+one beside, so that killed it goes on where it was. It ends as every audit of a training: certified above, certified for
+the adversary below, observed with its confidence. Small models only: every run is a training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calipers.auditing.audit import AuditResult, audit
+from calipers.auditing.distinguishers import Plain
+from calipers.auditing.fitted import PILOT, gaussians
+from calipers.auditing.game import play
+from calipers.bracket import Bracket
+from calipers.domains import PROBABILITY
+from calipers.errors import InputError
+from calipers.measure import measure
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.types import FloatArray, IntArray
+from calipers.training.canaries import adjacency_of
+from calipers.training.fingerprint import fingerprint
+from calipers.training.gradients import GradientSum
+from calipers.training.loop import train
+from calipers.training.plan import Plan
+from calipers.training.torch_library import torch_module
+
+__all__ = ["Lira", "ShadowTraining", "lira"]
+
+# Shadows are trained from another seed than the runs that are judged.
+_SHADOWS = 2**61
+
+
+class ShadowTraining:
+    """Trainings with and without one record, as a target of `calipers.auditing`.
+
+    `build(seed)` makes the model with its first weights; records and labels are arrays. `white_box`: see the module.
+    """
+
+    chunk = 4
+
+    def __init__(
+        self,
+        plan: Plan,
+        build: Callable[[int], Any],
+        records: Any,
+        labels: Any,
+        *,
+        record: Any,
+        label: Any,
+        white_box: bool = False,
+    ) -> None:
+        if plan.sampler.dataset_size != len(records) + 1:
+            raise InputError(
+                f"The sampler draws from {plan.sampler.dataset_size} records; with the one in question there are "
+                f"{len(records) + 1}."
+            )
+        if plan.normalization not in ("constant", "none") or plan.noise_multiplier == 0:
+            raise InputError("Shadow models need noise and a public divisor; take normalization='constant'.")
+        self.plan, self._build, self._white_box = plan, build, white_box
+        self._records = np.concatenate([records, np.asarray(record)[None]])
+        self._labels = np.concatenate([labels, np.asarray(label)[None]])
+        self.name = f"shadow models, {'white' if white_box else 'black'}-box"
+
+    def identity(self) -> dict[str, object]:
+        """The plan without its seed, the data, the model's code, and what is seen."""
+        plan = {field.name: repr(getattr(self.plan, field.name)) for field in dataclasses.fields(self.plan)}
+        data = hashlib.sha256(self._records.tobytes() + self._labels.tobytes()).hexdigest()
+        return {"target": self.name, "plan": plan | {"seed": ""}, "data": data, "build": str(fingerprint(self._build))}
+
+    def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
+        """One number for every training."""
+        return np.array([[self._one(present, int(rng.integers(2**53)))] for _ in range(count)])
+
+    def _one(self, present: bool, seed: int) -> float:
+        torch, model = torch_module(), self._build(seed)
+        watched = _OneRecord(present, model, self._records, self._labels, self._white_box)
+        plan = dataclasses.replace(self.plan, seed=seed)
+        train(plan, model, self._records, self._labels, canaries=watched, device="cpu")
+        if self._white_box:
+            return watched.evidence
+        model.eval()
+        with torch.no_grad():
+            logits = model(torch.from_numpy(self._records[-1:])).double()[0]
+        right = int(self._labels[-1])
+        others = torch.cat((logits[:right], logits[right + 1 :]))
+        return float(logits[right] - torch.logsumexp(others, dim=0))
+
+
+class _OneRecord:
+    """The last record, in or out, in the place of canaries; white-box, what every noisy sum says about it."""
+
+    examples, count = True, 1
+
+    def __init__(self, present: bool, model: Any, records: Any, labels: Any, white_box: bool) -> None:
+        self._present, self._last, self.evidence = present, len(records) - 1, 0.0
+        self._model, self._white_box = model, white_box
+        torch = torch_module()
+        self._record = torch.from_numpy(records[-1:]), torch.from_numpy(labels[-1:])
+        self._sum: Any = None
+
+    def begin(self, plan: Plan, dimension: int) -> None:
+        """The training begins."""
+        assert plan.max_grad_norm is not None  # a plan with noise has one
+        self._deviation = plan.noise_multiplier * plan.max_grad_norm
+        self._sum = GradientSum(self._model, max_grad_norm=plan.max_grad_norm) if self._white_box else None
+
+    def kept(self, rows: IntArray) -> IntArray:
+        """All records, or all but the last."""
+        return rows if self._present else rows[rows != self._last]
+
+    def widened(self, update: Any, batch: IntArray) -> Any:
+        """Nothing stands beside the model's coordinates."""
+        return update
+
+    def seen(self, noisy: Any, step: int) -> Any:
+        """The weights are still those of the gradients."""
+        if self._sum is not None:
+            own = self._sum(*self._record).double()
+            self.evidence += float(own @ noisy.double() - own @ own / 2.0) / self._deviation**2
+        return noisy
+
+    def state(self) -> dict[str, Any]:
+        """Trainings of shadows are not broken off inside."""
+        return {}
+
+    def go_to(self, state: Mapping[str, Any]) -> None:
+        """Nothing to take up."""
+
+
+@dataclass(frozen=True)
+class Lira:
+    """Certified above and below, and what shadow models let the adversary see."""
+
+    certified: Bracket
+    observed: AuditResult
+    delta: float
+    shadows: int
+    attack: str
+
+    def sentence(self) -> str:
+        """The three numbers, in words."""
+        bound = self.observed.epsilon[0]
+        return (
+            f"epsilon at delta = {setting(self.delta)}: at most {ceil_digits(self.certified.upper)} (certified), an "
+            f"adversary gets at least {floor_digits(self.certified.lower)} (certified); LiRA with {self.shadows} "
+            f"shadow models each way saw at least {floor_digits(bound.value)} in {self.observed.trials} trainings each "
+            f"way, with confidence {setting(self.observed.confidence)} ({self.attack})."
+        )
+
+
+def lira(
+    target: ShadowTraining,
+    *,
+    shadows: int,
+    trials: int,
+    seed: int,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    tolerance: float = 1e-2,
+    ledger: Path | str | None = None,
+    resume: bool = False,
+    jobs: int = 1,
+    joblib_backend: str | None = None,
+) -> Lira:
+    """Train `shadows` and then `trials` models with the record and as many without, and bound epsilon from below.
+
+    With `ledger` every training is kept, those of the shadows in the file `ledger`.shadows.
+    """
+    PROBABILITY.check("delta", delta)
+    PILOT.check_int("shadows", shadows, "Too few fit nothing.")
+    run = target.plan.run(dimension=None, adjacency=adjacency_of(target.plan))
+    measurement = measure(run, tolerance=tolerance)  # refused now, not after hours
+    kept = None if ledger is None else Path(f"{ledger}.shadows")
+    playing: dict[str, Any] = {"jobs": jobs, "joblib_backend": joblib_backend}
+    found = play(target, Plain(), trials=shadows, seed=seed + _SHADOWS, ledger=kept, resume=resume, **playing)
+    score = gaussians(found.absent[:, None], found.present[:, None])
+    observed = audit(
+        target,
+        score,
+        trials=trials,
+        seed=seed,
+        confidence=confidence,
+        deltas=(delta,),
+        upper=measurement,
+        ledger=ledger,
+        resume=resume,
+        **playing,
+    )
+    return Lira(measurement.epsilon(delta=delta), observed, delta, shadows, target.name)
