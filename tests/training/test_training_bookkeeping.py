@@ -180,6 +180,22 @@ def test_rules_give_the_gradient_or_are_given_up(name, way, monkeypatch) -> None
         assert len(found._books.ruled) == ruled
 
 
+@pytest.mark.parametrize("way", ["tables", "written", "spared"])
+def test_a_broken_image_breaks_no_other_record(way, monkeypatch) -> None:
+    """Pixels of all records lie in one line; a NaN or an infinity in one of them reaches nobody else's gradient."""
+    monkeypatch.setattr(layer_rules, "tables_pay", lambda *_: way == "tables")
+    monkeypatch.setattr(layer_rules, "sparing", lambda *_: way == "spared")
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(2, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 3, 3, padding=1), nn.Flatten(), nn.Linear(216, 3))
+    model, images = nn.Sequential(*layers).double(), torch.randn(4, 2, 9, 8, dtype=torch.float64)
+    broken = images.clone()
+    broken[1, 0, 0, 0], broken[2, 1, -1, -1] = float("nan"), float("inf")
+    whole = torch.tensor([0, 3])
+    expected = GradientSum(model, max_grad_norm=0.5)(images[whole], LABELS[whole])
+    found = GradientSum(model, max_grad_norm=0.5)(broken, LABELS)
+    assert float((found - expected).norm()) < 1e-12
+
+
 def products(kind, rng, positions=7):
     """Products of three records."""
     back = torch.from_numpy(rng.normal(size=(3, positions, 30)) * 10.0 ** rng.integers(-6, 6)).float()
