@@ -103,7 +103,7 @@ class Guarantee:
             words = f"A guarantee of {self.rho:.12g}-zCDP"
         else:
             assert self.epsilon is not None  # one of the three is given
-            words = f"A guarantee of ({setting(self.epsilon)}, {setting(self.delta)})-DP"
+            words = f"A guarantee of ({setting(self.epsilon)}, {setting(self.delta or 0.0)})-DP"
         keys = tuple((name, getattr(self, name)) for name in _KEYS[:4] if getattr(self, name) is not None)
         return Stated(words, keys, self.adjacency, "guarantee")
 
