@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
+from calipers.numerics.decimals import setting
 from calipers.run_keys import checked, known, read_toml, toml_value
 
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
@@ -101,7 +102,8 @@ class Guarantee:
         elif self.rho is not None:
             words = f"A guarantee of {self.rho:.12g}-zCDP"
         else:
-            words = f"A guarantee of ({self.epsilon:.12g}, {self.delta:.12g})-DP"
+            assert self.epsilon is not None  # one of the three is given
+            words = f"A guarantee of ({setting(self.epsilon)}, {setting(self.delta or 0.0)})-DP"
         keys = tuple((name, getattr(self, name)) for name in _KEYS[:4] if getattr(self, name) is not None)
         return Stated(words, keys, self.adjacency, "guarantee")
 

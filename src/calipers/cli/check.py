@@ -79,7 +79,7 @@ def check_command(
         click.echo(github_commands(found), nl=False)
     else:
         for one in found:
-            click.echo(f"{one.name}: {one.outcome.value}: {one.sentence}")
+            click.echo(f"{one.name}: {one.sentence}")
     sys.exit(status)
 
 

@@ -18,7 +18,7 @@ from calipers.errors import InputError
 @click.option("--probe", "probe_path", metavar="FILE", help="What `calipers probe --json` printed about the loop.")
 @click.option("--epochs", type=REAL, metavar="E", help="With --probe alone: how long the training is.")
 @click.option("--steps", type=COUNT, metavar="T", help="With --probe alone: how long the training is.")
-@click.option("--delta", type=REAL, multiple=True, help="State epsilon at this delta; repeatable. [default: 1e-05]")
+@click.option("--delta", type=REAL, multiple=True, help="State epsilon at this delta; repeatable. [default: 1e-5]")
 @tolerance_option(1e-3)
 @click.option("--max-grad-norm", type=REAL, metavar="C", help="The clipping norm, as you declare it.")
 @click.option("--noise-source", metavar="TEXT", help="Where the noise comes from, as you declare it.")
@@ -79,7 +79,7 @@ def receipt_command(
         written = receipt_of(found, delta or DEFAULT_DELTAS, tolerance)
     write(to_json(written) + "\n", output)
     if output is not None:
-        click.echo(f"wrote {output}; check it with: calipers verify-receipt {output}")
+        click.echo(f"Check it with: calipers verify-receipt {output}")
 
 
 def _probe(path: str | None) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from calipers.errors import UnsupportedError
 from calipers.measure import Measurement
@@ -89,9 +90,9 @@ class Disclosure:
         }
         return words.get(self.how, self.how)
 
-    @property
+    @cached_property
     def origin(self) -> dict[str, object]:
-        """Version, date, command and the hash of the run."""
+        """Version, date, command and the hash of the run; one moment for all that is written of it."""
         return origin(run_record(self.answers.runs))
 
 

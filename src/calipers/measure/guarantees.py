@@ -25,6 +25,7 @@ from calipers.errors import UnsupportedError
 from calipers.measure.closed import CurveJaw, KnownCurve, one_gaussian
 from calipers.measure.jaw import Evaluation, Found
 from calipers.mechanisms.concentrated import attained_curve, guarantee_curve
+from calipers.numerics.decimals import setting
 from calipers.stated import Guarantee
 
 add_statement(
@@ -43,8 +44,8 @@ def stated_pair(epsilon: float, delta: float) -> Evaluation:
     proof = Evidence.of(
         Kind.THEOREM,
         "calipers:stated-pair",
-        f"The mechanism is said to be ({epsilon:.12g}, {delta:.12g})-DP. Randomized response with a mass delta in the "
-        "clear dominates every such mechanism.",
+        f"The mechanism is said to be ({setting(epsilon)}, {setting(delta)})-DP. Randomized response with a mass delta "
+        "in the clear dominates every such mechanism.",
     )
     attack = Evidence.of(
         Kind.TEST,
@@ -90,8 +91,8 @@ class StatedPair(KnownCurve):
         """Infinite where a mass delta may be in the clear."""
         if self.stated_delta > 0.0:
             raise UnsupportedError(
-                f"An ({self.stated_epsilon:g}, {self.stated_delta:g})-DP guarantee allows outcomes that only one "
-                f"dataset can produce, so the Renyi divergence of order {order:g} is infinite."
+                f"An ({setting(self.stated_epsilon)}, {setting(self.stated_delta)})-DP guarantee allows outcomes "
+                f"that only one dataset can produce, so the Renyi divergence of order {order:g} is infinite."
             )
         return super().renyi(order)
 

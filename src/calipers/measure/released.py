@@ -20,6 +20,7 @@ from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim, Measurement
 from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated
+from calipers.numerics.decimals import setting
 from calipers.stated import Guarantee, Stated
 
 Mechanism = LawSource | Product | Guarantee
@@ -115,8 +116,8 @@ def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
     if guarantee.delta:
         return (
             SOME,
-            f"Up to a probability of {guarantee.delta:g} such a guarantee allows anything, the record itself included; "
-            "so no epsilon holds at a smaller delta, and no finite mu up to a smaller delta0.",
+            f"Up to a probability of {setting(guarantee.delta)} such a guarantee allows anything, the record itself "
+            "included; so no epsilon holds at a smaller delta, and no finite mu up to a smaller delta0.",
         )
     return (SOME,)
 

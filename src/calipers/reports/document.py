@@ -39,6 +39,13 @@ class Number:
     mood: str = ""
 
     @property
+    def shown(self) -> str:
+        """As a page shows it: where a proof is infinite none is finite, where an attack is nothing finite holds."""
+        if self.text != "inf":
+            return self.text
+        return "beyond any" if self.direction == AT_LEAST else "none proven"
+
+    @property
     def spelled(self) -> str:
         """Every digit of the double, with its direction, for whoever needs them."""
         value = "infinite" if math.isinf(self.exact) else repr(self.exact)

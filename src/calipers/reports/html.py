@@ -186,9 +186,8 @@ def _inline(cell: Cell) -> str:
         return f"{_inline(cell.lower)} to {_inline(cell.upper)}"
     if isinstance(cell, Number):
         unit = f" {_text(cell.unit)}" if cell.unit else ""
-        shown = "none proven" if cell.text == "inf" else _text(cell.text)
         exact = "Infinity" if cell.text == "inf" else repr(cell.exact)
-        return f'<data value="{exact}" title="{_text(cell.spelled)}">{shown}{unit}</data>'
+        return f'<data value="{exact}" title="{_text(cell.spelled)}">{_text(cell.shown)}{unit}</data>'
     return _badge(cell) if isinstance(cell, Badge) else _words(cell)
 
 

@@ -98,6 +98,5 @@ def _cell(cell: Cell) -> str:
     if isinstance(cell, Range):
         return f"{_cell(cell.lower)} to {_cell(cell.upper)}"
     if isinstance(cell, Number):
-        text = "none proven" if cell.text == "inf" else cell.text
-        return f"{text} {cell.unit}".rstrip()
+        return f"{cell.shown} {cell.unit}".rstrip()
     return plain(cell.text if isinstance(cell, Badge) else cell)

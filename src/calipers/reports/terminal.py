@@ -206,7 +206,7 @@ def _lines(cell: Cell, between: str) -> list[str]:
 
 
 def _number(number: Number) -> str:
-    return f"{'none proven' if number.text == 'inf' else number.text} {number.unit}".rstrip()
+    return f"{number.shown} {number.unit}".rstrip()
 
 
 def _folded(words: str, most: int) -> list[str]:
