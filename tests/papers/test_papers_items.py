@@ -97,6 +97,8 @@ def test_rows_are_views_of_records():
         Row("σ = 1: excess", printed("> 4"), 3.0, 3.0, "estimate"),
     ]
     assert [row.verdict for row in rows] == [Agreement.AGREES, Agreement.NOT_PRINTED, Agreement.DIFFERS]
+    with pytest.raises(InputError, match="excesss"):
+        list(rows_of([{"of": "runs", "each": [{"quantity": "x", "value": "excesss"}]}], found, {}))
 
 
 def test_a_picture_draws_one_line_for_each_value_and_leaves_out_what_a_logarithm_cannot_show():

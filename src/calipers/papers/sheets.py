@@ -2,7 +2,7 @@
 
 An entry of `items.toml` says which rows a sheet gives: `quantity`, `printed` and `note` are texts whose braces name
 cells of a record, facts of the item or numbers that the paper prints; `value` names the cell that is compared. A record
-without that cell gives no such row.
+without that cell, or with None in it, gives no such row.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from calipers.errors import InputError
 from calipers.papers.items import Cell, Data, Row, Value, jaws_of
 
 Column = Sequence[Cell] | np.ndarray[Any, Any]
@@ -104,9 +105,16 @@ class Computed:
 
 
 def rows_of(views: Iterable[Mapping[str, Any]], found: Computed, names: Names) -> Iterator[Row]:
-    """For every view and every record of its sheet, one row for each of its entries."""
+    """For every view and every record of its sheet, one row for each of its entries.
+
+    A cell that no record has is a mistake in the description, and `InputError`: no comparison is lost in silence.
+    """
     for view in views:
-        for record in found.sheet(view).where(**view.get("where", {})):
+        records = found.sheet(view).where(**view.get("where", {}))
+        for each in view["each"]:
+            if not any(each["value"] in record for record in records):
+                raise InputError(f"No record has the cell {each['value']!r} that a row is to show.")
+        for record in records:
             known = ChainMap(record, dict(names))
             for each in view["each"]:
                 value = record.get(each["value"])

@@ -26,7 +26,7 @@ from calipers.laws.composed.convolve import (
     compose_upper,
 )
 from calipers.laws.composed.saddle import Saddle, saddle_at
-from calipers.laws.composed.tails import Charges, Focus, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.composed.tails import Charges, LowerTail, TailFocus, UpperTail, lower_tail, single_tail, upper_tail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 
@@ -195,7 +195,7 @@ class Above(_Order):
         return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
 
     def upper(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: TailFocus | None = None
     ) -> UpperTail:
         """Certified profile nodes around the saddle, dense around the `focus`."""
         if self.steps() == 1:
@@ -229,7 +229,7 @@ class Below(_Order):
         return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
 
     def lower(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: Focus | None = None
+        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: TailFocus | None = None
     ) -> LowerTail:
         """Certified tests around the saddle, dense around the `focus`."""
         laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)

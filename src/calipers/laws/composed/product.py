@@ -34,7 +34,7 @@ from calipers.laws.composed.direction import (
 from calipers.laws.composed.middle import delta_near_one
 from calipers.laws.composed.rare import rare_steps
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_delta, saddle_for_epsilon
-from calipers.laws.composed.tails import Focus
+from calipers.laws.composed.tails import TailFocus
 from calipers.laws.core.source import LawSource
 
 _DEEPEST_LOG_DELTA = -640.0
@@ -223,7 +223,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
-        tests = direction.lower(saddle, eta, log_tail, log_escape, Focus(delta=delta))
+        tests = direction.lower(saddle, eta, log_tail, log_escape, TailFocus(delta=delta))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
             # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
@@ -233,7 +233,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         light = _lighter(direction, log_tail, saddle, lower)
         fine = _signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
-        upper = direction.upper(light, fine, log_tail, signed_escape, Focus(delta=delta)).epsilon(delta)
+        upper = direction.upper(light, fine, log_tail, signed_escape, TailFocus(delta=delta)).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
@@ -322,7 +322,7 @@ def _tilted_delta(
     width = math.inf
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
-        focus = Focus(epsilon=epsilon)
+        focus = TailFocus(epsilon=epsilon)
         upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
         if upper <= known:
             return Jaws(best.lower, min(upper, best.upper), best.threshold, direction.reverse)

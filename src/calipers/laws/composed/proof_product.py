@@ -19,7 +19,7 @@ from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.composed.direction import LONE_MARGIN, Above, log_escape_for, upper_shelf
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
-from calipers.laws.composed.tails import Focus, UpperTail
+from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.types import FloatArray
 
@@ -52,7 +52,7 @@ class ProofProduct:
         pilot = direction.pilot(log_tail)
         saddle, best = saddle_for_delta(pilot, math.log(delta)), math.inf
         for _ in range(4):
-            best = min(best, self._tail(direction, saddle, log_tail, Focus(delta=delta)).epsilon(delta))
+            best = min(best, self._tail(direction, saddle, log_tail, TailFocus(delta=delta)).epsilon(delta))
             if self.steps == 1 or abs(best - saddle.mean) < 0.7 * saddle.deviation:
                 break
             center = best if math.isfinite(best) else saddle.mean + 3.0 * saddle.deviation
@@ -84,9 +84,9 @@ class ProofProduct:
         moment = direction.moment_bound(epsilon, saddle, log_tail)
         if saddle.log_delta < _DEEPEST:
             return min(1.0, moment)
-        return min(1.0, moment, self._tail(direction, saddle, log_tail, Focus(epsilon=epsilon)).delta(epsilon))
+        return min(1.0, moment, self._tail(direction, saddle, log_tail, TailFocus(epsilon=epsilon)).delta(epsilon))
 
-    def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: Focus | None) -> UpperTail:
+    def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: TailFocus | None) -> UpperTail:
         return direction.upper(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus)
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:

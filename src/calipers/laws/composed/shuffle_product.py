@@ -22,7 +22,7 @@ from calipers.laws.composed.direction import (
     lower_shelf,
 )
 from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
-from calipers.laws.composed.tails import Focus, LowerTail
+from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
 _RELATIVE = 1e-4
@@ -58,7 +58,7 @@ class AttackProduct:
                 log_tail = saddle.log_delta - math.log(self.steps) - 30.0
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
             escape = log_escape_for(saddle, _RELATIVE)
-            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(epsilon=epsilon))
+            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(epsilon=epsilon))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
 
@@ -71,7 +71,9 @@ class AttackProduct:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
             for _ in range(4):
                 escape = log_escape_for(saddle, _RELATIVE)
-                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, Focus(delta=delta)).epsilon(delta)
+                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(delta=delta)).epsilon(
+                    delta
+                )
                 best = max(best, (found, direction.reverse))
                 if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
                     break

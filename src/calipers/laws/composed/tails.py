@@ -210,7 +210,7 @@ def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatA
 
 
 @dataclass(frozen=True)
-class Focus:
+class TailFocus:
     """Where a tail will be read: at one delta, or at one epsilon. Lattice points are dense there."""
 
     delta: float | None = None
@@ -260,7 +260,7 @@ def _inserted(nodes: FloatArray, first: int, last: int, inner: FloatArray) -> Fl
 
 
 def upper_tail(
-    measure: LatticeMeasure, step: float, tilt: float, charges: Charges, focus: Focus | None = None
+    measure: LatticeMeasure, step: float, tilt: float, charges: Charges, focus: TailFocus | None = None
 ) -> UpperTail:
     """The profile nodes of a composed UPPER measure tilted by tilt >= 1.
 
@@ -302,7 +302,7 @@ def lower_tail(
     step: float,
     tilt: float,
     charges: Charges,
-    focus: Focus | None = None,
+    focus: TailFocus | None = None,
 ) -> LowerTail:
     """The tests {score > t} of a composed LOWER pair on one window, tilted by tilt >= 1, at some thresholds."""
     n = len(under_p.weights)

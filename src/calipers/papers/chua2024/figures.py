@@ -43,8 +43,7 @@ def _add(
 ) -> None:
     run = epoch(sigma, steps)
     table.add(**by_every_route(run, quantity, level)).beside(quote=quote, before=name[0], after=name[1])
-    if bins:
-        table.beside(bins=getattr(balls_and_bins(run), quantity)(level))
+    table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None)
 
 
 def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
