@@ -321,9 +321,9 @@ TEN: dict[str, tuple[dict[str, Any], float]] = {
 @pytest.mark.heavy
 @pytest.mark.parametrize(("keys", "delta"), TEN.values(), ids=TEN.keys())
 def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
-    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s and 1 GB on one quiet core.
+    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s of one core, and 1 GB.
 
-    A busy one takes half as long again, so that is the limit here.
+    The longest takes 25 s; the limit leaves room for a slower machine.
     """
     run = Run(**keys)
     certificate, measured = certify(run, delta=delta), measure(run).epsilon(delta)
@@ -337,7 +337,7 @@ def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); from calipers_verify.__main__ import main; sys.exit(main(sys.argv[1:]))"  # noqa: E501
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT / "src", check=True, capture_output=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 90.0
+    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 60.0
 
 
 def test_the_charges_page_names_functions_that_exist() -> None:
