@@ -27,6 +27,7 @@ from calipers.measure import measure
 from calipers.numerics import fourier
 from calipers.run import Run
 from calipers_verify import calls
+from calipers_verify.reading import MOST_EFFORT, spend
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "certificates").glob("*.cert.json"))
@@ -154,6 +155,12 @@ def test_a_certificate_that_contradicts_measure_is_not_handed_out(monkeypatch: p
     monkeypatch.setattr(exact, "run_record", lambda phases: other)
     with pytest.raises(CertificationError, match="contradicts"):
         certify(run, delta=1e-5)
+
+
+def test_what_another_certificate_took_does_not_count(coarse: None) -> None:
+    """Making one starts with all the work that the checker spends, whatever was spent before."""
+    spend(MOST_EFFORT, anew=True)
+    assert certify(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), delta=1e-3).verdict.claims
 
 
 def test_phases_compose() -> None:
