@@ -27,6 +27,7 @@ from calipers.measure import measure
 from calipers.numerics import fourier
 from calipers.run import Run
 from calipers_verify import calls
+from calipers_verify.reading import MOST_EFFORT, spend
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "certificates").glob("*.cert.json"))
@@ -154,6 +155,12 @@ def test_a_certificate_that_contradicts_measure_is_not_handed_out(monkeypatch: p
     monkeypatch.setattr(exact, "run_record", lambda phases: other)
     with pytest.raises(CertificationError, match="contradicts"):
         certify(run, delta=1e-5)
+
+
+def test_what_another_certificate_took_does_not_count(coarse: None) -> None:
+    """Making one starts with all the work that the checker spends, whatever was spent before."""
+    spend(MOST_EFFORT, anew=True)
+    assert certify(Run(sample_rate=0.1, steps=5, noise_multiplier=2.0), delta=1e-3).verdict.claims
 
 
 def test_phases_compose() -> None:
@@ -321,9 +328,9 @@ TEN: dict[str, tuple[dict[str, Any], float]] = {
 @pytest.mark.heavy
 @pytest.mark.parametrize(("keys", "delta"), TEN.values(), ids=TEN.keys())
 def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
-    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s and 1 GB on one quiet core.
+    """Certified within 1 % of the measured upper jaw; the checker takes under 60 s of one core, and 1 GB.
 
-    A busy one takes half as long again, so that is the limit here.
+    The longest takes 25 s; the limit leaves room for a slower machine.
     """
     run = Run(**keys)
     certificate, measured = certify(run, delta=delta), measure(run).epsilon(delta)
@@ -337,7 +344,7 @@ def test_ten_runs(keys: dict[str, Any], delta: float, tmp_path: Path) -> None:
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)); from calipers_verify.__main__ import main; sys.exit(main(sys.argv[1:]))"  # noqa: E501
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT / "src", check=True, capture_output=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 90.0
+    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 60.0
 
 
 def test_the_charges_page_names_functions_that_exist() -> None:

@@ -21,7 +21,7 @@ from calipers.numerics.types import FloatArray, IntArray
 from calipers_verify import attacks
 from calipers_verify.calls import ball, gaussian
 from calipers_verify.checker import DIRECTIONS, dust_of, fixed_batches
-from calipers_verify.reading import read
+from calipers_verify.reading import read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import Phase
 
@@ -148,6 +148,7 @@ class LowerAttack:
         return float(np.max(p - math.exp(epsilon) * q))
 
     def _try(self, direction: str, at: float, spacing: float, dust: int, small: float, most: int) -> None:
+        spend(0, anew=True)
         back = direction == DIRECTIONS[1]
         factors = [
             _epoch(phase, back, spacing, small, at, dust, most)

@@ -17,7 +17,7 @@ from calipers.numerics.elementary import halved
 from calipers_verify import laws
 from calipers_verify.calls import ball, gaussian
 from calipers_verify.checker import PROOF, directions, dust_of, fixed_batches, proven_law
-from calipers_verify.reading import read
+from calipers_verify.reading import read, spend
 from calipers_verify.rows import ONE
 from calipers_verify.steps import HOW, Phase, bound
 
@@ -48,6 +48,7 @@ class UpperProof:
         self.is_plain = all(not phase.is_hidden or phase.kind == "fixed" for phase in pairs[0]) and self.mu is not None
         if self.is_plain:
             return
+        spend(0, anew=True)  # what was spent on another certificate does not count here
         steps = max(sum(phase.repeats for phase in phases) for phases in pairs)
         spacing = spacing_for(epsilon, delta, steps, share)
         dust = dust_of(exact(delta))
