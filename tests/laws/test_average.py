@@ -216,11 +216,29 @@ def test_bad_resolution() -> None:
 def test_coarsening_keeps_mass_and_mean() -> None:
     """Moving up a rung keeps mass and mean of every row exactly (masses are dyadic), wherever the strip starts."""
     for low in (-7, -6, 0, 5):
-        rows = np.array([[1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 0.0, 5.0, 0.0, 7.0]])
-        strip = coarsened(Strip(low, rows))
-        places, finer = np.arange(strip.low, strip.low + strip.rows.shape[1]), np.arange(low, low + 5)
-        assert np.array_equal(strip.rows.sum(axis=1), rows.sum(axis=1))
-        assert np.array_equal(2 * (strip.rows @ places), rows @ finer)
+        for length in (1, 2, 4, 5):
+            rows = np.array([[1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 0.0, 5.0, 0.0, 7.0]])[:, :length]
+            strip = coarsened(Strip(low, rows))
+            places, finer = np.arange(strip.low, strip.low + strip.rows.shape[1]), np.arange(low, low + length)
+            assert np.array_equal(strip.rows.sum(axis=1), rows.sum(axis=1))
+            assert np.array_equal(2 * (strip.rows @ places), rows @ finer)
+            # One row by itself is moved by another route.
+            for alone, row in zip((coarsened(Strip(low, rows[i : i + 1])) for i in (0, 1)), strip.rows, strict=True):
+                assert alone.low == strip.low
+                assert np.array_equal(alone.rows[0], row)
+
+
+def test_terms_may_be_placed_in_any_order() -> None:
+    """What stands on a rung left and right of the center, or comes twice, is put together."""
+    plan = LadderPlan(step=1.0, grain=0.5, center=0.0, lowest=0, log_loss=-700.0)
+    values, masses = np.array([40.0, -3.0, 2.5, -41.0, 0.0, 9.0, 2.5]), np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+    found, rows = placed(values, masses[None], plan, 0.0, 1.0).flat()
+    order = np.argsort(values, kind="stable")
+    again, same = placed(values[order], masses[None, order], plan, 0.0, 1.0).flat()
+    assert np.array_equal(found, again)
+    assert np.array_equal(rows, same)
+    assert rows.sum() == masses.sum()
+    assert float(rows[0] @ found) == float(masses @ values)
 
 
 def _one(values: list[float], base: list[float], marked: list[float], plan: LadderPlan, blocks: float):  # type: ignore[no-untyped-def]

@@ -15,6 +15,8 @@ from calipers.errors import CertificationError, InputError
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import weighted
+from calipers.numerics.normal import gaussian_delta
 
 RATES = [1e-6, 1e-4, 0.01, 0.5, 0.999999]
 NOISES = [0.1, 0.2, 1.0, 10.0, 100.0]
@@ -26,6 +28,12 @@ def gaussian(mu: float) -> Pair:
 
 def poisson(q: float, sigma: float) -> Pair:
     return Pair("poisson", (gaussian_mixture_part([1.0 - q, q], [0.0, 1.0 / sigma], [1.0], [0.0]),))
+
+
+def told_apart(rare: float, common: float, rarer: float) -> Pair:
+    """Which of two Gaussians it is, is told: the second one is met with probability `rare`."""
+    parts = [gaussian_mixture_part([1.0], [mu], [1.0], [0.0]) for mu in (common, rarer)]
+    return Pair("told apart", (weighted(parts[0], 1.0 - rare), weighted(parts[1], rare)), symmetric=True)
 
 
 def both_ways(law: Law) -> list[tuple[str, Law]]:
@@ -206,3 +214,20 @@ def exact_call(mu: float, log_k: float) -> float:
     """E_Q[(L - k)+] of N(mu, 1) against N(0, 1), for every k > 0."""
     z = log_k / mu + 0.5 * mu
     return float(ndtr(mu - z) - math.exp(log_k) * ndtr(-z))
+
+
+@pytest.mark.parametrize("rare", [1e-6, 1e-3, 0.3])
+@pytest.mark.parametrize("tilt", [-0.5, 1.2])
+def test_rare_parts_have_fewer_cells_and_the_laws_still_hold(rare: float, tilt: float) -> None:
+    """delta is the mean of two closed forms; the cells are a few times those of the common part alone."""
+    pair, fine = told_apart(rare, 0.5, 0.8), 0.02
+    upper, lower = pair.upper_for(fine, -50.0, tilt), pair.lower_for(fine, -50.0, tilt)
+    for epsilon in (0.0, 0.3, 1.0, 2.5):
+        exact = (1.0 - rare) * float(gaussian_delta(0.5, epsilon)) + rare * float(gaussian_delta(0.8, epsilon))
+        for above, below in ((upper, lower), (upper.reverse(), lower.reverse())):
+            assert below.delta(epsilon) <= exact <= above.delta(epsilon)
+            if epsilon < 1.0:  # far from the tilt cells are wide
+                assert above.delta(epsilon) - below.delta(epsilon) < 0.02 * exact
+    common = len(gaussian(0.5).upper_for(fine, -50.0, tilt).log_q)
+    if rare <= 1e-3:
+        assert len(upper.log_q) < 1.5 * common

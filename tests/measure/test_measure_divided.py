@@ -271,11 +271,10 @@ def test_the_realized_size_is_refused_where_nothing_is_proven(adjacency: str) ->
 
 
 def test_renyi_divergences_are_between_proof_and_attack() -> None:
-    """Finite where the divisor is a function of N; where it is the realized size, refused with what to ask instead."""
-    found = measure(run("expected", 9, 0.5)).rdp(2.0)
-    assert 0.0 < found.lower <= found.upper < math.inf
-    with pytest.raises(UnsupportedError, match=r"epsilon, delta or the curve"):
-        measure(run("realized", 9, 0.5)).rdp(2.0)
+    """Finite whether the divisor is a function of N or the realized size."""
+    for divisor in ("expected", "realized"):
+        found = measure(run(divisor, 9, 0.5)).rdp(2.0)
+        assert 0.0 < found.lower <= found.upper < math.inf
 
 
 @pytest.mark.parametrize(

@@ -119,12 +119,12 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
     reach = 2.0 if adjacency == "substitute" else 1.0
     return Run.from_dict(
         {
+            **selected,
             "noise_multiplier": reach * noise_of(plan.dp_event),
             "dataset_size": dataset_size,
             "normalization": "none" if config.normalize_by == 1.0 else "constant",
             "adjacency": adjacency,
             "dimension": dimension,
-            **selected,
         }
     )
 
@@ -233,12 +233,16 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
     | strategy | sampler |
     |---|---|
     | `CyclicPoissonSampling` | poisson; cyclic-poisson with several groups; truncated-poisson with a largest batch |
+    | the same, everybody of a group | shuffle in one order (EQUAL_SPLIT), or balls-and-bins thrown once (INDEPENDENT) |
     | `BallsInBinsSampling` | balls-and-bins, thrown once and kept |
+    | `BMinSepSampling` | poisson at separation 1; balls-and-bins thrown once if it starts warm and takes everybody |
     | `FixedBatchSampling` | without-replacement, or with-replacement |
     | `RandomAllocationSampling` | random-allocation |
     | `UserSelectionStrategy` | that of its base strategy, users taking the place of records |
 
-    Anything else is an `UnsupportedError` that says why.
+    Groups of equal size move other records when one is added, so the keys say zero-out: the same number of records.
+    `dataset_size` is needed where groups of equal size are used whole. Anything else is an `UnsupportedError` that says
+    why.
     """
     kinds = jax_privacy_module("jax_privacy.batch_selection")
     name = type(strategy).__name__
@@ -249,9 +253,18 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
     if is_a("UserSelectionStrategy"):
         return {**batch_keys(strategy.base_strategy, dataset_size=dataset_size), "unit": "user"}
     if is_a("CyclicPoissonSampling"):
-        return _coins(strategy)
+        return _coins(strategy, dataset_size)
     if is_a("BallsInBinsSampling"):
-        return _bins(strategy)
+        return _bins(name, int(strategy.cycle_length), int(strategy.iterations))
+    if is_a("BMinSepSampling") and strategy.truncated_batch_size is None:
+        if strategy.min_sep == 1:
+            return {
+                "sampler": "poisson",
+                "sample_rate": float(strategy.sampling_prob),
+                "steps": int(strategy.iterations),
+            }
+        if strategy.sampling_prob == 1.0 and strategy.warm_start:
+            return _bins(name, int(strategy.min_sep), int(strategy.iterations))
     if is_a("FixedBatchSampling"):
         drawn = "with-replacement" if strategy.replace else "without-replacement"
         return {"sampler": drawn, "batch_size": int(strategy.batch_size), "steps": int(strategy.iterations)}
@@ -267,7 +280,7 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
     raise UnsupportedError(f"{name} cannot be described as a Run: {reason}.")
 
 
-def _coins(strategy: Any) -> dict[str, object]:
+def _coins(strategy: Any, dataset_size: int | None) -> dict[str, object]:
     keys: dict[str, object] = {"sample_rate": float(strategy.sampling_prob), "steps": int(strategy.iterations)}
     groups, largest = int(strategy.cycle_length), strategy.truncated_batch_size
     if groups > 1 and largest is not None:
@@ -275,28 +288,60 @@ def _coins(strategy: Any) -> dict[str, object]:
             f"CyclicPoissonSampling with cycle_length={groups} and truncated_batch_size={largest} both draws from "
             "groups and truncates, which no Run describes; leave one of them out."
         )
+    equal = _split_equally(strategy)
+    if groups > 1 and strategy.sampling_prob == 1.0:
+        # The split is drawn and kept secret, and there are no coins: the split is all that hides a record.
+        steps, name = int(strategy.iterations), type(strategy).__name__
+        return _order_kept(name, groups, steps, dataset_size) if equal else _bins(name, groups, steps)
     if groups > 1:
-        return {"sampler": "cyclic-poisson", "cycle": groups, **keys}
+        return {"sampler": "cyclic-poisson", "cycle": groups, **keys, **({"adjacency": "zero-out"} if equal else {})}
     if largest is not None:
         return {"sampler": "truncated-poisson", "max_batch_size": int(largest), **keys}
     return {"sampler": "poisson", **keys}
 
 
-def _bins(strategy: Any) -> dict[str, object]:
-    rounds, steps = int(strategy.cycle_length), int(strategy.iterations)
+def _whole_cycles(name: str, rounds: int, steps: int) -> None:
     if steps % rounds:
         raise UnsupportedError(
-            f"BallsInBinsSampling with {steps} iterations in cycles of {rounds} stops inside a cycle, so some bins are "
+            f"{name} with {steps} iterations in cycles of {rounds} stops inside a cycle, so some bins are "
             f"used once more than others; use {steps - steps % rounds} or {steps - steps % rounds + rounds} iterations."
         )
+
+
+def _bins(name: str, rounds: int, steps: int) -> dict[str, object]:
+    _whole_cycles(name, rounds, steps)
     return {"sampler": "balls-and-bins", "sample_rate": 1.0 / rounds, "steps": steps, "reshuffle": "once"}
+
+
+def _order_kept(name: str, groups: int, steps: int, dataset_size: int | None) -> dict[str, object]:
+    """Groups of equal size that are used whole: an order that is drawn once, cut, and kept for all epochs."""
+    _whole_cycles(name, groups, steps)
+    if dataset_size is None:
+        raise UnsupportedError(f"{name} cuts one random order into {groups} equal groups; say dataset_size.")
+    size = dataset_size // groups
+    if size == 0 or dataset_size // size != groups:
+        raise UnsupportedError(
+            f"{name} cuts {dataset_size} records into {groups} groups of {size} and never uses the other "
+            f"{dataset_size - groups * size}, enough for another group, which no Run describes; use "
+            f"{max(size, 1) * groups} records."
+        )
+    return {
+        "sampler": "shuffle",
+        "batch_size": size,
+        "steps": steps,
+        "reshuffle": "once",
+        "adjacency": "zero-out",
+    }
+
+
+def _split_equally(strategy: Any) -> bool:
+    return getattr(getattr(strategy, "partition_type", None), "name", "") == "EQUAL_SPLIT"
 
 
 def _check_partition(strategy: Any, adjacency: str) -> None:
     """Groups of equal size move other records when one is added; the library says so itself."""
     groups = int(getattr(strategy, "cycle_length", 1))
-    kind = getattr(getattr(strategy, "partition_type", None), "name", "")
-    if groups > 1 and kind == "EQUAL_SPLIT" and adjacency == "add-remove":
+    if groups > 1 and _split_equally(strategy) and adjacency == "add-remove":
         raise UnsupportedError(
             "PartitionType.EQUAL_SPLIT puts other records into other groups when one is added or removed; under "
             "add-remove use PartitionType.INDEPENDENT."

@@ -83,15 +83,25 @@ class CollinearProof(Jaw):
             found[worst] = min(value, above(worst.product(name, worst.attacks[0]), tolerance)), name
 
     def renyi(self, order: float) -> Found:
-        """Where the divisor is a function of N."""
-        if any(name != "calipers:hidden-bit" for name in self._names):
+        """The least that one of the proofs bounds it by, of the pair with the most."""
+        ranged = any(pair.upto is not None for pair in self.pairs) and self._names != ["calipers:hidden-bit"]
+        if ranged or "calipers:moving-rate" in self._names:
             raise UnsupportedError(
-                f"No finite Renyi divergence of order {order:g} is proven where the divisor is the realized batch size "
-                "or the rate moves with the dataset: the proofs reveal batch sizes that only one of two datasets can "
-                "show; ask for epsilon, delta or the curve."
+                f"No finite Renyi divergence of order {order:g} is proven where the rate moves with the dataset, or "
+                "for a range of dataset sizes where the divisor is the realized batch size: the proofs reveal batch "
+                "sizes that only one of two datasets can show; ask for epsilon, delta or the curve."
             )
-        products = [pair.product(pair.proofs[0], pair.attacks[0]) for pair in self.pairs]
-        return Found(max(renyi_above(product.factors, order) for product in products), self.evidence())
+        found = [
+            min((renyi_above(pair.product(proof, pair.attacks[0]).factors, order), proof) for proof in pair.proofs)
+            for pair in self.pairs
+        ]
+        value, proof = max(found)
+        if not math.isfinite(value):
+            raise UnsupportedError(
+                f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
+                "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
+            )
+        return Found(value, self._said(proof, len(self._names) > 1))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantees of all pairs."""

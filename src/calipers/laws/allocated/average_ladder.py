@@ -1,14 +1,12 @@
 """Sums of many independent terms on a ladder of lattices, in positive arithmetic only.
 
-The law of X_1 + ... + X_M by repeated doubling needs three things: a lattice fine enough for
-one term, a range wide enough for a heavy tail, and relative accuracy far out. A Fourier transform
-has only absolute accuracy; here every number is a sum of products of non-negative numbers, so each
-mass is accurate relative to itself, at any depth, with no tilting.
+The law of X_1 + ... + X_M by repeated doubling needs a lattice fine enough for one term, a range wide enough for a
+heavy tail, and relative accuracy far out. A Fourier transform has only absolute accuracy; here every number is a sum
+of products of non-negative numbers, so each mass is accurate relative to itself, at any depth, with no tilting.
 
-Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the center live on the
-lowest rung; a point at distance d from the center lives where the spacing is about `grain` times d.
-So a tail of any length costs a fixed number of points an octave. Because lattices are nested,
-moving up a rung is one operation: points at odd places go to their two neighbors, half each.
+Ladder. Rung e is a piece of a measure on the lattice h 2^e Z. Points near the center live on the lowest rung; a point
+at distance d from the center lives where the spacing is about `grain` times d. So a tail of any length costs a fixed
+number of points an octave. Moving up a rung is one operation: points at odd places go to both neighbors, half each.
 
 That move is random rounding with mean zero, and it can be read in two ways:
 
@@ -20,19 +18,17 @@ term, at a uniformly random place, follows the i-th marked law instead. A sum of
 
     row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
 
-Cost. Doubling m adds one convolution per row; every second doubling the lowest rung moves up,
-as the standard deviation has doubled. A product of two ladders convolves rung e of one with the rest
-of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
+Cost. Every second doubling the lowest rung moves up, as the deviation has doubled. A product convolves rung e of one
+ladder with the rest of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
 
 Rounding. Products of non-negative vectors by plain sums of n terms have relative error at
 most (n + 2) u for every entry (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1,
 whatever the order of summation). A ladder carries two bounds that follow from it:
 
-- `error`: every mass is within this share of the truth. Each doubling doubles the error of its
-  inputs, so it grows like the number of terms; sums run over short blocks in early doublings.
-- `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all
-  that counts for statements about the *ratio* of two rows, or about the law after normalization;
-  `calipers.laws.allocated.average` proves both.
+- `error`: every mass is within this share of the truth. Each doubling doubles the error of its inputs, so it grows like
+  the number of terms; sums run over short blocks in early doublings.
+- `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all that counts for the
+  *ratio* of two rows, or for the law after normalization; `calipers.laws.allocated.average` proves both.
 """
 
 from __future__ import annotations
@@ -40,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -71,37 +68,37 @@ def joined(first: Strip | None, second: Strip | None) -> Strip | None:
     """The sum of two strips of one lattice."""
     if first is None or second is None:
         return second if first is None else first
-    (first_low, first_rows), (second_low, second_rows) = first, second
-    first_end, second_end = first_low + first_rows.shape[1], second_low + second_rows.shape[1]
-    if second_low <= first_low and first_end <= second_end:
-        first_low, first_end, first_rows, second_low, second_end, second_rows = (
-            *(second_low, second_end, second_rows),
-            *(first_low, first_end, first_rows),
-        )
-    if first_low <= second_low and second_end <= first_end:  # one inside the other, as rungs mostly are
-        rows = first_rows.copy()
-        rows[:, second_low - first_low : second_end - first_low] += second_rows
-        return Strip(first_low, rows)
-    low = min(first_low, second_low)
-    rows = np.zeros((first_rows.shape[0], max(first_end, second_end) - low))
-    rows[:, first_low - low : first_end - low] = first_rows
-    rows[:, second_low - low : second_end - low] += second_rows
-    return Strip(low, rows)
+    (low, rows), (other_low, other) = first, second
+    start = other_low - low
+    end = start + other.shape[1]
+    if start >= 0 and end <= rows.shape[1]:  # one inside the other, as rungs mostly are
+        total = rows.copy()
+        total[:, start:end] += other
+        return Strip(low, total)
+    if start <= 0 and end >= rows.shape[1]:
+        total = other.copy()
+        total[:, -start : rows.shape[1] - start] += rows
+        return Strip(other_low, total)
+    before = min(start, 0)
+    total = np.zeros((rows.shape[0], max(end, rows.shape[1]) - before))
+    total[:, -before : rows.shape[1] - before] = rows
+    total[:, start - before : end - before] += other
+    return Strip(low + before, total)
 
 
 def coarsened(strip: Strip) -> Strip:
     """The strip on the next lattice up: odd places go to both neighbors, half each."""
-    start, rows = strip
-    if len(rows) == 1:  # the same in one call
-        return Strip(start // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - start % 2 :: 2])
-    odd = 1 - start % 2  # the first odd place, counted from the start
-    halves, evens = 0.5 * rows[:, odd::2], rows[:, 1 - odd :: 2]
-    (count, size), first = halves.shape, 1 - odd  # where the first even place goes
-    found = np.zeros((count, max(size + 1, first + evens.shape[1])))
-    found[:, :size] = halves
-    found[:, 1 : size + 1] += halves
-    found[:, first : first + evens.shape[1]] += evens
-    return Strip(start // 2, found)
+    low, rows = strip
+    odd_first = low % 2
+    if rows.shape[0] == 1:
+        return Strip(low // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - odd_first :: 2])
+    even, half = rows[:, odd_first::2], 0.5 * rows[:, 1 - odd_first :: 2]
+    size, halves = even.shape[1], half.shape[1]
+    out = np.zeros((rows.shape[0], max(odd_first + size, halves + 1)))
+    out[:, odd_first : odd_first + size] = even
+    out[:, :halves] += half
+    out[:, 1 : halves + 1] += half
+    return Strip(low // 2, out)
 
 
 def _shrunk(strip: Strip) -> Strip | None:
@@ -120,16 +117,12 @@ def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatAr
     if len(first) > len(second):
         first, second = second, first
     if not accurate or len(first) <= _SHORT_SUM:
-        return np.convolve(first, second)
+        return np.correlate(second, first[::-1], "full")  # np.convolve, without what it checks
     total = np.zeros(len(first) + len(second) - 1)
     for start in range(0, len(first), _SHORT_SUM):  # an entry of the total is a sum of that many block sums
         values = np.convolve(first[start : start + _SHORT_SUM], second)
         total[start : start + len(values)] += values
     return total
-
-
-def _longest_sum(length: int, accurate: bool) -> int:
-    return min(length, _SHORT_SUM + length // _SHORT_SUM + 1) if accurate else length
 
 
 @dataclass(frozen=True)
@@ -175,34 +168,58 @@ class Ladder:
 
 def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
     """All rows of a product of two strips; `share` of the terms belong to the first."""
-    rows = _empty_product(first, second)
-    rows[0] = _convolved(first.rows[0], second.rows[0], accurate)
-    for i in range(1, len(rows)):
-        rows[i] = share * _convolved(first.rows[i], second.rows[0], accurate)
-        rows[i] += (1.0 - share) * _convolved(first.rows[0], second.rows[i], accurate)
-    return Strip(first.low + second.low, rows)
-
-
-def _empty_product(first: Strip, second: Strip) -> FloatArray:
-    return np.empty((first.rows.shape[0], first.rows.shape[1] + second.rows.shape[1] - 1))
+    (low, rows), (other_low, other) = first, second
+    out = np.empty((len(rows), rows.shape[1] + other.shape[1] - 1))
+    out[0] = _convolved(rows[0], other[0], accurate)
+    for i in range(1, rows.shape[0]):
+        out[i] = share * _convolved(rows[i], other[0], accurate)
+        out[i] += (1.0 - share) * _convolved(rows[0], other[i], accurate)
+    return Strip(low + other_low, out)
 
 
 def _square(rung: Strip, finer: Strip | None, once: Strip, accurate: bool) -> Strip:
     """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice; `once`: rung + finer."""
-    rows = _empty_product(rung, once)
-    if finer is None:
-        for i, row in enumerate(rung.rows):
-            rows[i] = _convolved(row, rung.rows[0], accurate)
-        return Strip(2 * rung.low, rows)
-    start, length = finer.low - once.low, finer.rows.shape[1]
-    twice = once.rows[0].copy()
-    twice[start : start + length] += finer.rows[0]
-    rows[0] = _convolved(rung.rows[0], twice, accurate)
+    (low, rows), twice = rung, once.rows[0]
+    out = np.empty((len(rows), rows.shape[1] + len(twice) - 1))
+    start = 0 if finer is None else finer.low - once.low
+    if finer is not None:
+        twice = twice.copy()
+        twice[start : start + finer.rows.shape[1]] += finer.rows[0]
+    out[0] = _convolved(rows[0], twice, accurate)
     for i in range(1, len(rows)):
-        rows[i] = _convolved(rung.rows[i], once.rows[0], accurate)
-        other = _convolved(finer.rows[i], rung.rows[0], accurate)
-        rows[i, start : start + len(other)] += other
-    return Strip(rung.low + once.low, rows)
+        out[i] = _convolved(rows[i], once.rows[0], accurate)
+        if finer is not None:
+            other = _convolved(finer.rows[i], rows[0], accurate)
+            out[i, start : start + len(other)] += other
+    return Strip(low + once.low, out)
+
+
+def _products(first: Ladder, second: Ladder, accurate: bool) -> dict[int, Strip]:
+    """What the sum of both has on every lattice, before it is regrouped."""
+    square = first is second
+    share = first.terms / (first.terms + second.terms)
+    lowest, highest = min(*first.rungs, *second.rungs), max(*first.rungs, *second.rungs)
+    finer_first: Strip | None = None
+    finer_second: Strip | None = None
+    products: dict[int, Strip] = {}
+    for e in range(lowest, highest + 1):
+        rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
+        all_first = joined(finer_first, rung_first)
+        found: Strip | None = None
+        if square:
+            if rung_first is not None and all_first is not None:
+                found = _square(rung_first, finer_first, all_first, accurate)
+        else:
+            if rung_second is not None and all_first is not None:
+                found = _cross(all_first, rung_second, share, accurate)
+            if rung_first is not None and finer_second is not None:
+                found = joined(found, _cross(rung_first, finer_second, share, accurate))
+            all_second = joined(finer_second, rung_second)
+            finer_second = None if all_second is None else coarsened(all_second)
+        finer_first = None if all_first is None else coarsened(all_first)
+        if found is not None:
+            products[e] = found
+    return products
 
 
 def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
@@ -211,34 +228,12 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
     `blocks`: how often this sum occurs in the final one. Post-condition: `error`, `lost` and
     `lost_moment` account for everything the result lacks.
     """
-    square = first is second
-    lowest = min(min(first.rungs), min(second.rungs))
-    highest = max(max(first.rungs), max(second.rungs))
-    share = first.terms / (first.terms + second.terms)
     accurate = blocks * UNIT_ROUNDOFF * 2000 > _ACCURATE_ABOVE
-    finer_first: Strip | None = None
-    finer_second: Strip | None = None
-    products: dict[int, Strip] = {}
-    longest = 0
-    for e in range(lowest, highest + 1):
-        finer_first = None if finer_first is None else coarsened(finer_first)
-        finer_second = None if finer_second is None else finer_first if square else coarsened(finer_second)
-        rung_first, rung_second = first.rungs.get(e), second.rungs.get(e)
-        found: Strip | None = None
-        all_first = joined(finer_first, rung_first)
-        if square and rung_first is not None and all_first is not None:
-            found = _square(rung_first, finer_first, all_first, accurate)
-        elif not square:
-            if rung_second is not None and all_first is not None:
-                found = _cross(all_first, rung_second, share, accurate)
-            if rung_first is not None and finer_second is not None:
-                found = joined(found, _cross(rung_first, finer_second, share, accurate))
-        if found is not None:
-            products[e] = found
-            longest = max(longest, (found.rows.shape[1] + 1) // 2)
-        finer_first, finer_second = all_first, all_first if square else joined(finer_second, rung_second)
+    products = _products(first, second, accurate)
+    longest = max((found.rows.shape[1] + 1) // 2 for found in products.values())
+    height = max(*first.rungs, *second.rungs) - min(*first.rungs, *second.rungs)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
-    operations = _longest_sum(longest, accurate) + 8 * (highest - lowest + 2) + 64
+    operations = (min(longest, _SHORT_SUM + longest // _SHORT_SUM + 1) if accurate else longest) + 8 * (height + 2) + 64
     share_lost = operations * UNIT_ROUNDOFF
     error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
     rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks)
@@ -344,18 +339,22 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
         up = np.ceil(np.log2(distance / nearest))
     exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
     products: dict[int, Strip] = {}
-    for e in np.unique(exponents):
-        chosen = exponents == e
-        scaled = values[chosen] / math.ldexp(plan.step, int(e))
+    # Values come in order, so those of a rung stand together, left and right of the center.
+    turns = [0, *(np.flatnonzero(np.diff(exponents)) + 1).tolist(), len(values)]
+    for first, last in pairwise(turns):
+        e = int(exponents[first])
+        scaled = values[first:last] / math.ldexp(plan.step, e)
         below = np.floor(scaled)
         part = scaled - below
-        places = below.astype(np.int64)
-        low, size = int(places.min()), int(places.max()) - int(places.min()) + 2
+        low = int(below.min())
+        places = below.astype(np.int64) - low
+        size = int(places.max()) + 2
         out = np.empty((rows.shape[0], size))
-        for i, row in enumerate(rows[:, chosen]):
-            out[i] = np.bincount(places - low, weights=row * (1.0 - part), minlength=size)
-            out[i] += np.bincount(places - low + 1, weights=row * part, minlength=size)
-        products[int(e)] = Strip(low, out)
+        for i, row in enumerate(rows[:, first:last]):
+            out[i] = np.bincount(places, weights=row * (1.0 - part), minlength=size)
+            out[i] += np.bincount(places + 1, weights=row * part, minlength=size)
+        strip = Strip(low, out)
+        products[e] = joined(products.get(e), strip) or strip
     rungs, lost, lost_moment = regrouped(products, plan, 1, blocks)
     return Ladder(rungs, plan.step, 1, error, error, lost, lost_moment)
 

@@ -65,13 +65,15 @@ add_statement(
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
 """Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_COARSE, _DEPTHS = 0.2, 60.0
+_COARSE, _DEPTHS = 0.2, 12.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (1.3, 0.1), (7.0, 0.35)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (7.0, 0.35)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
-_SHALLOWER = 6.0
+_FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
+"""Where the divergence is less than e^18 times the smallest that was asked for, every other node will do; laws end at
+e^8 times that, and tests at e^6."""
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _NEAR = 1e-3
@@ -93,7 +95,9 @@ def _tests(
 ) -> EventFamily:
     """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
     found = []
-    hidden = HiddenSum(opposite(sigma, epsilon), rounds, log_tail)
+    # Clipped terms are a statistic too, and near the strike, to which a test is tuned, they tell as much.
+    strike = rounds * (1.0 - participation) * math.expm1(epsilon) / participation
+    hidden = HiddenSum(opposite(sigma, epsilon), rounds, log_tail).ended(strike)
     for plans in hidden.plans(resolution):
         total = hidden.ladder(plans, (1.0 / sigma, -1.0 / sigma))
         values, (noise, present, absent) = total.flat()
@@ -245,9 +249,12 @@ def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
 @lru_cache(maxsize=12)
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     key = (pair.sigma, pair.rounds, pair.participation)
-    profile = []
+    profile: list[tuple[float, float]] = []
+    skipped = False
     for epsilon in pair.nodes(resolution, log_tail, _UPPER_GAPS):
-        profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))
-        if profile[-1][1] <= 2.0 * math.exp(log_tail):
-            break
+        skipped = not skipped and bool(profile) and profile[-1][1] < math.exp(log_tail + _FAR)
+        if not skipped:
+            profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))
+            if profile[-1][1] <= math.exp(log_tail + _NEGLIGIBLE):
+                break
     return law_of_profile(profile)

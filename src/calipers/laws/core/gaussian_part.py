@@ -19,6 +19,8 @@ from calipers.numerics.types import FloatArray
 
 _FEW = 3
 """Up to so many components are added one by one."""
+_NOTHING = 40.0
+"""e^-40 is less than half of the last digit of 1."""
 
 
 def gaussian_mixture_part(
@@ -114,17 +116,22 @@ def _accurate_log_ratio(
 
     def log_ratio(z: FloatArray) -> FloatArray:
         # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
+        flat = z.ravel()
+        ordered = bool(np.all(flat[1:] >= flat[:-1]))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            change = np.zeros_like(z)
+            change = np.zeros_like(flat)
             for w, m in shifted:
-                change = change + w * np.expm1(m * (z - 0.5 * m))
+                # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
+                start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
+                change[:start] -= w
+                change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
             if not standard:
-                change = change * np.exp(-rel_q(z))
+                change = change * np.exp(-rel_q(flat))
             ratio = np.log1p(change)
-        far = ~(np.abs(change) < 0.5) if not standard else ~((change > -0.5) & (change < 1e300))
-        if np.any(far):
-            ratio = np.where(far, rel_p(z) - rel_q(z), ratio)
-        return np.asarray(ratio)
+        far = np.flatnonzero(~(np.abs(change) < 0.5) if not standard else ~((change > -0.5) & (change < 1e300)))
+        if len(far):
+            ratio[far] = rel_p(flat[far]) - rel_q(flat[far])
+        return np.asarray(ratio.reshape(z.shape))
 
     return log_ratio
 

@@ -28,8 +28,9 @@ Approximation Practice, Theorem 19.3). `_widest_cell` keeps cells so narrow that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,8 @@ _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _MOST_CELLS = 60_000
+_LEAST_SHARE = 1e-9
+"""Parts rarer than this are no coarser than parts of this share."""
 _CELL_ERROR = 2e-14
 """Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
 
@@ -165,8 +168,9 @@ class Pair(LawSource):
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         build = _split if side is Side.UPPER else _condense
-        cells = [_cells(part, resolution, log_tail, tilt) for part in self.smooth]
-        pieces = [build(part, each) for part, each in zip(self.smooth, cells, strict=True)]
+        each = _shared_out(self.smooth, resolution, log_tail, tilt)
+        cells = [_cells(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
+        pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
         ratio = [piece.log_ratio for piece in pieces]
         log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
         if self.atom_log_p:
@@ -250,6 +254,46 @@ def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | N
     return _Cells(ends, points, np.log(weights * half), _CELL_ERROR)
 
 
+class _Tilted(NamedTuple):
+    """A part tilted by L^tilt on a rough grid: ends; masses and slopes of log L of cells; variance; log of its mass."""
+
+    grid: FloatArray
+    w: FloatArray
+    slope: FloatArray
+    variance: float
+    log_mass: float
+
+
+def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
+    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
+    x = part.log_ratio(grid)
+    middle = 0.5 * (x[:-1] + x[1:])
+    log_w = part.log_q(0.5 * (grid[:-1] + grid[1:])) + tilt * middle
+    peak, spacing = float(log_w.max()), float(grid[1] - grid[0])
+    w = np.exp(log_w - peak)
+    total = float(w.sum())
+    w /= total
+    mean = float(np.sum(w * middle))
+    variance = float(np.sum(w * (middle - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
+    return _Tilted(grid, w, np.diff(x) / spacing, variance, peak + math.log(total * spacing))
+
+
+def _shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, tilt: float | None) -> list[float]:
+    """A resolution for every part: rare ones are coarser, as much as keeps the mean square width of all cells.
+
+    A part that has a share s of the tilted law gets about s^(1/3) as many cells, as one density of cells over all parts
+    would give it.
+    """
+    if tilt is None or len(parts) < 2:
+        return [resolution] * len(parts)
+    found = [_tilted(part, *part.range_for(log_tail), tilt) for part in parts]
+    logs = np.array([each.log_mass for each in found])
+    shares, variances = np.exp(logs - logs.max()), np.array([each.variance for each in found])
+    shares = np.maximum(shares / shares.sum(), _LEAST_SHARE)
+    scale = math.sqrt(float(shares @ variances) / float(np.cbrt(shares) @ variances))
+    return [float(own) for own in np.minimum(1.0, resolution * scale / np.cbrt(shares))]
+
+
 def _placed_ends(
     part: SmoothPart, low: float, high: float, widest: float, resolution: float, tilt: float
 ) -> FloatArray:
@@ -259,16 +303,8 @@ def _placed_ends(
     w the tilted density and x = log L; for a given number of cells it is least when n is
     proportional to (w (dx/dz)^2)^(1/3).
     """
-    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
-    middle = 0.5 * (grid[:-1] + grid[1:])
-    x = part.log_ratio(grid)
-    log_w = part.log_q(middle) + tilt * 0.5 * (x[:-1] + x[1:])
-    w = np.exp(log_w - log_w.max())
-    w /= w.sum()
+    grid, w, slope, variance, _ = _tilted(part, low, high, tilt)
     spacing = grid[1] - grid[0]
-    slope = np.diff(x) / spacing
-    mean = float(np.sum(w * 0.5 * (x[:-1] + x[1:])))
-    variance = float(np.sum(w * (0.5 * (x[:-1] + x[1:]) - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
     shape = np.cbrt(w * slope * slope / spacing)
     # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
     amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))

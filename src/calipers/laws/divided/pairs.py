@@ -14,9 +14,12 @@ depths. So laws are built at few of them (finer and deeper than asked for, which
 from __future__ import annotations
 
 import functools
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
@@ -27,11 +30,15 @@ from calipers.laws.divided.realized import RealizedAttack
 from calipers.laws.divided.scale import scale_pair
 from calipers.laws.divided.size_and_sum import SizeAndSumPair
 from calipers.laws.divided.told_apart import Rounds, told_round
+from calipers.numerics.binomial import log_binomial
+from calipers.numerics.types import FloatArray
 
 _USUAL_UPPER, _USUAL_LOWER = 0.025, 0.05
 _FINE, _FINE_FROM = 0.02, 0.004
 """Cells of width w cost a share of w^2/6 (proof) or w^2/12 (attack) of a step's variance."""
 _DEPTHS = (-60.0, -120.0, -240.0, -480.0, -720.0)
+_MOST_SIZES, _MOST_BLOCKS = 10_000, 50_000
+"""Where moments only have to be finite: larger batches count as the first, sizes are put into so many blocks."""
 
 
 def _coarse(usual: float, finest: float, resolution: float, log_tail: float) -> tuple[float, float]:
@@ -180,3 +187,72 @@ class RealizedPair(_ProofAndAttack):
     def attack(self) -> RealizedAttack:
         """What one choice of gradients shows."""
         return RealizedAttack(self.sigma, self.rate, self.others, self.dimension, self.direction, self.record)
+
+    @property
+    def slope(self) -> float:
+        """Two clipped gradients change at most, in deviations of the noise."""
+        return 2.0 / self.sigma
+
+    def known_moment(self, order: float, reverse: bool) -> float:
+        """At least log E_Q[L^order], order > 1, of the pair or of the swapped one, whichever statement is used.
+
+        The record left out shows what the smaller dataset shows, so L >= 1 - q; the other way the better one of two.
+        """
+        if reverse:
+            return -(order - 1.0) * math.log1p(-self.rate) * (1.0 + 1e-14)
+        return min(self._batch_told(order), self._size_told(order)) * (1.0 + 1e-12) + 1e-9
+
+    def _scaled(self, sizes: FloatArray, order: float) -> FloatArray:
+        """log (s^-t A^(-1/2))^n for s = k/(k+1) and A = 1 + t (1/s^2 - 1): n coordinates of smaller noise."""
+        more = 1.0 / sizes
+        return np.asarray(self.dimension * (order * np.log1p(more) - 0.5 * np.log1p(order * more * (2.0 + more))))
+
+    def _signal(self, order: float) -> float:
+        """log of e^(t (t-1) m^2/2) for m = 2/sigma: the sum moves by two clipped gradients."""
+        return 2.0 * order * (order - 1.0) / self.sigma**2
+
+    def _batch_told(self, order: float) -> float:
+        """Batch and membership are told (`calipers.laws.divided.batch_revealed`).
+
+        A batch of k others has E[L^t] = (s^-t A^(-1/2))^n e^(t (t-1) m^2 / (2 s^2 A)), m <= 2 s/sigma, whose first
+        factor falls as k grows; an empty batch, which has none, counts as k = 1.
+        """
+        sizes = np.arange(min(self.others, _MOST_SIZES) + 1.0)
+        weights = log_binomial(sizes, self.others, self.rate)
+        if self.others > _MOST_SIZES:
+            weights[-1] = 0.0  # it stands for all that are larger
+        told = np.logaddexp.reduce(weights + self._scaled(np.maximum(sizes, 1.0), order)) + self._signal(order)
+        return float(np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + told))
+
+    def _size_told(self, order: float) -> float:
+        """The size is told, and all records against all but one by their noise (`calipers.laws.divided.size_and_sum`).
+
+        With b_k and r_k as there L = (1 - q) + q (1 - q) r_k/q l, and t-th powers are convex: E[L^t] is at most
+        1 - q + q ((1 - q) r_k/q)^t e^(t (t-1) mu^2/2). The full batch lends c = 1/(N+1) of its probability.
+        """
+        n, q, lent = self.others, self.rate, 1.0 / (self.others + 1.0)
+        log_b, odds = _odds_of_sizes(n, q)
+        high = log_b + order * odds
+        peak = float(high.max())
+        join = peak + math.log(float(np.sum(np.exp(high - peak)))) + self._signal(order)
+        full = n * math.log(q) + (1.0 - order) * math.log(lent) + self._signal(order)
+        full += float(self._scaled(np.array([float(n)]), order)[0])
+        return float(np.logaddexp(math.log1p(-q), math.log(q) + np.logaddexp(join, full)))
+
+
+@functools.lru_cache(maxsize=4)
+def _odds_of_sizes(others: int, rate: float) -> tuple[FloatArray, FloatArray]:
+    """log b_k and log((1 - q) r_k/q) for k = 1 .. N, the last without what it lends; at least that for blocks of k.
+
+    r_k grows with k, and b_k has one peak: a block counts as its last odds, and as its largest probability times its
+    length.
+    """
+    last = np.unique(np.linspace(1.0, others, min(others, _MOST_BLOCKS)).astype(np.int64)).astype(np.float64)
+    first = np.concatenate(([1.0], last[:-1] + 1.0))
+    mode = np.clip(math.floor((others + 1) * rate), first, last)
+    log_b = np.log(last - first + 1.0)
+    log_b += np.max([log_binomial(places, others, rate) for places in (first, mode, last)], axis=0)
+    kept = np.where(last == others, others / (others + 1.0), 1.0)
+    if last[-1] == first[-1]:
+        log_b += np.log(kept)
+    return log_b, np.log(last / ((others + 1.0 - last) * kept)) + math.log1p(-rate) - math.log(rate)
