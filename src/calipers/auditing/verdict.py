@@ -45,7 +45,7 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
-from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, setting
 from calipers.numerics.elementary import halved
 
 DEFAULT_VIOLATION = 0.05
@@ -242,7 +242,7 @@ def _message(
     least_excluded = ceil_digits(excluded, 3)
     if outcome is AuditOutcome.FALSIFIED:
         # A claim is no bound of ours; it is shown as it is, to the nearest digit.
-        allowed = ceil_digits(claimed) if against == "upper jaw" else nearest_digits(claimed)
+        allowed = ceil_digits(claimed) if against == "upper jaw" else claim_digits(claimed)
         shown = floor_digits(lower), allowed
         comparison = f"delta({setting(epsilon)}) is at least {shown[0]}, the {against} allows {shown[1]}"
         if against == "upper jaw":

@@ -35,6 +35,12 @@ def nearest_digits(value: float, digits: int = DIGITS) -> str:
     return _rounded(value, digits, decimal.ROUND_HALF_EVEN)
 
 
+def claim_digits(value: float) -> str:
+    """A claim as it was typed, where it was; what an accountant computed is rounded up, as everywhere."""
+    typed = nearest_digits(value)
+    return typed if float(typed) == value else ceil_digits(value)
+
+
 def setting(value: float) -> str:
     """A setting as people write it, and as every page of Calipers does: 1e-5, 0.01, 1234."""
     return nearest_digits(value, 12)

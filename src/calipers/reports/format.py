@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from calipers.bracket import Bracket
-from calipers.numerics.decimals import DIGITS, ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import DIGITS, ceil_digits, claim_digits, floor_digits, nearest_digits, setting
 
 __all__ = ["DIGITS", "ceil_digits", "claim_digits", "floor_digits", "jaws", "nearest_digits", "setting"]
-
-
-def claim_digits(value: float) -> str:
-    """A claim as it was typed, where it was; what an accountant computed is rounded up, as everywhere."""
-    typed = nearest_digits(value)
-    return typed if float(typed) == value else ceil_digits(value)
 
 
 def jaws(bracket: Bracket, digits: int = DIGITS) -> tuple[str, str]:
