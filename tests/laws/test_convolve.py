@@ -82,6 +82,15 @@ def test_rare_far_steps_are_left_out_and_charged() -> None:
     assert composed.escape >= window.loose
 
 
+def test_jumps_too_rare_for_a_float_are_no_jumps():
+    """A sum whose jumps have lost all their mass to underflow lives where the sum without them does."""
+    one = STEPPERS["rare"]
+    lost = LatticeMeasure(np.array([400, 900]), np.zeros(2), 0.0)
+    plain = Factor.plain(one, 30)
+    jumping = Factor((one, one), lost, 30, plain.log_norm, plain.mean, plain.variance)
+    assert convolve._window([jumping], math.log(1e-6)) == convolve._window([plain], math.log(1e-6))
+
+
 def test_the_moment_bound_includes_the_error_of_the_weights() -> None:
     """log E e^(sX) of a measure known up to a 2-norm error: no measure within that error exceeds it."""
     one = STEPPERS["bell"]

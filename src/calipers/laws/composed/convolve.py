@@ -126,8 +126,10 @@ class Factor:
 def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatArray:
     """At least the log of the sum of w e^(s (x - mean)), the error of the weights included."""
     positive = measure.weights > 0  # what is not positive is FFT noise, and covered by the error
-    exponents = np.outer(rates, measure.positions[positive] - mean)
-    values = row_logsumexp(exponents + np.log(measure.weights[positive]))
+    values = np.full(len(rates), -math.inf)  # of no mass at all: that of jumps may be too small for a float
+    if np.any(positive):
+        exponents = np.outer(rates, measure.positions[positive] - mean)
+        values = row_logsumexp(exponents + np.log(measure.weights[positive]))
     if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
         everywhere = np.outer(2.0 * rates, measure.positions - mean)
         values = np.logaddexp(values, math.log(measure.error) + 0.5 * row_logsumexp(everywhere))
