@@ -13,6 +13,7 @@ import click
 from calipers.cli.kinds import one_of
 from calipers.cli.options import show
 from calipers.errors import CalipersError, CertificationError, InputError
+from calipers.numerics.decimals import nearest_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,4 +182,6 @@ def ours(row: Row) -> str:
 
 def difference(row: Row) -> str:
     """The signed difference to two digits, or nothing where there is none."""
-    return "" if row.difference is None else f"{row.difference:+.2g}"
+    if row.difference is None:
+        return ""
+    return ("" if row.difference < 0 else "+") + nearest_digits(row.difference, 2)

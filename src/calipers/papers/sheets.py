@@ -7,6 +7,7 @@ without that cell, or with None in it, gives no such row.
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,4 +127,6 @@ def rows_of(views: Iterable[Mapping[str, Any]], found: Computed, names: Names) -
 def worded(text: str, names: Names) -> Any:
     """The text with names filled in; one that is nothing but a name is what that name stands for."""
     whole = text[1:-1]
-    return names[whole] if text == f"{{{whole}}}" and whole in names else text.format_map(names)
+    if text == f"{{{whole}}}" and whole in names:
+        return names[whole]
+    return re.sub(r"e-0(?=\d)", "e-", text.format_map(names))  # 1e-5, as everywhere else

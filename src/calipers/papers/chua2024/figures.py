@@ -81,7 +81,7 @@ def epsilon_figure(progress: Progress, figure: str) -> Computed:
         for quote in shown.quotes:
             add_epsilons(quoted, quote, caption, shown.delta, f"T = {caption:,}, ", bins=False)
     curves = _curves("noise_multiplier", _SIGMA, shown, "epsilon", progress)
-    facts = {"shown": shown, "level": f"{shown.delta:.0e}".replace("e-0", "e-")}
+    facts = {"shown": shown, "level": f"{shown.delta:g}"}
     return Computed([curves, quoted, _marks(shown.quotes, "noise_multiplier")], facts)
 
 
