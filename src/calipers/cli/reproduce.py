@@ -13,7 +13,6 @@ import click
 from calipers.cli.kinds import one_of
 from calipers.cli.options import show
 from calipers.errors import CalipersError, CertificationError, InputError
-from calipers.numerics.decimals import nearest_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +68,7 @@ def reproduce_command(
         click.echo(listing(registry.list_items()), nl=False)
         return
     wanted = list(registry.list_items()) if everything else [registry.find_item(name) for name in dict.fromkeys(items)]
+    Path(output).mkdir(parents=True, exist_ok=True)  # now, and not after the minutes that an item may take
     failures = []
     for number, item in enumerate(wanted, start=1):
         try:
@@ -182,6 +182,8 @@ def ours(row: Row) -> str:
 
 def difference(row: Row) -> str:
     """The signed difference to two digits, or nothing where there is none."""
+    from calipers.reports.format import nearest_digits
+
     if row.difference is None:
         return ""
     return ("" if row.difference < 0 else "+") + nearest_digits(row.difference, 2)
