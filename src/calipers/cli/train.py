@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +161,9 @@ def _trained(
 ) -> Trained:
     from calipers.training.loop import train
 
-    with _bar(job.plan.steps, hidden=not ranks.leads) as bar:
+    with ExitStack() as until_the_end:
+        # Not before the first step: what is refused is refused in one line.
+        bar = functools.cache(lambda: until_the_end.enter_context(_bar(job.plan.steps, hidden=not ranks.leads)))
         return train(
             job.plan,
             job.model,
@@ -177,7 +181,7 @@ def _trained(
         )
 
 
-def _heard(bar: Any, checkpoint: Path | None) -> Callable[[int, int], None]:
+def _heard(bar: Callable[[], Any], checkpoint: Path | None) -> Callable[[int, int], None]:
     """What hears of every step: the bar; and, where a checkpoint is taken up again, a line that says so and where."""
     resuming = checkpoint is not None and checkpoint.exists()
 
@@ -187,7 +191,7 @@ def _heard(bar: Any, checkpoint: Path | None) -> Callable[[int, int], None]:
             left = f"{steps - done:,} steps are left" if done < steps else "nothing is left to train"
             click.echo(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.", err=True)
             resuming = False
-        bar.update(done - bar.pos)
+        bar().update(done - bar().pos)
 
     return hear
 
