@@ -15,7 +15,7 @@ import pytest
 from calipers.run import Run, load_runs
 from calipers.schemes import SAMPLERS, scheme_named
 
-from .conftest import SLOW, SMALL, Explorer, needs_fastapi
+from .conftest import LONG, SMALL, Explorer, needs_fastapi
 
 pytestmark = pytest.mark.explorer
 
@@ -345,7 +345,7 @@ def test_bad_input_is_explained_beside_the_field(page: Page, page_explorer: Expl
 def test_a_long_measurement_can_be_cancelled(page: Page, page_explorer: Explorer) -> None:
     """The button ends it, the page says so, and the next change is measured."""
     page.driver.get("about:blank")
-    page.driver.get(address(page_explorer, SLOW))
+    page.driver.get(address(page_explorer, LONG))
     page.until(lambda: page.all("#status button"), "the cancel button")
     page.one("#status button").click()
     page.settle("error")
