@@ -30,7 +30,7 @@ from calipers.measure import Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import IntArray
 
-__all__ = ["Pairs", "ThreeNumbers", "audit_pairs"]
+__all__ = ["Pairs", "ThreeNumbers", "audit_pairs", "certified_words"]
 
 _NOTE = (
     "The bound holds for fair, independent coins, scores that do not look at the coins, and one record substituted by "
@@ -90,6 +90,14 @@ class Pairs:
         self._evidence, self._learned = np.array(state["evidence"]), bool(state["learned"])
 
 
+def certified_words(certified: Bracket, delta: float) -> str:
+    """The first two of the three numbers with which audits of a training end."""
+    return (
+        f"epsilon at delta = {setting(delta)}: at most {ceil_digits(certified.upper)} (certified), an adversary gets "
+        f"at least {floor_digits(certified.lower)} (certified)"
+    )
+
+
 @dataclass(frozen=True)
 class ThreeNumbers:
     """Certified above, certified for the adversary below, and observed in one run, with its confidence."""
@@ -102,8 +110,7 @@ class ThreeNumbers:
         """The three numbers, in words."""
         bound = self.observed.epsilon[0]
         return (
-            f"epsilon at delta = {setting(self.delta)}: at most {ceil_digits(self.certified.upper)} (certified), an "
-            f"adversary gets at least {floor_digits(self.certified.lower)} (certified); this run was seen to leak at "
+            f"{certified_words(self.certified, self.delta)}; this run was seen to leak at "
             f"least {floor_digits(bound.epsilon_lower)} with confidence {setting(self.observed.confidence)} "
             f"({bound.correct} of {bound.guesses} guesses about {bound.canaries} canaries right; "
             f"{self.observed.source})."

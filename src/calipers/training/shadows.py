@@ -29,11 +29,12 @@ from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.fitted import PILOT, gaussians
 from calipers.auditing.game import play
+from calipers.auditing.pairs import certified_words
 from calipers.bracket import Bracket
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
-from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.decimals import floor_digits, setting
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.training.canaries import adjacency_of
 from calipers.training.fingerprint import fingerprint
@@ -159,8 +160,7 @@ class Lira:
         """The three numbers, in words."""
         bound = self.observed.epsilon[0]
         return (
-            f"epsilon at delta = {setting(self.delta)}: at most {ceil_digits(self.certified.upper)} (certified), an "
-            f"adversary gets at least {floor_digits(self.certified.lower)} (certified); LiRA with {self.shadows} "
+            f"{certified_words(self.certified, self.delta)}; LiRA with {self.shadows} "
             f"shadow models each way saw at least {floor_digits(bound.value)} in {self.observed.trials} trainings each "
             f"way, with confidence {setting(self.observed.confidence)} ({self.attack})."
         )
