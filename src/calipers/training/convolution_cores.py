@@ -48,7 +48,13 @@ class CoreProducts(Products):
         """Whether there is a kernel, and one image (records, some, channels, height, width) for each record."""
         one = math.prod(images.shape[1:-3]) == 1 and images.dtype == torch_module().float32
         few = layer.in_channels < _FEW or layer.out_channels < _FEW  # tensor cores would multiply zeros
-        return one and not few and images.is_cuda and max(images.numel(), returned.numel()) <= _SUITS and kernel() is not None
+        return (
+            one
+            and not few
+            and images.is_cuda
+            and max(images.numel(), returned.numel()) <= _SUITS
+            and kernel() is not None
+        )
 
     def some(self, records: slice) -> CoreProducts:
         """Of some records."""
@@ -64,7 +70,9 @@ class CoreProducts(Products):
         positions, entries = int(lengths.shape[1]), math.prod(self.shape)
         tiny = torch.finfo(torch.float32).tiny
         found = self._play(1, squares=True)
-        norm = found.sum(dim=1).sqrt() * (1.0 + plan(self.shape, summed=False).broad * 2.0**-24) + math.sqrt(entries * tiny)
+        norm = found.sum(dim=1).sqrt() * (1.0 + plan(self.shape, summed=False).broad * 2.0**-24) + math.sqrt(
+            entries * tiny
+        )
         bound = (lengths * returned).sum(dim=1) * (1.0 + (positions + entries) * 2.0**-52)
         terms = (positions + 1) * accuracy.unit
         lost = terms * (1.0 + terms) * bound + 2.0 * positions * accuracy.tiny * math.sqrt(entries)

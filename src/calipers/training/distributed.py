@@ -53,13 +53,13 @@ class RankError(CalipersError, RuntimeError):
 class Ranks:
     """This process among those of the training: `rank` of `size`. Every method is called by all of them."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, rank: int, size: int, *, joined: bool = True) -> None:
+        self.rank, self.size, self._joined = rank, size, joined
 
     @classmethod
     def alone(cls) -> Ranks:
         """One process, whatever others do beside it."""
-        return cls(0, 1)
+        return cls(0, 1, joined=False)
 
     @classmethod
     def found(cls) -> Ranks:
@@ -86,7 +86,7 @@ class Ranks:
 
     def add_up(self, vector: Any) -> Any:
         """The sum of all ranks' vectors, in the place of this rank's."""
-        if self.size > 1:
+        if self._joined:
             with self._answering():
                 torch_module("torch.distributed").all_reduce(vector)
         return vector
@@ -94,14 +94,14 @@ class Ranks:
     def gathered(self, thing: Any) -> list[Any]:
         """What every rank gave, in the order of the ranks."""
         things: list[Any] = [thing] * self.size
-        if self.size > 1:
+        if self._joined:
             with self._answering():
                 torch_module("torch.distributed").all_gather_object(things, thing)
         return things
 
     def from_first(self, contents: dict[str, Any] | None, device: Any) -> dict[str, Any] | None:
         """Rank 0's `contents`, with tensors on this rank's device."""
-        if self.size == 1:
+        if not self._joined:
             return contents
         torch, packed = torch_module(), io.BytesIO()
         if self.leads:
