@@ -117,11 +117,23 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], said: dict[str, s
         found = [attacks.delta_shown(rows, evidence[1], epsilon)]
     if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
         raise Refused(f"what is proven about the {jaw} jaw is not the delta claimed")
-    numbers = f"epsilon = {said['epsilon']} and delta = {said['delta']}"
-    words = f"An attack shows that at {numbers} no smaller delta holds ({where}, {direction})."
+    at, allowed = short(said["epsilon"]), short(said["delta"])
+    shown = f"record {direction.replace('-', ' against ')}"
+    words = f"An explicit attack shows that at epsilon = {at} delta is at least {allowed} ({where}, {shown})."
     if jaw == "upper":
-        words = f"The run is differentially private with {numbers} ({where}, both directions)."
+        words = (
+            f"The run is differentially private with epsilon = {at} and delta = {allowed} ({where}, both directions)."
+        )
     return Claim(jaw, epsilon, delta, direction, words)
+
+
+def short(decimal: str) -> str:
+    """The same number without a row of zeros: 1e-5 for 0.00001."""
+    digits = decimal.removeprefix("0.").lstrip("0")
+    if not decimal.startswith("0.000") or not digits:
+        return decimal
+    head, tail = digits[0], digits[1:].rstrip("0")
+    return f"{head}{'.' if tail else ''}{tail}e-{len(decimal) - 1 - len(digits)}"
 
 
 def dust_of(delta: Fraction) -> int:

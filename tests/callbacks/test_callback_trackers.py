@@ -99,7 +99,7 @@ def test_lightning_and_tensorboard(tmp_path) -> None:
 
 def test_a_plain_loop_and_mlflow(tmp_path, monkeypatch) -> None:
     """`mlflow.log_metrics` takes values and step as the guard gives them."""
-    mlflow = pytest.importorskip("mlflow")
+    mlflow = pytest.importorskip("mlflow", reason="needs the extra mlflow")
     monkeypatch.chdir(tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'tracked.db'}")
     with mlflow.start_run() as started:
@@ -113,7 +113,7 @@ def test_a_plain_loop_and_mlflow(tmp_path, monkeypatch) -> None:
 
 def test_a_plain_loop_and_weights_and_biases(tmp_path, monkeypatch) -> None:
     """`wandb.log` takes values and step as the guard gives them; offline, it keeps them in a file of its own."""
-    wandb = pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb", reason="needs the extra wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = wandb.init(project="calipers", mode="offline", dir=str(tmp_path))
     guard = trained(wandb.log)

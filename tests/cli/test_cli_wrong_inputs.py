@@ -234,6 +234,7 @@ MORE = [
     (("receipt", "phases.toml", "-o", "thesis.md"), "was not written by Calipers"),
     (("verify-receipt", "thesis.md"), "thesis.md"),
     (("export", "phases.toml", "--form", "poem"), "--form"),
+    (("export", "phases.toml", "--form", "registry", "-o", "My-Model.yaml"), "named with small letters"),
     (("theorem", "no-such-theorem"), "no-such-theorem"),
     (("reproduce", "no-such-item"), "no-such-item"),
     (("curve", *RUN, "--format", "xml"), "--format"),

@@ -1,8 +1,10 @@
-"""Whether a JSON value keeps to a JSON Schema: as much of the standard as the schemas shipped with Calipers use."""
+"""Whether a JSON value keeps to a JSON Schema: as much of the standard as the schemas that Calipers keeps to use."""
 
 from __future__ import annotations
 
 import math
+import re
+from datetime import date
 
 TYPES = {
     "object": lambda v: isinstance(v, dict),
@@ -13,7 +15,19 @@ TYPES = {
     "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
     "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v),
 }
-KNOWN = {"type", "const", "enum", "required", "properties", "additionalProperties", "items", "oneOf", "$ref", "$defs"}
+KNOWN = {
+    "type",
+    "const",
+    "enum",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+    "minItems",
+    "format",
+    "oneOf",
+}
+KNOWN |= {"$ref", "$defs"}
 NOTES = {"title", "description", "$schema", "$id"}
 
 
@@ -40,7 +54,19 @@ def complaints(value, schema, root, path="$"):
         for key, item in value.items():
             part = schema.get("properties", {}).get(key, schema.get("additionalProperties", {}))
             found += [f"{path}: {key} is unknown"] if part is False else complaints(item, part, root, f"{path}.{key}")
+    if "format" in schema:
+        assert schema["format"] == "date"
+        found += [] if _is_date(value) else [f"{path}: {value!r} is no date"]
     if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            found.append(f"{path}: fewer than {schema['minItems']}")
         for number, item in enumerate(value):
             found += complaints(item, schema.get("items", {}), root, f"{path}[{number}]")
     return found
+
+
+def _is_date(text):
+    try:
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text) and date.fromisoformat(text))
+    except ValueError:
+        return False

@@ -148,8 +148,9 @@ class NoisySums:
     def name(self) -> str:
         """Sampler, divisor, sizes."""
         return (
-            f"{self.sampler} sums, divided: {self.normalization}, N={self.others}, q={self.sample_rate:g}, "
-            f"sigma={self.noise_multiplier:g}, n={self.dimension}, T={self.epochs * self.rounds}, v={self.gradient:+d}"
+            f"noisy sums (sampler {self.sampler}, normalization {self.normalization}), {self.others} other records, "
+            f"their gradient {self.gradient:+d}, sample rate {self.sample_rate:g}, noise multiplier "
+            f"{self.noise_multiplier:g}, dimension {self.dimension}, steps {self.epochs * self.rounds}"
         )
 
     def identity(self) -> dict[str, object]:

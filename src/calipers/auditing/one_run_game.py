@@ -182,7 +182,7 @@ def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float)
         start = "Falsified" if against == "claim" else "The implementation is not the run described"
         text = (
             f"{start}: with confidence {setting(confidence)}, epsilon at delta = {setting(bound.delta)} is at least "
-            f"{floor_digits(bound.epsilon_lower)}, the {against} allows {ceil_digits(allowed)}; {guessed}."
+            f"{floor_digits(bound.epsilon_lower)}, but the {against} allows {ceil_digits(allowed)}; {guessed}."
         )
         return against, AuditOutcome.FALSIFIED, text
     text = (

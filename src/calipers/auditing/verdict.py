@@ -244,7 +244,9 @@ def _message(
         # A claim is no bound of ours; it is shown as it is, to the nearest digit.
         allowed = ceil_digits(claimed) if against == "upper jaw" else claim_digits(claimed)
         shown = floor_digits(lower), allowed
-        comparison = f"delta({setting(epsilon)}) is at least {shown[0]}, the {against} allows {shown[1]}"
+        comparison = (
+            f"delta at epsilon = {setting(epsilon)} is at least {shown[0]}, but the {against} allows {shown[1]}"
+        )
         if against == "upper jaw":
             return f"The implementation is not the run described: {sure}, {comparison}."
         return f"Falsified: {sure}, {comparison}."

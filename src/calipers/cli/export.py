@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -45,11 +46,15 @@ def export_command(
     """
     check_place(output)
     from calipers.disclosure import disclose, render
+    from calipers.disclosure.registry_schema import file_name_complaints
     from calipers.errors import UnsupportedError
     from calipers.gate import read_described
     from calipers.measure import measure
     from calipers.run_keys import read_toml
 
+    if form == "registry" and output is not None:
+        for said in file_name_complaints(Path(output).name):
+            raise InputError(said)
     described = read_described(run_path)
     if not described.runs:
         raise UnsupportedError(f"{run_path}: nothing is proven about this training, so there is nothing to disclose.")

@@ -1,17 +1,20 @@
 """Which keys an entry of the differential-privacy deployments registry has, and what they may hold.
 
 The registry is kept by OpenDP (github.com/opendp/deployments-registry-data) and proposed to be hosted by NIST. Its
-schema has no version number; the facts here are those of its commit 3e9c812a of 2026-07-15. A test compares them with
-the schema itself where a copy of that repository is at hand.
+schema has no version number; the facts here are those of its commit 3e9c812a of 2026-07-15. A test writes them as a
+JSON Schema again, whose fingerprint must be that of the registry's own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 
 REVISION = "3e9c812a (2026-07-15)"
 TEXT, TEXTS, NUMBER, NUMBER_OR_TEXT, DATE = "text", "texts", "number", "number or text", "date"
+ANYTHING = "anything"
+"""What the schema leaves open; here too it is a text."""
 STATUSES = (
     "Converted",
     "Draft",
@@ -32,6 +35,9 @@ PRODUCTS = (
 SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
 VARIANTS = ("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom")
 MODELS = ("Local", "Central", "Shuffle", "Federated", "Varies")
+
+# Formulas begin with \\( and end with \\); any other doubled backslash is one escaped twice.
+_DOUBLED = re.compile(r"\\\\[^()]")
 
 # A tuple lists what is allowed, a dictionary holds further keys, a word names a kind; "*" marks what is required.
 SCHEMA: dict[str, object] = {
@@ -54,7 +60,7 @@ SCHEMA: dict[str, object] = {
             "privacy_unit": TEXT,
             "privacy_unit_details": TEXT,
             "privacy_parameters": {"epsilon": NUMBER, "delta": NUMBER_OR_TEXT, "rho": NUMBER},
-            "privacy_parameters_details": TEXT,
+            "privacy_parameters_details": ANYTHING,
         },
         "deployment_model": {
             "model_name": MODELS,
@@ -63,7 +69,7 @@ SCHEMA: dict[str, object] = {
             "release_type": ("One release", "Many releases"),
             "release_type_details": TEXT,
             "data_source_type": ("Static", "Dynamic"),
-            "data_source_type_details": TEXT,
+            "data_source_type_details": ANYTHING,
             "access_type": ("Interactive", "Non-interactive"),
             "access_type_details": TEXT,
         },
@@ -96,6 +102,14 @@ def complaints(value: object, kind: object = SCHEMA, place: str = "entry") -> It
         yield f"{place} is a text, got {value!r}."
     elif kind == DATE and not _is_date(value):
         yield f"{place} is a date as YYYY-MM-DD, got {value!r}."
+    elif _DOUBLED.search(value):
+        yield f"{place} has two backslashes in a row, which the registry refuses; write formulas with one."
+
+
+def file_name_complaints(name: str) -> Iterator[str]:
+    """The registry's checker looks at the name of the file as well."""
+    if not re.fullmatch(r"[a-z0-9_]+\.yaml", name):
+        yield f"The registry takes files named with small letters, digits and underscores (my_model.yaml), not {name}."
 
 
 def _object(value: object, kind: dict[str, object], place: str) -> Iterator[str]:

@@ -116,9 +116,9 @@ class Comparison:
                 least = min(bracket.lower for bracket in brackets if bracket.lower > most)
                 following = "the next has" if len(leading) == 1 else "which of these is open; each other has"
                 return (
-                    f"At delta = {setting(row.at)} {' or '.join(leading)} has certainly the smallest epsilon, at most "
-                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}); at every false positive rate "
-                    "no run is proven to be the most private."
+                    f"At delta = {setting(row.at)} {' or '.join(leading)} certainly has the smallest epsilon, at most "
+                    f"{ceil_digits(most)} ({following} at least {floor_digits(least)}). No run is proven to be the "
+                    "most private at every false positive rate."
                 )
         return "Which run is the most private is not proven: jaws overlap or curves cross."
 

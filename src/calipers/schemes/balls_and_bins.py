@@ -33,7 +33,7 @@ class BallsAndBinsScheme(Scheme):
         """The number of bins is a choice somebody made."""
         if not run.left_over:
             return ()
-        return (f"An epoch is read as {run.steps_per_epoch} batches, into one of which each record is drawn.",)
+        return (f"An epoch is read as {run.steps_per_epoch:,} batches, into one of which each record is drawn.",)
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -66,7 +66,7 @@ class BallsAndBinsScheme(Scheme):
     def derived(self, run: RunFields) -> tuple[str, ...]:
         """The number of batches follows from the dataset size."""
         return (
-            f"The number of batches floor(N/B) = {run.steps_per_epoch} is read as a public number, the same for both "
+            f"The number of batches floor(N/B) = {run.steps_per_epoch:,} is read as a public number, the same for both "
             "neighbors. A loop that computes it from its dataset changes it where N crosses a multiple of B, and is "
             "not covered there.",
         )

@@ -23,10 +23,10 @@ class CutScheme(Scheme):
         if not rest:
             return ()
         if run.last_batch == "keep":
-            return (f"An epoch is read as {batches} full batches and a last one of {rest}.",)
-        left, them = ("the record left over is", "it") if rest == 1 else (f"the {rest} records left over are", "them")
+            return (f"An epoch is read as {batches:,} full batches and a last one of {rest:,}.",)
+        left, them = ("the record left over is", "it") if rest == 1 else (f"the {rest:,} records left over are", "them")
         return (
-            f"An epoch is read as {batches} full batches; {left} dropped from it. A loader that keeps {them} as a "
+            f"An epoch is read as {batches:,} full batches; {left} dropped from it. A loader that keeps {them} as a "
             "short last batch (PyTorch's default) is last_batch = 'keep'.",
         )
 

@@ -49,8 +49,8 @@ class PoissonScheme(Scheme):
         if not rest:
             return ()
         return (
-            f"An epoch is counted as floor({run.dataset_size}/{run.batch_size}) = {batches} steps; a loop that "
-            f"takes {batches + 1} steps per epoch leaks more: give steps for it.",
+            f"An epoch is counted as floor({run.dataset_size:,}/{run.batch_size:,}) = {batches:,} steps; a loop that "
+            f"takes {batches + 1:,} steps per epoch leaks more: give steps for it.",
         )
 
     def batches(self, run: RunFields) -> str:
@@ -90,15 +90,15 @@ class PoissonScheme(Scheme):
         """Rate and steps that follow from the dataset size."""
         if run.derived_rate == "moving":
             return (
-                f"The rate {run.batch_size}/N moves with the dataset: one record changes how often all others are "
+                f"The rate {run.batch_size:,}/N moves with the dataset: one record changes how often all others are "
                 "drawn. Measured with the rate of either neighbor; a rate that is fixed beforehand (sample_rate) leaks "
                 "less.",
             )
         counted = run.epochs is not None
-        steps = f" and the number of steps {run.total_steps}" if counted else ""
+        steps = f" and the number of steps {run.total_steps:,}" if counted else ""
         return (
-            f"The rate B/N = {run.batch_size}/{run.dataset_size}{steps} {'are' if counted else 'is'} read as public, "
-            "the same for both neighbors. A loop that computes the rate from the dataset it is given changes it with "
+            f"The rate B/N = {run.batch_size:,}/{run.dataset_size:,}{steps} {'are' if counted else 'is'} read as "
+            "public, the same for both neighbors. A loop that computes the rate from its own dataset changes it with "
             "every record and leaks more: say derived_rate = 'moving'.",
         )
 

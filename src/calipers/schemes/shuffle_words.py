@@ -54,10 +54,8 @@ def _hidden(run: RunFields) -> str:
             "jaw is that of fixed batches, which gives the record no credit for being hidden. Give both."
         )
     if run.left_over:
-        return (
-            f"Every epoch leaves {run.left_over} of the records over, and with that shuffling is proven to hide. "
-            f"{_BETWEEN}"
-        )
+        left = "1 record" if run.left_over == 1 else f"{run.left_over:,} records"
+        return f"Every epoch leaves {left} over, which is enough to prove that shuffling hides something. {_BETWEEN}"
     size, batch = run.sizes
     smaller = leaving_some_over(size, batch)
     advice = (
