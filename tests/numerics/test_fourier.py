@@ -139,6 +139,28 @@ def test_slow_waves_themselves() -> None:
     assert slow_waves([(weights, 10)], scipy.fft.rfft(weights) ** 10, n) is None
 
 
+def test_slow_waves_of_one_wide_term_beside_many_narrow_ones() -> None:
+    """A single term may be as wide as the sum, so that its own coefficients are small: they keep their digits.
+
+    Their modulus from |1 + d|^2 - 1, which is right for narrow terms, would err by a hundred times what is charged.
+    """
+    n = 300
+    wide, thin = bell(n, 25.0), narrow(n, 0.12)
+    powers = [(wide, 1), (thin, 1000)]
+    found = slow_waves(powers, scipy.fft.rfft(wide) * scipy.fft.rfft(thin) ** 1000, n)
+    assert found is not None
+    square = mp.mpf(0)
+    with mp.workdps(40):
+        for k, value in zip(found.index, found.values, strict=True):
+            exact = mp.mpf(1)
+            for weights, count in powers:
+                places = np.flatnonzero(weights)
+                turns = [mp.mpf(float(weights[s])) * mp.expjpi(-2 * mp.mpf(int(k) * int(s)) / n) for s in places]
+                exact *= mp.fsum(turns) ** count
+            square += (1 if k == 0 else 2) * abs(mp.mpc(complex(value)) - exact) ** 2
+        assert mp.sqrt(square / n) <= found.error
+
+
 @pytest.mark.parametrize("n", [24, 60])
 def test_products_of_different_factors(n: int) -> None:
     """Factors with different counts, one of them known only up to an error of its own."""

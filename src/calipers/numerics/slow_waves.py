@@ -81,8 +81,9 @@ def _one_term(weights: FloatArray, places: IntArray, index: IntArray, n: int) ->
         real[i] = -2.0 * float(np.sum(weights * half * half)) / mass
         imag[i] = -float(np.sum(weights * np.sin(angle))) / mass
     moved = 2.0 * math.pi / n * index * distance
-    # log(1 + d) moves by at most |change of d| / |1 + d|.
-    modulus = 2.0 * real + (real * real + imag * imag)
-    log_one = math.log(mass) + 0.5 * np.log1p(np.maximum(modulus, -1.0 + 1e-300)) + 1j * np.arctan2(imag, 1.0 + real)
-    size = np.sqrt(np.maximum(1.0 + modulus, 1e-300))
+    # log(1 + d) moves by at most |change of d| / |1 + d|. Its modulus is not to be had from |1 + d|^2 - 1 where that is
+    # near -1 (a single wide term), nor from |1 + d| where that is near 1 (many terms).
+    modulus, size = 2.0 * real + (real * real + imag * imag), np.maximum(np.hypot(1.0 + real, imag), 1e-300)
+    log_size = np.where(modulus < -0.5, np.log(size), 0.5 * np.log1p(np.maximum(modulus, -0.5)))
+    log_one = math.log(mass) + log_size + 1j * np.arctan2(imag, 1.0 + real)
     return middle, log_one, _UNIT_ROUNDOFF * (_ROUNDINGS * moved / size + 4.0)
