@@ -13,6 +13,8 @@ SHARE ?= $(shell git rev-parse HEAD 2>/dev/null || echo 0)
 # What has not begun by then waits for another commit, which begins elsewhere.
 SHARE_SECONDS ?= 240
 export CALIPERS_TURN = $(SHARE)
+# What Python compiles is kept, whatever the shell says: tests start many processes.
+export PYTHONDONTWRITEBYTECODE =
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -qq
 # What the installed metadata is made from: a change here means installing again.
 METADATA := pyproject.toml src/calipers/_version.py

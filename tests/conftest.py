@@ -9,8 +9,8 @@ test runs somewhere regularly (`tests/house/test_suite_split.py` checks that non
     make test-share     a fifth of what is slow or heavy; the commit says which, so each has its turn
     make test-slow      all of that
 
-A test is slow because it is marked so, or because `durations.txt` says that it took more than `QUICK_SECONDS` of one
-core; `make durations` measures anew. Both are the mark `slow` to pytest.
+A test is slow because it is marked so, or because `durations.txt` says that it took `QUICK_SECONDS` of one core
+or more; `make durations` measures anew. Both are the mark `slow` to pytest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ settings.register_profile(
 settings.load_profile("calipers")
 
 SHARES = 5
-QUICK_SECONDS = 0.5
+QUICK_SECONDS = 0.4
 KEPT_SECONDS = 0.3  # what takes less is not worth a line in the file
 DURATIONS = Path(__file__).with_name("durations.txt")
 
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Before pytest reads `-m`: mark what was measured as slow, and keep the share that was asked for."""
     durations = read_durations()
     for item in items:
-        if durations.get(item.nodeid, 0.0) > QUICK_SECONDS:
+        if durations.get(item.nodeid, 0.0) >= QUICK_SECONDS:
             item.add_marker("slow")
     config.stash[MARKS] = {item.nodeid: frozenset(mark.name for mark in item.iter_markers()) for item in items}
     share = config.getoption("share")

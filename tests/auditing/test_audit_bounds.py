@@ -8,11 +8,11 @@ from scipy import stats
 
 from calipers.auditing.band import simultaneous_band, simultaneous_rates
 from calipers.auditing.bounds import SplitScores, ThresholdTest
-from calipers.auditing.statistics import delta_of_rates, epsilon_of_rates
 from calipers.bracket import Kind, Side
 from calipers.curves.gdp import gdp_mu
 from calipers.errors import InputError
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_tradeoff
+from calipers.theorems.division_rates import audited_delta, audited_epsilon
 
 
 def shifted(mu: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -58,10 +58,10 @@ def test_bounds_lie_between_the_equations_at_bounded_and_at_observed_rates(large
     """The exact test shows more than joint bounds on the two rates do, and less than the rates that were seen."""
     bound = large.epsilon(1e-3)
     seen = large.observed_rates(bound.test)
-    assert float(epsilon_of_rates(bound.fpr, bound.fnr, 1e-3)) < bound.value < float(epsilon_of_rates(*seen, 1e-3))
+    assert audited_epsilon(bound.fpr, bound.fnr, 1e-3) < bound.value < audited_epsilon(*seen, 1e-3)
     found = large.delta(0.7)
     seen = large.observed_rates(found.test)
-    assert float(delta_of_rates(found.fpr, found.fnr, 0.7)) < found.value < float(delta_of_rates(*seen, 0.7))
+    assert audited_delta(found.fpr, found.fnr, 0.7) < found.value < audited_delta(*seen, 0.7)
     assert found.evidence.kind is Kind.STATISTICAL
     assert found.evidence.confidence == 0.95
 

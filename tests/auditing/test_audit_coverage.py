@@ -14,8 +14,8 @@ import pytest
 
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
-from calipers.auditing.one_run import one_run_audit, one_run_delta, right_guesses
-from calipers.auditing.statistics import epsilon_of_rates, upper_rate
+from calipers.auditing.one_run import one_run_audit
+from calipers.auditing.statistics import upper_rate
 from calipers.auditing.verdict import AuditOutcome, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.gdp import gaussian_curve, gdp_mu
@@ -115,9 +115,11 @@ def greedy_epsilon(absent: np.ndarray, present: np.ndarray, bounds: np.ndarray) 
     pooled = np.unique(np.concatenate((absent, present)))
     above_absent = TRIALS - np.searchsorted(np.sort(absent), pooled, side="right")
     above_present = TRIALS - np.searchsorted(np.sort(present), pooled, side="right")
-    upright = epsilon_of_rates(bounds[above_absent], bounds[TRIALS - above_present], 0.0)
-    turned = epsilon_of_rates(bounds[TRIALS - above_absent], bounds[above_present], 0.0)
-    return float(max(upright.max(), turned.max()))
+    upright = bounds[above_absent], bounds[TRIALS - above_present]
+    turned = bounds[TRIALS - above_absent], bounds[above_present]
+    with np.errstate(divide="ignore"):  # a rate of 1 leaves no room
+        values = [np.log(1.0 - own) - np.log(other) for a, b in (upright, turned) for own, other in ((a, b), (b, a))]
+    return max(0.0, *(float(found.max()) for found in values))
 
 
 def test_the_coverage_check_rejects_a_threshold_chosen_on_the_counted_runs() -> None:
@@ -183,18 +185,14 @@ def test_consistent_is_rarely_said_of_a_violation_of_the_stated_size() -> None:
 
 
 def test_one_run_bounds_exceed_the_truth_no_more_often_than_stated() -> None:
-    """epsilon and delta from 200 canaries with their own Gaussian noise, one run each time; also without leakage."""
+    """epsilon from 200 canaries with their own Gaussian noise, one run each time; also without leakage."""
     rng = np.random.default_rng(31)
     for mu, delta in ((2.0, 1e-3), (0.0, 0.0)):
         exact = gaussian_epsilon(mu, delta) if mu else 0.0
-        exact_delta = float(gaussian_delta(mu, 1.0)) if mu else 0.0
-        errors = delta_errors = 0
+        errors = 0
         for _ in range(REPEATS):
             included = rng.random(200) < 0.5
             scores = mu * included + rng.normal(size=200)
             found = one_run_audit(scores, included, guesses=[(20, 20), (60, 60)], delta=delta, confidence=CONFIDENCE)
             errors += found.epsilon_lower > exact
-            right = right_guesses(scores, included, 40, 40)
-            delta_errors += one_run_delta(right, 80, 200, 1.0 if mu else 0.0, CONFIDENCE) > exact_delta
         assert not exceeds_its_right(errors)
-        assert not exceeds_its_right(delta_errors)

@@ -13,9 +13,8 @@ from scipy import optimize, stats
 from calipers.auditing.one_run import (
     LOG_TAIL_ERROR,
     one_run_audit,
-    one_run_delta,
-    one_run_epsilon,
     one_run_p_value,
+    rejected_epsilon,
     right_guesses,
 )
 from calipers.errors import ConditionError, InputError
@@ -127,13 +126,11 @@ def test_pure_privacy_is_a_binomial_tail() -> None:
 
 
 def test_bounds_are_the_edge_of_rejection() -> None:
-    """At the returned epsilon (or delta) the p-value is at most 1 - confidence, just above it no longer."""
-    epsilon = one_run_epsilon(90, 100, 1000, 1e-5, 0.95)
+    """At the returned epsilon the p-value is at most the error, just above it no longer."""
+    epsilon = rejected_epsilon(90, 100, 1000, 1e-5, 0.05)
     assert one_run_p_value(90, 100, 1000, epsilon, 1e-5) <= 0.05 < one_run_p_value(90, 100, 1000, epsilon + 1e-6, 1e-5)
-    delta = one_run_delta(90, 100, 100, 1.0, 0.95)
-    assert one_run_p_value(90, 100, 100, 1.0, delta) <= 0.05 < one_run_p_value(90, 100, 100, 1.0, delta + 1e-9)
-    assert one_run_epsilon(55, 100, 100, 0.0, 0.95) == 0.0
-    assert one_run_epsilon(100, 100, 100, 0.0, 0.95) == pytest.approx(-math.log(0.05 ** (-1 / 100) - 1), rel=1e-6)
+    assert rejected_epsilon(55, 100, 100, 0.0, 0.05) == 0.0
+    assert rejected_epsilon(100, 100, 100, 0.0, 0.05) == pytest.approx(-math.log(0.05 ** (-1 / 100) - 1), rel=1e-6)
 
 
 def test_guesses_are_the_extreme_scores_and_ties_go_by_position() -> None:
@@ -169,7 +166,7 @@ def test_coins_that_are_not_fair_are_refused() -> None:
         lambda: one_run_p_value(5, 11, 10, 1.0),
         lambda: one_run_p_value(5, 10, 10, -1.0),
         lambda: one_run_p_value(5, 10, 10, 1.0, 1.5),
-        lambda: one_run_epsilon(5, 10, 10, 0.0, 1.0),
+        lambda: one_run_audit([1.0, 2.0], [True, False], guesses=[(1, 1)], delta=0.0, confidence=1.0),
         lambda: one_run_audit([1.0, 2.0], [True, False], guesses=[], delta=0.0),
         lambda: one_run_audit([1.0, 2.0], [1, 0], guesses=[(1, 1)], delta=0.0),
         lambda: one_run_audit([1.0, np.nan], [True, False], guesses=[(1, 1)], delta=0.0),

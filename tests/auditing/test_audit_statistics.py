@@ -6,7 +6,6 @@ from fractions import Fraction
 from math import comb
 
 import mpmath
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,14 +14,14 @@ from calipers.auditing.statistics import (
     TAIL_RELATIVE_ERROR,
     at_least,
     at_most,
-    delta_of_rates,
-    epsilon_of_rates,
     error_level,
+    gains,
     lower_rate,
     rate_interval,
     upper_rate,
 )
 from calipers.errors import InputError
+from calipers.theorems.division_rates import audited_epsilon
 
 
 def exact_at_most(successes: int, trials: int, probability: float) -> Fraction:
@@ -95,7 +94,7 @@ def test_equation_two_is_never_rounded_up(fpr: float, fnr: float, delta: float) 
             if room > 0:
                 values.append(mpmath.log(room / mpmath.mpf(other)))
         exact = max(values)
-        found = float(epsilon_of_rates(fpr, fnr, delta))
+        found = audited_epsilon(fpr, fnr, delta)
         assert found <= exact
         assert found >= exact - mpmath.mpf("1e-9")
 
@@ -107,7 +106,7 @@ def test_equation_three_is_never_rounded_up(fpr: float, fnr: float, epsilon: flo
         odds = mpmath.exp(mpmath.mpf(epsilon))
         a, b = mpmath.mpf(fpr), mpmath.mpf(fnr)
         exact = max(mpmath.mpf(0), 1 - a - odds * b, 1 - b - odds * a)
-        found = float(delta_of_rates(fpr, fnr, epsilon))
+        found = max(0.0, *map(float, gains(fpr, fnr, epsilon)))
         assert found <= exact
         assert found >= exact - mpmath.mpf("1e-14")
 
@@ -117,13 +116,7 @@ def test_equation_two_is_never_rounded_up_where_little_room_is_left() -> None:
     for fnr in (1e-14, 3e-15, 1e-13):
         with mpmath.workdps(40):
             exact = mpmath.log(mpmath.mpf(2) ** -40 / mpmath.mpf(fnr))
-        assert 0.0 < float(epsilon_of_rates(1.0 - 2.0**-40, fnr, 0.0)) <= exact
-
-
-def test_a_perfect_test_proves_infinite_epsilon() -> None:
-    """Rate 0 with room above delta: no finite epsilon. Without room: nothing."""
-    assert float(epsilon_of_rates(0.0, 0.5, 0.1)) == np.inf
-    assert float(epsilon_of_rates(0.9, 0.9, 0.2)) == 0.0
+        assert 0.0 < audited_epsilon(1.0 - 2.0**-40, fnr, 0.0) <= exact
 
 
 @pytest.mark.parametrize(
@@ -138,9 +131,9 @@ def test_a_perfect_test_proves_infinite_epsilon() -> None:
         lambda: upper_rate(3, 10, 0.0),
         lambda: upper_rate(3, 10, float("nan")),
         lambda: rate_interval(3, 10, 1.0),
-        lambda: epsilon_of_rates(-0.1, 0.5, 0.0),
-        lambda: epsilon_of_rates(0.1, float("nan"), 0.0),
-        lambda: delta_of_rates(0.1, 0.5, -1.0),
+        lambda: gains(-0.1, 0.5, 0.0),
+        lambda: gains(0.1, float("nan"), 0.0),
+        lambda: gains(0.1, 0.5, -1.0),
     ],
 )
 def test_what_is_no_count_or_rate_is_refused(call: object) -> None:

@@ -174,12 +174,23 @@ def test_a_name_cannot_be_taken_twice_and_parameters_must_match():
         statement="chua2024:prop3.1",
         direction=Relation.EXACT,
         reads="value",
-        parameters={"x": (POSITIVE, "x")},
+        x=(POSITIVE, "x"),
     )
     with pytest.raises(InputError, match="registered twice"):
         register(lambda x: x)
     with pytest.raises(InputError, match="but takes"):
         register(lambda y: y)
+
+
+def test_direct_calls_are_checked_like_calls_by_name():
+    """Positions, names and whole numbers given as floats; what is too much is no call at all."""
+    function = find("chua-thm-4.1").function
+    assert function(1.0, 0.5, rounds=10.0) == evaluate("chua-thm-4.1", epsilon=1, noise_multiplier=0.5, rounds=10).value
+    for wrong in ((-1.0, 0.5, 10), (1.0, 0.0, 10), (1.0, 0.5, 10.5)):
+        with pytest.raises(InputError, match="Expected"):
+            function(*wrong)
+    with pytest.raises(TypeError):
+        function(1.0, 0.5, 10, 7)
 
 
 def test_conditions_are_errors_of_input():

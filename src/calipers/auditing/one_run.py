@@ -127,35 +127,18 @@ def one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, d
         left, right = (top, right) if cost[top] <= budget else (left, top)
 
 
-def one_run_epsilon(correct: int, guesses: int, canaries: int, delta: float, confidence: float) -> float:
-    """A lower bound on epsilon(delta) from `correct` right guesses.
+def rejected_epsilon(correct: int, guesses: int, canaries: int, delta: float, error: float) -> float:
+    """The largest epsilon found whose p-value is at most `error`; 0 if none is.
 
     Post-condition: an (epsilon, delta)-private mechanism yields a number above epsilon with probability at most
-    1 - confidence. (The p-value increases with epsilon, and it is at most 1 - confidence at the returned number.)
+    `error`, since the p-value increases with epsilon.
     """
-    return _rejected_epsilon(correct, guesses, canaries, delta, error_level(confidence))
-
-
-def _rejected_epsilon(correct: int, guesses: int, canaries: int, delta: float, error: float) -> float:
-    """The largest epsilon found whose p-value is at most `error`; 0 if none is."""
     if one_run_p_value(correct, guesses, canaries, 0.0, delta) > error:
         return 0.0
     low, high = 0.0, 1.0
     while high < _MOST_EPSILON and one_run_p_value(correct, guesses, canaries, high, delta) <= error:
         low, high = high, min(2.0 * high, _MOST_EPSILON)
     return halved(low, high, lambda at: one_run_p_value(correct, guesses, canaries, at, delta) <= error, 40)[0]
-
-
-def one_run_delta(correct: int, guesses: int, canaries: int, epsilon: float, confidence: float) -> float:
-    """A lower bound on delta(epsilon) from `correct` right guesses.
-
-    Post-condition: an (epsilon, delta)-private mechanism yields a number above delta with probability at most
-    1 - confidence.
-    """
-    error = error_level(confidence)
-    if one_run_p_value(correct, guesses, canaries, epsilon, 0.0) > error:
-        return 0.0
-    return halved(0.0, 1.0, lambda at: one_run_p_value(correct, guesses, canaries, epsilon, at) <= error, 50)[0]
 
 
 @dataclass(frozen=True)
@@ -233,7 +216,7 @@ def one_run_audit(
     best: tuple[float, int, int] | None = None
     for guess_in, guess_out in guesses:
         correct = right_guesses(scores, included, guess_in, guess_out)
-        found = _rejected_epsilon(correct, guess_in + guess_out, canaries, delta, each)
+        found = rejected_epsilon(correct, guess_in + guess_out, canaries, delta, each)
         if best is None or found > best[0]:
             best = (found, correct, guess_in + guess_out)
     assert best is not None

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calipers.citations import add_source, add_statement, implements
-from calipers.domains import OPEN_UNIT, PROBABILITY, Domain
+from calipers.domains import OPEN_UNIT, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.types import FloatArray
 
@@ -140,38 +140,6 @@ def rate_interval(successes: int, trials: int, confidence: float) -> tuple[float
 def error_level(confidence: float) -> float:
     """1 - confidence, rounded down: the error probability that all parts of one statement share."""
     return (1.0 - OPEN_UNIT.check("confidence", confidence)) * (1.0 - _ROUNDOFF)
-
-
-@implements("wang2026:eq2")
-def epsilon_of_rates(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:
-    """Equation (2): the larger of log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr) and 0; arrays broadcast.
-
-    Post-condition: at most the exact value, so that no pair with a test of these rates (or smaller ones) is
-    (epsilon, delta)-private at an epsilon below the returned one. inf where a rate is 0 and leaves room above delta.
-    """
-    alpha, beta = _rates("fpr", fpr), _rates("fnr", fnr)
-    delta = PROBABILITY.check("delta", delta)
-    found = np.zeros(np.broadcast_shapes(alpha.shape, beta.shape))
-    for own, other in ((alpha, beta), (beta, alpha)):
-        # Three roundings of at most 2^-53 each, of numbers of size at most 1.
-        room = (1.0 - delta - own) - _ROUNDOFF
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.log(room) - np.log(other)
-            slack = _ROUNDOFF * (2.0 + np.abs(np.log(room)) + np.abs(np.log(other)))
-            rounded = np.where(np.isinf(value), value, value - slack)
-        found = np.maximum(found, np.where(room > 0.0, rounded, 0.0))
-    return np.asarray(found, dtype=np.float64)
-
-
-@implements("wang2026:eq3")
-def delta_of_rates(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> FloatArray:
-    """Equation (3): the larger of 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr and 0; arrays broadcast.
-
-    Post-condition: at most the exact value, so that every pair with a test of these rates (or smaller ones) has
-    delta(epsilon) at least the returned one.
-    """
-    forward, backward = gains(fpr, fnr, epsilon)
-    return np.asarray(np.maximum(np.maximum(forward, backward), 0.0), dtype=np.float64)
 
 
 def gains(fpr: ArrayLike, fnr: ArrayLike, epsilon: float) -> tuple[FloatArray, FloatArray]:

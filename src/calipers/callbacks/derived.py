@@ -3,7 +3,7 @@
 Each framework wants an instance of its own base class. Importing `calipers.callbacks.lightning` must not import
 Lightning; `from calipers.callbacks.lightning import PrivacyBudget` does. A module says, once and for all:
 
-    __getattr__ = on_demand(__name__, _Stopping, _base)
+    __getattr__ = on_demand(__name__, _LightningStopping, _base)
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from calipers.run import Run
 from calipers.schemes import scheme_of
 
 
-class _Stopping:
+class _KerasStopping:
     """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
     # Set by Keras.
@@ -87,4 +87,4 @@ def _base() -> Any:
         ) from error
 
 
-__getattr__ = on_demand(__name__, _Stopping, _base)
+__getattr__ = on_demand(__name__, _KerasStopping, _base)

@@ -17,7 +17,7 @@ from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import MissingExtraError
 
 
-class _Stopping:
+class _LightningStopping:
     """Stops `fit` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
     def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
@@ -63,4 +63,4 @@ def _base() -> Any:
     raise MissingExtraError("This callback needs Lightning: install calipers[lightning].")
 
 
-__getattr__ = on_demand(__name__, _Stopping, _base)
+__getattr__ = on_demand(__name__, _LightningStopping, _base)

@@ -21,7 +21,7 @@ from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import MissingExtraError
 
 
-class _Stopping:
+class _TransformersStopping:
     """Stops `train` before the step that the budget does not cover; see `BudgetGuard` for the arguments."""
 
     def __init__(self, training: Any, *, epsilon: float, delta: float, every: int | None = None) -> None:
@@ -74,4 +74,4 @@ def _base() -> Any:
         raise MissingExtraError("This callback needs Transformers: install calipers[transformers].") from error
 
 
-__getattr__ = on_demand(__name__, _Stopping, _base)
+__getattr__ = on_demand(__name__, _TransformersStopping, _base)

@@ -24,6 +24,7 @@ from calipers.measure.closed import CurveJaw
 from calipers.measure.composed import PairProof
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.mechanisms.selection import Trials
+from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
 from calipers.run import Run
 from calipers.stated import Guarantee
@@ -86,12 +87,11 @@ class SelectionProof(CurveJaw):
         low, high = 0.0, 1.0
         while high < 500.0 and shift(profile(high), 0.0, total) > shift(0.0, high, total):
             low, high = high, 2.0 * high
-        for _ in range(0 if self.trials.poisson else _BISECTIONS):
-            middle = 0.5 * (low + high)
-            above = shift(profile(middle), 0.0, total) > shift(0.0, middle, total)
-            low, high = (middle, high) if above else (low, middle)
-            if high - low < 1e-3 * high:
-                break
+
+        def above(at: float) -> bool:
+            return shift(profile(at), 0.0, total) > shift(0.0, at, total)
+
+        low, high = halved(low, high, above, 0 if self.trials.poisson else _BISECTIONS, share=1e-3)
         return min(shift(profile(at), at, total) for at in (low, high))
 
     def epsilon(self, delta: float, tolerance: float) -> Found:

@@ -37,6 +37,7 @@ import numpy as np
 from calipers.citations import add_source, add_statement
 from calipers.domains import Domain, choice
 from calipers.errors import InputError
+from calipers.numerics.elementary import halved_ratio
 from calipers.numerics.types import FloatArray
 
 add_source(
@@ -107,10 +108,7 @@ class Trials:
         low, high = 1e-18, 1.0  # the mean falls from infinity to 1
         if self._mean(low) < self.mean:
             raise InputError(f"No negative binomial law of shape {self.shape:g} has mean {self.mean:g}.")
-        for _ in range(200):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if self._mean(middle) > self.mean else (low, middle)
-        return low
+        return halved_ratio(low, high, lambda at: self._mean(at) > self.mean, 200)[0]
 
     def _mean(self, gamma: float) -> float:
         if gamma == 1.0:

@@ -22,7 +22,7 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.numerics.elementary import STIRLING
+from calipers.numerics.elementary import STIRLING, halved
 from calipers.numerics.types import FloatArray
 
 BINOMIAL_RELATIVE_ERROR = 1e-12
@@ -130,12 +130,5 @@ def _edge(trials: int, mean: float, end: float, log_outside: float) -> float:
     """A point between the mean and `end` beyond which the tail is small enough, or `end`."""
     if mean in (0.0, float(trials)) or _chernoff(end, trials, mean) > log_outside:
         return end
-    inner, outer = mean, end
-    while abs(outer - inner) > 0.5:
-        middle = 0.5 * (inner + outer)
-        # The two terms nearly cancel around the mean: their rounding, 1e-16 of the trials, counts as not yet small.
-        if _chernoff(middle, trials, mean) + 1e-14 * trials > log_outside:
-            inner = middle
-        else:
-            outer = middle
-    return outer
+    # The two terms nearly cancel around the mean: their rounding, 1e-16 of the trials, counts as not yet small.
+    return halved(mean, end, lambda k: _chernoff(k, trials, mean) + 1e-14 * trials > log_outside, 64, 0.5)[1]

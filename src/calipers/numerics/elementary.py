@@ -13,15 +13,30 @@ STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 
 """B_2j / (2j (2j-1)): the remainder of Stirling's formula is the sum of these over n^(2j-1)."""
 
 
-def halved(low: float, high: float, rises: Callable[[float], bool], rounds: int) -> tuple[float, float]:
-    """[low, high] halved `rounds` times: to the upper half where `rises(middle)`, else to the lower one.
+def halved(
+    low: float, high: float, rises: Callable[[float], bool], rounds: int, within: float = 0.0, *, share: float = 0.0
+) -> tuple[float, float]:
+    """[low, high] halved to the upper half where `rises(middle)`, else to the lower one.
 
-    Post-condition: `rises` was true at `low` and false at `high`, unless that end was never moved.
+    It ends after `rounds`, or once the interval is no longer than `within` or than a `share` of its larger end.
+
+    Post-condition: `rises` was true at `low` and false at `high`, unless that end was never moved. (The ends may also
+    come in the other order, and then stay so.)
     """
     for _ in range(rounds):
+        if abs(high - low) <= max(within, share * max(abs(low), abs(high))):
+            break
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rises(middle) else (low, middle)
     return low, high
+
+
+def halved_ratio(
+    low: float, high: float, rises: Callable[[float], bool], rounds: int, within: float = 1.0
+) -> tuple[float, float]:
+    """As `halved` for positive ends, by their geometric mean, until one is at most `within` times the other."""
+    ends = halved(math.log(low), math.log(high), lambda at: rises(math.exp(at)), rounds, math.log(within))
+    return math.exp(ends[0]), math.exp(ends[1])
 
 
 def fewest(suffices: Callable[[int], bool], low: int, high: int) -> int:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.errors import InputError
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
 from calipers.probing.groups import Inclusions, Together, together
@@ -139,14 +140,8 @@ def rate_interval(counts: BatchCounts, error: float) -> tuple[float, float]:
     share = counts.rate
     budget = math.log(2 / error) / trials
 
-    def edge(far: float) -> float:
-        near = share
-        for _ in range(200):
-            middle = 0.5 * (near + far)
-            near, far = (near, middle) if _divergence(share, middle) > budget else (middle, far)
-        return far
-
-    return edge(0.0), edge(1.0)
+    near, far = (halved(share, end, lambda q: _divergence(share, q) <= budget, 200)[1] for end in (0.0, 1.0))
+    return near, far
 
 
 def _divergence(p: float, q: float) -> float:

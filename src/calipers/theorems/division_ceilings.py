@@ -29,22 +29,14 @@ import math
 import numpy as np
 
 from calipers.citations import add_statement
-from calipers.domains import OPEN_UNIT, PROBABILITY
+from calipers.domains import OPEN_UNIT
 from calipers.errors import ConditionError
 from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
+from calipers.numerics.elementary import fewest
 from calipers.numerics.gamma import GAMMA_LOG_ERROR
 from calipers.theorems.division_guarantees import floor_divisors
-from calipers.theorems.division_pairs import (
-    DATASET_SIZE,
-    DIMENSION,
-    POISSON_RATE,
-    ROUNDED,
-    checked_dimension,
-    checked_rate,
-    checked_size,
-    checked_steps,
-)
-from calipers.theorems.parameters import FPR, STEPS, Described
+from calipers.theorems.division_pairs import ROUNDED
+from calipers.theorems.parameters import DESCRIBED
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:thm3.8", "Theorem 3.8", "T(P^(n-1), Q_N^(n-1)) lies above the guarantee of Equation (4).")
@@ -60,9 +52,6 @@ add_statement("wang2026:thmA.4", "Theorem A.4", "T(P^(n-1), Q_K^(n-1)), K = floo
 add_statement("wang2026:thmA.6", "Theorem A.6", "The T-fold ceiling of Theorem A.4 lies above T transparent rounds.")
 add_statement("wang2026:thmB.1", "Theorem B.1", "The T-fold ceilings of Theorems 3.8 and 3.10, likewise.")
 
-_FNR: Described = (OPEN_UNIT, "false negative rate to fall below")
-_EXPECTED = {"fpr": FPR, "dimension": DIMENSION, "dataset_size": DATASET_SIZE}
-_BATCH = {**_EXPECTED, "sample_rate": POISSON_RATE}
 _NOT_LEAKAGE = "Bounds the guarantee, which reveals batch and bit; at sample_rate < 1 the mechanism itself leaks less."
 
 
@@ -99,13 +88,11 @@ def _batch_share(dataset_size: int, sample_rate: float) -> float:
     statement="wang2026:thm3.8",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 and wang-eq-4 at fpr is <= value",
-    parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
 )
 def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
     """f_bar(fpr) by the exact chi-square test with n - 1 degrees; relative excess below 1e-10 where above 1e-100."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    return scale_ceiling(alpha, checked_dimension(dimension) - 1, checked_size(dataset_size))
+    return scale_ceiling(fpr, dimension - 1, dataset_size)
 
 
 @theorem(
@@ -113,7 +100,6 @@ def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
     statement="wang2026:lemma3.14",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 at fpr is <= value for every dataset of at most dataset_size records",
-    parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
 )
 def expected_ceiling_up_to_size(fpr: float, dimension: int, dataset_size: int) -> float:
@@ -126,7 +112,6 @@ def expected_ceiling_up_to_size(fpr: float, dimension: int, dataset_size: int) -
     statement="wang2026:lemma3.15",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.6 at fpr is <= value for every output of at least `dimension` coordinates",
-    parameters=_EXPECTED,
     note=_NOT_LEAKAGE,
 )
 def expected_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int) -> float:
@@ -139,27 +124,19 @@ def expected_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: in
     statement="wang2026:thm3.9",
     direction=Relation.CONDITION,
     reads="the guarantee of wang-thm-3.6 at fpr is <= fnr for every output of at least `value` coordinates",
-    parameters={"fpr": (OPEN_UNIT, FPR[1]), "fnr": _FNR, "dataset_size": DATASET_SIZE},
     note=_NOT_LEAKAGE,
+    fpr=OPEN_UNIT,
+    fnr=(OPEN_UNIT, "false negative rate to fall below"),
 )
 def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     """The first dimension at which the ceiling of Theorem 3.8 falls to fnr; by Lemma 3.15 it stays below.
 
     Raises `ConditionError` if that is beyond 1e12 coordinates.
     """
-    alpha, beta = OPEN_UNIT.check("fpr", fpr), OPEN_UNIT.check("fnr", fnr)
-    size, largest = checked_size(dataset_size), int(DIMENSION[0].high)
-    low, high = 0, 1
-    while scale_ceiling(alpha, high - 1, size) > beta:
-        if high == largest:
-            raise ConditionError(
-                f"The ceiling at fpr={alpha:g} stays above fnr={beta:g} up to {largest:g} coordinates."
-            )
-        low, high = high, min(2 * high, largest)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if scale_ceiling(alpha, middle - 1, size) > beta else (low, middle)
-    return high
+    largest = int(DESCRIBED["dimension"][0].high)
+    if scale_ceiling(fpr, largest - 1, dataset_size) > fnr:
+        raise ConditionError(f"The ceiling at fpr={fpr:g} stays above fnr={fnr:g} up to {largest:g} coordinates.")
+    return fewest(lambda many: many >= largest or scale_ceiling(fpr, many - 1, dataset_size) <= fnr, 0, 1)
 
 
 @theorem(
@@ -167,14 +144,12 @@ def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     statement="wang2026:thm3.10",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 and wang-eq-7 at fpr is <= value",
-    parameters=_BATCH,
     note=_NOT_LEAKAGE,
 )
 def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
     """(q - q(1-q)^N) f_bar(fpr) + (1 - q + q(1-q)^N) (1 - fpr), f_bar of Theorem 3.8."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    share = _batch_share(checked_size(dataset_size), checked_rate(sample_rate))
-    value = share * expected_ceiling(alpha, dimension, dataset_size) + (1.0 - share) * (1.0 - alpha)
+    share = _batch_share(dataset_size, sample_rate)
+    value = share * expected_ceiling(fpr, dimension, dataset_size) + (1.0 - share) * (1.0 - fpr)
     return min(value * (1.0 + 1e-15), 1.0)
 
 
@@ -183,7 +158,6 @@ def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
     statement="wang2026:lemma3.15",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 at fpr is <= value for every output of at least `dimension` coordinates",
-    parameters=_BATCH,
     note=_NOT_LEAKAGE,
 )
 def batch_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
@@ -196,7 +170,6 @@ def batch_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int, 
     statement="wang2026:lemma3.16",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-3.7 at fpr is <= value for every rate of at least sample_rate",
-    parameters=_BATCH,
     note=_NOT_LEAKAGE,
 )
 def batch_ceiling_from_rate(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
@@ -209,12 +182,11 @@ def batch_ceiling_from_rate(fpr: float, dimension: int, dataset_size: int, sampl
     statement="wang2026:thm3.11",
     direction=Relation.LOWER_BOUND,
     reads="the ceiling of wang-thm-3.10 at fpr is >= value in every dimension, and tends to it",
-    parameters={"fpr": FPR, "dataset_size": DATASET_SIZE, "sample_rate": POISSON_RATE},
 )
 def batch_ceiling_limit(fpr: float, dataset_size: int, sample_rate: float) -> float:
     """(1 - q + q(1-q)^N) (1 - fpr), rounded down."""
-    share = _batch_share(checked_size(dataset_size), checked_rate(sample_rate))
-    return (1.0 - share) * (1.0 - PROBABILITY.check("fpr", fpr)) * (1.0 - ROUNDED)
+    share = _batch_share(dataset_size, sample_rate)
+    return (1.0 - share) * (1.0 - fpr) * (1.0 - ROUNDED)
 
 
 def uneven_floor(dataset_size: int, sample_rate: float) -> int:
@@ -233,7 +205,6 @@ def uneven_floor(dataset_size: int, sample_rate: float) -> int:
     statement="wang2026:thmA.4",
     direction=Relation.UPPER_BOUND,
     reads="the guarantee of wang-thm-a.3 and wang-thm-a.2 at fpr is <= value",
-    parameters=_BATCH,
     note=_NOT_LEAKAGE,
 )
 def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
@@ -246,14 +217,12 @@ def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
     statement="wang2026:thmA.6",
     direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism (batches and bits revealed) at fpr is <= value",
-    parameters={**_BATCH, "steps": STEPS},
     note=_NOT_LEAKAGE,
 )
 def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
     """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    degrees = checked_steps(steps) * (checked_dimension(dimension) - 1)
-    return scale_ceiling(alpha, degrees, uneven_floor(dataset_size, sample_rate))
+    degrees = steps * (dimension - 1)
+    return scale_ceiling(fpr, degrees, uneven_floor(dataset_size, sample_rate))
 
 
 @theorem(
@@ -261,13 +230,11 @@ def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
     statement="wang2026:thmB.1",
     direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism that divides by N q at fpr is <= value",
-    parameters={**_EXPECTED, "steps": STEPS},
     note=_NOT_LEAKAGE,
 )
 def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> float:
     """f_bar^(T)(fpr) of Theorem 3.8: the chi-square test with T(n - 1) degrees, exact."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    return scale_ceiling(alpha, checked_steps(steps) * (checked_dimension(dimension) - 1), checked_size(dataset_size))
+    return scale_ceiling(fpr, steps * (dimension - 1), dataset_size)
 
 
 @theorem(
@@ -275,7 +242,6 @@ def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, st
     statement="wang2026:thmB.1",
     direction=Relation.UPPER_BOUND,
     reads="T of `steps` rounds of the transparent mechanism that divides by |B| at fpr is <= value",
-    parameters={**_BATCH, "steps": STEPS},
     note="One test among many: reject if any round does. The T-fold ceiling itself lies lower.",
 )
 def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
@@ -284,9 +250,8 @@ def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
     The paper leaves the T-fold curve without a number. Any test bounds it from above; the one that rejects as soon as
     one round rejects at level a has these errors. The value is the better of that test and of looking at one round.
     """
-    alpha, count = PROBABILITY.check("fpr", fpr), checked_steps(steps)
-    one = batch_ceiling(alpha, dimension, dataset_size, sample_rate)
-    if alpha in (0.0, 1.0):
+    one = batch_ceiling(fpr, dimension, dataset_size, sample_rate)
+    if fpr in (0.0, 1.0):
         return one
-    level = float(-np.expm1(np.log1p(-alpha) / count)) * (1.0 - 1e-15)
-    return min(one, batch_ceiling(level, dimension, dataset_size, sample_rate) ** count * (1.0 + 1e-15 * count))
+    level = float(-np.expm1(np.log1p(-fpr) / steps)) * (1.0 - 1e-15)
+    return min(one, batch_ceiling(level, dimension, dataset_size, sample_rate) ** steps * (1.0 + 1e-15 * steps))

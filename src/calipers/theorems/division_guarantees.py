@@ -29,26 +29,11 @@ import math
 import numpy as np
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY
 from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.theorems.division_pairs import (
-    ALIGNMENT,
-    DATASET_SIZE,
-    DIMENSION,
-    POISSON_RATE,
-    ROUNDED,
-    Balls,
-    Revealed,
-    checked_dimension,
-    checked_rate,
-    checked_size,
-    curve_from_below,
-    delta_from_above,
-)
-from calipers.theorems.parameters import EPSILON, FPR, NOISE_MULTIPLIER, Described
+from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:eq4", "Equation (4)", "Guarantee of one pair under division by N q, batch and bit revealed.")
@@ -63,15 +48,6 @@ add_statement("wang2026:thmA.2", "Theorem A.2", "Guarantee of one pair under div
 add_statement("wang2026:thmA.3", "Theorem A.3", "Guarantee of every pair under division by floor(N q).")
 
 _LOG_OUTSIDE = math.log(1e-18)
-_RUN: dict[str, Described] = {
-    "dimension": DIMENSION,
-    "dataset_size": DATASET_SIZE,
-    "sample_rate": POISSON_RATE,
-    "noise_multiplier": NOISE_MULTIPLIER,
-}
-_CURVE = {"fpr": FPR, **_RUN}
-_PROFILE = {"epsilon": EPSILON, **_RUN}
-_PAIR = {"fpr": FPR, **_RUN, "alignment": ALIGNMENT}
 
 
 def _batches(dataset_size: int, sample_rate: float) -> tuple[FloatArray, FloatArray]:
@@ -104,21 +80,9 @@ def _batch_divisor(alignment: float, run: tuple[int, int, float, float]) -> Reve
     return Revealed(balls, rate * empty, 1.0 / sigma, 1.0 - rate)
 
 
-def _checked(
-    dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
-) -> tuple[int, int, float, float]:
-    return (
-        checked_dimension(dimension),
-        checked_size(dataset_size),
-        checked_rate(sample_rate),
-        POSITIVE.check("noise_multiplier", noise_multiplier),
-    )
-
-
 def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     """floor(N q) and floor((N + 1) q), from the rounded products as an implementation computes them."""
-    size, rate = checked_size(dataset_size), checked_rate(sample_rate)
-    before, after = math.floor(size * rate), math.floor((size + 1) * rate)
+    before, after = math.floor(dataset_size * sample_rate), math.floor((dataset_size + 1) * sample_rate)
     if before < 1:
         raise ConditionError(
             f"floor(dataset_size * sample_rate) must be at least 1, got {before}: the sum would be divided by 0. "
@@ -132,7 +96,6 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     statement="wang2026:eq4",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by N q, other gradients = alignment * the new one",
-    parameters=_PAIR,
     note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
 )
 def expected_pair_fnr(
@@ -142,9 +105,8 @@ def expected_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    aligned = ALIGNMENT[0].check("alignment", alignment)
-    return curve_from_below(_fixed_divisor(run[1], aligned, run), PROBABILITY.check("fpr", fpr))
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    return curve_from_below(_fixed_divisor(dataset_size, alignment, run), fpr)
 
 
 @theorem(
@@ -152,7 +114,6 @@ def expected_pair_fnr(
     statement="wang2026:thm3.6",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by N q",
-    parameters=_CURVE,
     note="One order of the pair; wang-thm-3.6-delta covers both.",
 )
 def expected_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
@@ -165,14 +126,13 @@ def expected_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: flo
     statement="wang2026:thm3.6",
     direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by N q",
-    parameters=_PROFILE,
 )
 def expected_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.6, from above, in both orders of the pair."""
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    return delta_from_above(_fixed_divisor(run[1], -1.0, run), NON_NEGATIVE.check("epsilon", epsilon))
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    return delta_from_above(_fixed_divisor(dataset_size, -1.0, run), epsilon)
 
 
 @theorem(
@@ -180,7 +140,6 @@ def expected_delta(
     statement="wang2026:eq7",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by |B|, other gradients = alignment * the new one",
-    parameters=_PAIR,
     note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
 )
 def batch_pair_fnr(
@@ -190,9 +149,8 @@ def batch_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    aligned = ALIGNMENT[0].check("alignment", alignment)
-    return curve_from_below(_batch_divisor(aligned, run), PROBABILITY.check("fpr", fpr))
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    return curve_from_below(_batch_divisor(alignment, run), fpr)
 
 
 @theorem(
@@ -200,7 +158,6 @@ def batch_pair_fnr(
     statement="wang2026:thm3.7",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by |B|",
-    parameters=_CURVE,
     note="One order of the pair; wang-thm-3.7-delta covers both.",
 )
 def batch_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
@@ -213,14 +170,13 @@ def batch_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
     statement="wang2026:thm3.7",
     direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by |B|",
-    parameters=_PROFILE,
 )
 def batch_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.7, from above, in both orders of the pair."""
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    return delta_from_above(_batch_divisor(-1.0, run), NON_NEGATIVE.check("epsilon", epsilon))
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    return delta_from_above(_batch_divisor(-1.0, run), epsilon)
 
 
 @theorem(
@@ -228,7 +184,6 @@ def batch_delta(
     statement="wang2026:thmA.2",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value, M divides by floor(N q), other gradients = alignment * the new one",
-    parameters=_PAIR,
 )
 def floor_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
@@ -237,15 +192,14 @@ def floor_pair_fnr(
 
     Raises `ConditionError` unless floor((N + 1) q) = floor(N q) + 1, the case the theorem is about.
     """
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    before, after = floor_divisors(run[1], run[2])
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    before, after = floor_divisors(dataset_size, sample_rate)
     if after != before + 1:
         raise ConditionError(
             f"floor((N + 1) q) must be floor(N q) + 1, got {before} and {after}: the divisor is the same for both "
             "datasets, and wang-thm-a.3 gives the guarantee."
         )
-    aligned = ALIGNMENT[0].check("alignment", alignment)
-    return curve_from_below(_fixed_divisor(before, aligned, run), PROBABILITY.check("fpr", fpr))
+    return curve_from_below(_fixed_divisor(before, alignment, run), fpr)
 
 
 @theorem(
@@ -253,18 +207,16 @@ def floor_pair_fnr(
     statement="wang2026:thmA.3",
     direction=Relation.LOWER_BOUND,
     reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by floor(N q)",
-    parameters=_CURVE,
     note="One order of the pair; wang-thm-a.3-delta covers both.",
 )
 def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem A.3: that of the undivided sum where both divisors agree, else Equation (17)."""
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    alpha = PROBABILITY.check("fpr", fpr)
-    before, after = floor_divisors(run[1], run[2])
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
-        curve = run[2] * float(gaussian_tradeoff(1.0 / run[3], alpha)) + (1.0 - run[2]) * (1.0 - alpha)
+        curve = sample_rate * float(gaussian_tradeoff(1.0 / noise_multiplier, fpr)) + (1.0 - sample_rate) * (1.0 - fpr)
         return curve * (1.0 - ROUNDED)
-    return curve_from_below(_fixed_divisor(before, -1.0, run), alpha)
+    return curve_from_below(_fixed_divisor(before, -1.0, run), fpr)
 
 
 @theorem(
@@ -272,7 +224,6 @@ def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
     statement="wang2026:thmA.3",
     direction=Relation.UPPER_BOUND,
     reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by floor(N q)",
-    parameters=_PROFILE,
 )
 def floor_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
@@ -282,10 +233,9 @@ def floor_delta(
     Equal divisors: the curve q G_(1/sigma) + (1 - q) ID belongs to N(0, 1) against (1 - q) N(0, 1) + q N(1/sigma, 1).
     The order with the mixture first has the larger delta (Zhu et al. 2022), q delta_G(log(1 + (e^epsilon - 1)/q)).
     """
-    run = _checked(dimension, dataset_size, sample_rate, noise_multiplier)
-    level = NON_NEGATIVE.check("epsilon", epsilon)
-    before, after = floor_divisors(run[1], run[2])
+    run = dimension, dataset_size, sample_rate, noise_multiplier
+    before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
-        inner = math.log1p(math.expm1(level) / run[2])
-        return min(run[2] * float(gaussian_delta(1.0 / run[3], inner)) * (1.0 + ROUNDED), 1.0)
-    return delta_from_above(_fixed_divisor(before, -1.0, run), level)
+        inner = math.log1p(math.expm1(epsilon) / sample_rate)
+        return min(sample_rate * float(gaussian_delta(1.0 / noise_multiplier, inner)) * (1.0 + ROUNDED), 1.0)
+    return delta_from_above(_fixed_divisor(before, -1.0, run), epsilon)

@@ -29,22 +29,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, POSITIVE, PROBABILITY
+from calipers.domains import COUNT, POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_ceilings import uneven_floor
-from calipers.theorems.division_pairs import (
-    DATASET_SIZE,
-    DIMENSION,
-    POISSON_RATE,
-    ROUNDED,
-    checked_dimension,
-    checked_rate,
-    checked_size,
-    checked_steps,
-)
-from calipers.theorems.parameters import FPR, STEPS
+from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -57,8 +47,6 @@ add_statement("wang2026:thmA.7", "Theorem A.7", "A Gaussian bound above the T-fo
 add_statement("wang2026:corB.2", "Corollary B.2", "A Gaussian bound above the T-fold ceiling for division by N q.")
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
-_EXPECTED = {"fpr": FPR, "dimension": DIMENSION, "dataset_size": DATASET_SIZE}
-_BATCH = {**_EXPECTED, "sample_rate": POISSON_RATE}
 _EXACT_IS_BETTER = "Bounds a ceiling whose exact value division_ceilings gives."
 
 
@@ -135,20 +123,15 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
     statement="wang2026:thm3.12",
     direction=Relation.UPPER_BOUND,
     reads="lower <= (f composed `copies` times)(fpr) <= upper, f symmetric with these kl, kappa2, kappa3",
-    parameters={
-        "fpr": FPR,
-        "copies": (COUNT, "number of copies of f"),
-        "kl": (POSITIVE, "-integral of log|f'|"),
-        "kappa2": (POSITIVE, "integral of log|f'|^2"),
-        "kappa3": (POSITIVE, "integral of |log|f'| + kl|^3"),
-    },
+    copies=(COUNT, "number of copies of f"),
+    kl=(POSITIVE, "-integral of log|f'|"),
+    kappa2=(POSITIVE, "integral of log|f'|^2"),
+    kappa3=(POSITIVE, "integral of |log|f'| + kl|^3"),
 )
 def symmetric_composition(fpr: float, copies: int, kl: float, kappa2: float, kappa3: float) -> GaussianLimit:
     """Both sides of the limit theorem for identical copies, with mu and gamma."""
-    functionals = Functionals(
-        POSITIVE.check("kl", kl), POSITIVE.check("kappa2", kappa2), POSITIVE.check("kappa3", kappa3)
-    )
-    return gaussian_limit(PROBABILITY.check("fpr", fpr), COUNT.check_int("copies", copies), functionals)
+    functionals = Functionals(kl, kappa2, kappa3)
+    return gaussian_limit(fpr, copies, functionals)
 
 
 def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
@@ -162,13 +145,11 @@ def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
     statement="wang2026:thm3.13",
     direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-3.8 at fpr is <= upper",
-    parameters=_EXPECTED,
     note=_EXACT_IS_BETTER,
 )
 def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from n - 1 copies; `lower` bounds their composition, not the ceiling."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    return _upper(alpha, checked_dimension(dimension) - 1, checked_size(dataset_size))
+    return _upper(fpr, dimension - 1, dataset_size)
 
 
 @theorem(
@@ -176,15 +157,13 @@ def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int) -> 
     statement="wang2026:thm3.13",
     direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-3.10 at fpr is <= value",
-    parameters=_BATCH,
     note=_EXACT_IS_BETTER,
 )
 def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
     """(q - q(1-q)^N) (G_mu(fpr - gamma) + gamma) + (1 - q + q(1-q)^N) (1 - fpr)."""
-    rate, size = checked_rate(sample_rate), checked_size(dataset_size)
     upper = expected_gaussian_ceiling(fpr, dimension, dataset_size).upper
-    empty = 0.0 if rate == 1.0 else math.exp(size * math.log1p(-rate))
-    share = rate * (1.0 - empty)
+    empty = 0.0 if sample_rate == 1.0 else math.exp(dataset_size * math.log1p(-sample_rate))
+    share = sample_rate * (1.0 - empty)
     return min(share * upper + (1.0 - share) * (1.0 - fpr) + ROUNDED, 1.0)
 
 
@@ -193,16 +172,14 @@ def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample
     statement="wang2026:thmA.7",
     direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-a.6 at fpr is <= upper",
-    parameters={**_BATCH, "steps": STEPS},
     note=_EXACT_IS_BETTER,
 )
 def floor_gaussian_ceiling_of_rounds(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int
 ) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies with K = floor(N q); the two floors must differ."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    copies = checked_steps(steps) * (checked_dimension(dimension) - 1)
-    return _upper(alpha, copies, uneven_floor(dataset_size, sample_rate))
+    copies = steps * (dimension - 1)
+    return _upper(fpr, copies, uneven_floor(dataset_size, sample_rate))
 
 
 @theorem(
@@ -210,11 +187,9 @@ def floor_gaussian_ceiling_of_rounds(
     statement="wang2026:corB.2",
     direction=Relation.UPPER_BOUND,
     reads="the ceiling of wang-thm-b.1 at fpr is <= upper",
-    parameters={**_EXPECTED, "steps": STEPS},
     note=_EXACT_IS_BETTER,
 )
 def expected_gaussian_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    copies = checked_steps(steps) * (checked_dimension(dimension) - 1)
-    return _upper(alpha, copies, checked_size(dataset_size))
+    copies = steps * (dimension - 1)
+    return _upper(fpr, copies, dataset_size)

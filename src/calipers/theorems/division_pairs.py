@@ -38,12 +38,12 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
+from calipers.domains import NON_NEGATIVE
 from calipers.errors import CertificationError
+from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import exponential_excess
 from calipers.numerics.noncentral import log_noncentral_cdf_bounds_at, log_noncentral_tail_bounds_at
 from calipers.numerics.types import FloatArray
-from calipers.theorems.parameters import FPR, Described
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -52,16 +52,6 @@ add_statement(
     "T(N(0,1), N(mu, s^2)) falls as mu >= 0 grows, for a fixed scale s < 1.",
 )
 add_statement("wang2026:thm3.5", "Theorem 3.5", "T(N(0,1), N(0, s^2)) falls as the scale s <= 1 falls.")
-
-DIMENSION: Final[Described] = (Domain(1, 1e12, integer=True), "number of coordinates of the output")
-DATASET_SIZE: Final[Described] = (Domain(1, 1e10, integer=True), "number N of records of the smaller dataset")
-POISSON_RATE: Final[Described] = (POSITIVE_PROBABILITY, "probability q that a record enters a batch")
-ALIGNMENT: Final[Described] = (
-    Domain(-1.0, 1.0),
-    "every other record's clipped gradient is this multiple of the new record's, which has full length",
-)
-SCALE: Final[Described] = (OPEN_UNIT, "standard deviation of the second law")
-SHIFT: Final[Described] = (NON_NEGATIVE, "mean of the second law")
 
 ROUNDED: Final = 1e-11
 """Values that claim a side are moved to it by this relative amount, which covers every rounding behind them."""
@@ -188,11 +178,7 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
         low = high - 2.0 * (high - low)
         if high - low > 1e3:
             raise CertificationError(f"No interval has probability {fpr:g} under the first law.")
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if hit(middle) >= fpr else (low, middle)
+    low, _ = halved(low, high, lambda u: hit(u) >= fpr, 60)
     return float(ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z))
 
 
@@ -201,7 +187,7 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
     statement="wang2026:thm3.4",
     direction=Relation.LOWER_BOUND,
     reads="T(N(0,1), N(m, scale^2))(fpr) >= value for every m in [0, shift], with equality at m = shift",
-    parameters={"fpr": FPR, "shift": SHIFT, "scale": SCALE},
+    shift=(NON_NEGATIVE, "mean of the second law"),
 )
 def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
@@ -209,8 +195,7 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
     while fpr is between 1e-6 and 1 - 1e-6.
     """
-    alpha = PROBABILITY.check("fpr", fpr)
-    value = _line_fnr(alpha, NON_NEGATIVE.check("shift", shift), OPEN_UNIT.check("scale", scale))
+    value = _line_fnr(fpr, shift, scale)
     return max(value - ROUNDED, 0.0)
 
 
@@ -219,32 +204,9 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     statement="wang2026:thm3.5",
     direction=Relation.LOWER_BOUND,
     reads="T(N(0,1), N(0, r^2))(fpr) >= value for every r in [scale, 1], with equality at r = scale",
-    parameters={"fpr": FPR, "scale": SCALE},
 )
 def scale_fnr(fpr: float, scale: float) -> float:
     """2 Phi(-t/s) with 2 Phi(t) - 1 = fpr, a lower bound for every scale between s and 1."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    s = OPEN_UNIT.check("scale", scale)
-    if alpha == 1.0:
+    if fpr == 1.0:
         return 0.0
-    return max(2.0 * float(ndtr(float(ndtri(0.5 - 0.5 * alpha)) / s)) - ROUNDED, 0.0)
-
-
-def checked_size(dataset_size: object) -> int:
-    """N as an int."""
-    return DATASET_SIZE[0].check_int("dataset_size", dataset_size)
-
-
-def checked_dimension(dimension: object) -> int:
-    """n as an int."""
-    return DIMENSION[0].check_int("dimension", dimension)
-
-
-def checked_rate(sample_rate: object) -> float:
-    """q as a float in (0, 1]."""
-    return POSITIVE_PROBABILITY.check("sample_rate", sample_rate)
-
-
-def checked_steps(steps: object) -> int:
-    """T as an int."""
-    return COUNT.check_int("steps", steps)
+    return max(2.0 * float(ndtr(float(ndtri(0.5 - 0.5 * fpr)) / scale)) - ROUNDED, 0.0)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, POSITIVE_PROBABILITY, PROBABILITY
-from calipers.theorems.parameters import EPSILON, FPR, Described
+from calipers.domains import POSITIVE_PROBABILITY
+from calipers.theorems.parameters import Described
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:eq1", "Equation (1)", "The trade-off curve that (epsilon, delta)-DP guarantees.")
 add_statement("wang2026:eq2", "Equation (2)", "The epsilon at delta that a test's error rates prove.")
 add_statement("wang2026:eq3", "Equation (3)", "The delta at epsilon that a test's error rates prove.")
 
-_DELTA: Described = (PROBABILITY, "delta of (epsilon, delta)-DP")
 _MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
 _MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")
 _ROUNDOFF = 1e-15
@@ -29,14 +28,12 @@ _ROUNDOFF = 1e-15
     statement="wang2026:eq1",
     direction=Relation.LOWER_BOUND,
     reads="every (epsilon, delta)-DP mechanism has T(M(D), M(D'))(fpr) >= value",
-    parameters={"fpr": FPR, "epsilon": EPSILON, "delta": _DELTA},
 )
 def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     """max(0, 1 - delta - e^epsilon fpr, e^-epsilon (1 - delta - fpr)), rounded down."""
-    alpha, level = PROBABILITY.check("fpr", fpr), NON_NEGATIVE.check("epsilon", epsilon)
-    room = 1.0 - PROBABILITY.check("delta", delta)
-    cost = math.exp(min(level, 700.0)) * alpha
-    steep, flat = room - cost, math.exp(-level) * (room - alpha)
+    room = 1.0 - delta
+    cost = math.exp(min(epsilon, 700.0)) * fpr
+    steep, flat = room - cost, math.exp(-epsilon) * (room - fpr)
     return max(0.0, steep - _ROUNDOFF * (1.0 + cost), flat - _ROUNDOFF)
 
 
@@ -45,14 +42,14 @@ def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     statement="wang2026:eq2",
     direction=Relation.LOWER_BOUND,
     reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any epsilon < value",
-    parameters={"fpr": _MOST_FPR, "fnr": _MOST_FNR, "delta": _DELTA},
+    fpr=_MOST_FPR,
+    fnr=_MOST_FNR,
 )
 def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     """max(0, log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr)), rounded down."""
-    alpha, beta = POSITIVE_PROBABILITY.check("fpr", fpr), POSITIVE_PROBABILITY.check("fnr", fnr)
-    room = 1.0 - PROBABILITY.check("delta", delta)
+    room = 1.0 - delta
     best = 0.0
-    for own, other in ((alpha, beta), (beta, alpha)):
+    for own, other in ((fpr, fnr), (fnr, fpr)):
         left = room - own - _ROUNDOFF
         if left > 0.0:
             value = math.log(left) - math.log(other)
@@ -65,13 +62,11 @@ def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     statement="wang2026:eq3",
     direction=Relation.LOWER_BOUND,
     reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any delta < value",
-    parameters={"fpr": _MOST_FPR, "fnr": _MOST_FNR, "epsilon": EPSILON},
+    fpr=_MOST_FPR,
+    fnr=_MOST_FNR,
 )
 def audited_delta(fpr: float, fnr: float, epsilon: float) -> float:
     """max(0, 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr), rounded down."""
-    alpha, beta = POSITIVE_PROBABILITY.check("fpr", fpr), POSITIVE_PROBABILITY.check("fnr", fnr)
-    odds = math.exp(min(NON_NEGATIVE.check("epsilon", epsilon), 700.0))
-    values = (
-        1.0 - own - odds * other - _ROUNDOFF * (1.0 + odds * other) for own, other in ((alpha, beta), (beta, alpha))
-    )
+    odds = math.exp(min(epsilon, 700.0))
+    values = (1.0 - own - odds * other - _ROUNDOFF * (1.0 + odds * other) for own, other in ((fpr, fnr), (fnr, fpr)))
     return max(0.0, *values)

@@ -19,8 +19,8 @@ import math
 from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.theorems.parameters import EPSILON, NOISE_MULTIPLIER, SAMPLE_RATE, STEPS, ratio_variance
+from calipers.domains import OPEN_UNIT
+from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -28,8 +28,6 @@ add_statement(
     "Corollary 5.4",
     "Symmetrized noisy SGD with q sqrt(T) -> c tends to mu = sqrt(2) c sqrt(e^(1/s^2) Phi(1.5/s) + 3 Phi(-0.5/s) - 2).",
 )
-
-_RUN = {"sample_rate": SAMPLE_RATE, "steps": STEPS, "noise_multiplier": NOISE_MULTIPLIER}
 
 
 def positive_part_variance(noise_multiplier: float) -> float:
@@ -51,16 +49,15 @@ def positive_part_variance(noise_multiplier: float) -> float:
     statement="dong2022:clt",
     direction=Relation.ASYMPTOTIC,
     reads="composition of the Poisson pair -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
-    parameters=_RUN,
     note="A limit: the run may leak more, and in the tail it does.",
+    sample_rate=OPEN_UNIT,
 )
 def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = q sqrt(T (e^(1/sigma^2) - 1)), the limit for one direction of add/remove adjacency.
 
     Post-condition: an asymptotic value, neither an upper nor a lower bound on any finite run.
     """
-    rate = OPEN_UNIT.check("sample_rate", sample_rate)
-    return rate * math.sqrt(COUNT.check_int("steps", steps) * ratio_variance(noise_multiplier))
+    return sample_rate * math.sqrt(steps * ratio_variance(noise_multiplier))
 
 
 @theorem(
@@ -68,17 +65,15 @@ def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> flo
     statement="dong2022:cor5.4",
     direction=Relation.ASYMPTOTIC,
     reads="composition of the symmetrized curve -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
-    parameters=_RUN,
     note="A limit, and of the symmetrized curve: up to sqrt(2) above bu-clt-mu, the limit of the pair itself.",
+    sample_rate=OPEN_UNIT,
 )
 def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = sqrt(2) c sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2) with c = q sqrt(T).
 
     Post-condition: an asymptotic value, not a bound; at least `noisy_sgd_mu` of the same run.
     """
-    rate = OPEN_UNIT.check("sample_rate", sample_rate)
-    count = COUNT.check_int("steps", steps)
-    return rate * math.sqrt(2.0 * count * positive_part_variance(noise_multiplier))
+    return sample_rate * math.sqrt(2.0 * steps * positive_part_variance(noise_multiplier))
 
 
 @theorem(
@@ -86,7 +81,6 @@ def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: f
     statement="gomez2025:prop6.1",
     direction=Relation.UPPER_BOUND,
     reads="every epsilon-DP mechanism is mu-GDP with mu = value, and randomized response needs all of it",
-    parameters={"epsilon": EPSILON},
 )
 def gdp_of_pure_dp(epsilon: float) -> float:
     """mu = -2 Phi^-1(1 / (e^epsilon + 1)).
@@ -97,7 +91,6 @@ def gdp_of_pure_dp(epsilon: float) -> float:
     Below epsilon = 1 the argument of Phi^-1 is near 1/2, and mu = 2 sqrt(2) erfinv(tanh(epsilon/2))
     keeps all digits; above it the logarithm of the argument is exact where the argument is tiny.
     """
-    level = NON_NEGATIVE.check("epsilon", epsilon)
-    if level < 1.0:
-        return 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * level)))
-    return -2.0 * float(ndtri_exp(log_expit(-level)))
+    if epsilon < 1.0:
+        return 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
+    return -2.0 * float(ndtri_exp(log_expit(-epsilon)))

@@ -20,7 +20,7 @@ from scipy.special import erf
 
 from calipers.citations import add_statement, implements
 from calipers.domains import COUNT
-from calipers.theorems.parameters import NOISE_MULTIPLIER, ratio_variance
+from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -85,7 +85,6 @@ def _third_moment_coefficient(k: int) -> float:
     statement="vandijk2026:propC.2",
     direction=Relation.EXACT,
     reads="values = central moments of Y = exp(X/sigma - 1/(2 sigma^2)), X standard normal",
-    parameters={"noise_multiplier": NOISE_MULTIPLIER},
 )
 def ratio_moments(noise_multiplier: float) -> RatioMoments:
     """mu_2 = w, mu_3 = (x+2) w^2, mu_4 = (x^4 + 2x^3 + 3x^2 - 3) w^2, x = e^(1/sigma^2) = 1 + w, and E|Y-1|^3.
@@ -107,16 +106,12 @@ def ratio_moments(noise_multiplier: float) -> RatioMoments:
     statement="vandijk2026:propC.3",
     direction=Relation.UPPER_BOUND,
     reads="|P(mean of n ratios < h) - normal| <= value at every h",
-    parameters={
-        "noise_multiplier": NOISE_MULTIPLIER,
-        "rounds": (COUNT, "number n of ratios averaged"),
-    },
+    rounds=(COUNT, "number n of ratios averaged"),
 )
 def berry_esseen_distance(noise_multiplier: float, rounds: int) -> float:
     """Equation (19): B E|Y-1|^3 / (sqrt(n) Var^(3/2)), the sharpest of the three forms."""
-    count = COUNT.check_int("rounds", rounds)
     skewness = absolute_third_moment(noise_multiplier) / math.pow(ratio_variance(noise_multiplier), 1.5)
-    return SHEVTSOVA * skewness / math.sqrt(count)
+    return SHEVTSOVA * skewness / math.sqrt(rounds)
 
 
 @implements("vandijk2026:propC.3")

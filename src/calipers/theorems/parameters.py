@@ -9,28 +9,39 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, REAL, Domain
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import ConditionError
 
 Described = tuple[Domain, str]
 
 AT_LEAST_TWO: Final = Domain(2, math.inf, integer=True)
+AT_LEAST_THREE: Final = Domain(3, math.inf, integer=True)
 
-NOISE_MULTIPLIER: Final[Described] = (POSITIVE, "standard deviation of the noise divided by the clipping norm")
-EPSILON: Final[Described] = (NON_NEGATIVE, "epsilon of (epsilon, delta)-DP")
-DELTA: Final[Described] = (OPEN_UNIT, "delta of (epsilon, delta)-DP")
+DESCRIBED: Final[dict[str, Described]] = {
+    "alignment": (
+        Domain(-1.0, 1.0),
+        "every other record's clipped gradient is this multiple of the new record's, which has full length",
+    ),
+    "dataset_size": (Domain(1, 1e10, integer=True), "number N of records of the smaller dataset"),
+    "delta": (PROBABILITY, "delta of (epsilon, delta)-DP"),
+    "dimension": (Domain(1, 1e12, integer=True), "number of coordinates of the output"),
+    "epochs": (COUNT, "number of epochs"),
+    "epsilon": (NON_NEGATIVE, "epsilon of (epsilon, delta)-DP"),
+    "fpr": (PROBABILITY, "false positive rate of the test"),
+    "mu": (POSITIVE, "parameter of Gaussian differential privacy"),
+    "noise_multiplier": (POSITIVE, "standard deviation of the noise divided by the clipping norm"),
+    "rounds": (AT_LEAST_TWO, "number of batches in one epoch"),
+    "sample_rate": (POSITIVE_PROBABILITY, "probability q that a record enters a batch"),
+    "scale": (OPEN_UNIT, "standard deviation of the second law"),
+    "separation": (
+        Domain(0.0, 1.0 / math.sqrt(2.0), high_open=True),
+        "largest distance of the trade-off curve from the line 1 - a",
+    ),
+    "steps": (COUNT, "number of batches of the whole run"),
+}
+"""What a parameter of this name is, unless its theorem says otherwise."""
+
 TARGET: Final[Described] = (OPEN_UNIT, "largest allowed distance below the line 1 - a")
-ROUNDS: Final[Described] = (AT_LEAST_TWO, "number of batches in one epoch")
-STEPS: Final[Described] = (COUNT, "number of batches of the whole run")
-EPOCHS: Final[Described] = (COUNT, "number of epochs")
-SAMPLE_RATE: Final[Described] = (OPEN_UNIT, "probability that a record enters a batch")
-FPR: Final[Described] = (PROBABILITY, "false positive rate of the test")
-MU: Final[Described] = (POSITIVE, "parameter of Gaussian differential privacy")
-THRESHOLD: Final[Described] = (REAL, "threshold of the event")
-SEPARATION: Final[Described] = (
-    Domain(0.0, 1.0 / math.sqrt(2.0), high_open=True),
-    "largest distance of the trade-off curve from the line 1 - a",
-)
 
 
 def ratio_variance(noise_multiplier: float, power: int = 1) -> float:

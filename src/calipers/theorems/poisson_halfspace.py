@@ -25,11 +25,11 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from calipers.citations import add_statement, implements
-from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, REAL
+from calipers.domains import NON_NEGATIVE, PROBABILITY, REAL
 from calipers.errors import ConditionError
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
-from calipers.theorems.parameters import AT_LEAST_TWO, EPSILON, NOISE_MULTIPLIER, ROUNDS
 from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.samplers_gap import EventBound, best_threshold, deterministic_delta, event_value
 
@@ -43,8 +43,6 @@ add_statement(
     "chua2024:thm4.2b", "Theorem 4.2(b)", "For large epsilon, Poisson batches leak more than deterministic ones."
 )
 
-_ONE_EPOCH = {"epsilon": EPSILON, "noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
-_NO_EPSILON = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
 # A record that is drawn more often than this is left out of P(E), which only lowers the bound.
 _MOST_DRAWS = 100
 
@@ -54,16 +52,12 @@ _MOST_DRAWS = 100
     statement="chua2024:propC.1",
     direction=Relation.EXACT,
     reads="N(mu, noise_multiplier^2 I) gives the halfspace {a.w >= b} the mass value",
-    parameters={
-        "mean": (REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
-        "threshold": (REAL, "b / |a|, the distance of the halfspace from the origin"),
-        "noise_multiplier": NOISE_MULTIPLIER,
-    },
+    mean=(REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
+    threshold=(REAL, "b / |a|, the distance of the halfspace from the origin"),
 )
 def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> float:
     """Phi((a.mu - b)/(sigma |a|)), whatever the dimension."""
-    distance = REAL.check("mean", mean) - REAL.check("threshold", threshold)
-    return float(ndtr(distance / POSITIVE.check("noise_multiplier", noise_multiplier)))
+    return float(ndtr((mean - threshold) / noise_multiplier))
 
 
 @theorem(
@@ -71,22 +65,17 @@ def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> fl
     statement="chua2024:propC.3",
     direction=Relation.UPPER_BOUND,
     reads="every pair with this delta at epsilon has delta(smaller_epsilon) <= value",
-    parameters={
-        "delta": (PROBABILITY, "delta of the pair at epsilon"),
-        "epsilon": EPSILON,
-        "smaller_epsilon": (NON_NEGATIVE, "the epsilon, at most the other, at which delta is asked for"),
-    },
     note="The profile falls no faster than e^epsilon grows; it is what makes delta continuous in epsilon.",
+    delta=(PROBABILITY, "delta of the pair at epsilon"),
+    smaller_epsilon=(NON_NEGATIVE, "the epsilon, at most the other, at which delta is asked for"),
 )
 def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: float) -> float:
     """min{delta + e^epsilon - e^smaller_epsilon, 1}, rounded up."""
-    known, high = PROBABILITY.check("delta", delta), NON_NEGATIVE.check("epsilon", epsilon)
-    low = NON_NEGATIVE.check("smaller_epsilon", smaller_epsilon)
-    if low > high:
-        raise ConditionError(f"Expected smaller_epsilon <= epsilon, got {low:g} > {high:g}.")
-    if high > 1.0 and low < high - 1.0:
+    if smaller_epsilon > epsilon:
+        raise ConditionError(f"Expected smaller_epsilon <= epsilon, got {smaller_epsilon:g} > {epsilon:g}.")
+    if epsilon > 1.0 and smaller_epsilon < epsilon - 1.0:
         return 1.0  # e^epsilon - e^smaller_epsilon alone exceeds 1
-    return min((known + math.exp(low) * math.expm1(high - low)) * (1.0 + 1e-14), 1.0)
+    return min((delta + math.exp(smaller_epsilon) * math.expm1(epsilon - smaller_epsilon)) * (1.0 + 1e-14), 1.0)
 
 
 @theorem(
@@ -94,13 +83,11 @@ def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: floa
     statement="chua2024:propC.2",
     direction=Relation.UPPER_BOUND,
     reads="delta_P(0), and so delta_P(epsilon) at every epsilon, <= value for Poisson batches, one epoch",
-    parameters=_NO_EPSILON,
 )
 def poisson_total_variation_upper(noise_multiplier: float, rounds: int) -> float:
     """1 - (1 - delta_D(0)/T)^T, rounded up: at least delta_P(0), and below delta_D(0) for T > 1."""
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    one_step = deterministic_delta(0.0, noise_multiplier) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / count
-    return -math.expm1(count * math.log1p(-one_step))
+    one_step = deterministic_delta(0.0, noise_multiplier) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / rounds
+    return -math.expm1(rounds * math.log1p(-one_step))
 
 
 @theorem(
@@ -108,7 +95,6 @@ def poisson_total_variation_upper(noise_multiplier: float, rounds: int) -> float
     statement="chua2024:thm4.2a",
     direction=Relation.CONDITION,
     reads="delta_P(epsilon) < delta_D(epsilon) for every epsilon < value",
-    parameters=_NO_EPSILON,
     note="An explicit epsilon_0; the true crossing lies further out.",
 )
 def poisson_better_below(noise_multiplier: float, rounds: int) -> float:
@@ -124,11 +110,9 @@ def poisson_better_below(noise_multiplier: float, rounds: int) -> float:
 @implements("chua2024:thm4.2b")
 def poisson_halfspace_log_delta(epsilon: float, noise_multiplier: float, rounds: int) -> float:
     """ln of the closed form of Theorem 4.2(b): ln delta_P(eps) >= this number."""
-    eps = NON_NEGATIVE.check("epsilon", epsilon)
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    root = math.sqrt(count)
-    argument = (eps + count * math.log(count) + math.log(2.0)) * sigma / root + root / (2.0 * sigma)
+    root = math.sqrt(rounds)
+    argument = (epsilon + rounds * math.log(rounds) + math.log(2.0)) * noise_multiplier / root
+    argument += root / (2.0 * noise_multiplier)
     return float(log_ndtr(-argument)) - math.log(2.0)
 
 
@@ -137,7 +121,6 @@ def poisson_halfspace_log_delta(epsilon: float, noise_multiplier: float, rounds:
     statement="chua2024:thm4.2b",
     direction=Relation.LOWER_BOUND,
     reads="delta_P(epsilon) >= value for Poisson batches, one epoch",
-    parameters=_ONE_EPOCH,
     note="0 below about 1e-308; poisson_halfspace_log_delta keeps the digits.",
 )
 def poisson_halfspace_delta(epsilon: float, noise_multiplier: float, rounds: int) -> float:
@@ -150,7 +133,6 @@ def poisson_halfspace_delta(epsilon: float, noise_multiplier: float, rounds: int
     statement="chua2024:thm4.2b",
     direction=Relation.CONDITION,
     reads="delta_P(epsilon) > delta_D(epsilon) for every epsilon > value",
-    parameters=_NO_EPSILON,
     note="An explicit epsilon_1; the true crossing lies further in.",
 )
 def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
@@ -161,20 +143,15 @@ def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
     smaller; once x2 > x1 the hazard phi/Phi(-.) is larger at x2, x2 grows faster than x1, and so
     the quotient of the two sides grows for good.
     """
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
 
     def exceeds(epsilon: float) -> bool:
-        above = float(log_ndtr(0.5 / sigma - epsilon * sigma))
-        return poisson_halfspace_log_delta(epsilon, sigma, rounds) > above
+        above = float(log_ndtr(0.5 / noise_multiplier - epsilon * noise_multiplier))
+        return poisson_halfspace_log_delta(epsilon, noise_multiplier, rounds) > above
 
     high = 1.0
     while not exceeds(high):
         high *= 2.0
-    low = 0.0
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if exceeds(middle) else (middle, high)
-    return high * (1.0 + 1e-9)
+    return halved(0.0, high, lambda at: not exceeds(at), 60)[1] * (1.0 + 1e-9)
 
 
 def _log_draws(rounds: int) -> FloatArray:
@@ -192,7 +169,6 @@ def _log_draws(rounds: int) -> FloatArray:
     statement="chua2024:thm4.2b",
     direction=Relation.LOWER_BOUND,
     reads="delta_P(epsilon) >= value, from the best halfspace {sum_t w_t > threshold}",
-    parameters=_ONE_EPOCH,
 )
 def poisson_halfspace_best(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of P(sum w > C) - e^eps Q(sum w > C), with the best C.
@@ -200,15 +176,12 @@ def poisson_halfspace_best(epsilon: float, noise_multiplier: float, rounds: int)
     Post-condition: delta_P(epsilon) >= the returned delta, which is at least the closed form
     wherever that is above 1e-290. 0 (the empty event) where no halfspace attacks.
     """
-    eps = NON_NEGATIVE.check("epsilon", epsilon)
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    spread = sigma * math.sqrt(count)
-    draws = _log_draws(count)
+    spread = noise_multiplier * math.sqrt(rounds)
+    draws = _log_draws(rounds)
     k = np.arange(draws.size, dtype=float)
 
     def value(grid: FloatArray) -> FloatArray:
         hit = np.exp(logsumexp(draws + log_ndtr((k - grid[:, None]) / spread), axis=1))
-        return event_value(eps, hit, ndtr(-grid / spread))
+        return event_value(epsilon, hit, ndtr(-grid / spread))
 
-    return best_threshold(value, -8.0 * spread, min(float(count), 40.0) + 36.0 * spread)
+    return best_threshold(value, -8.0 * spread, min(float(rounds), 40.0) + 36.0 * spread)

@@ -11,8 +11,7 @@ and read off what the number means:
 >>> result.direction.value, round(result.value, 4)
 ('exact value', 0.2438)
 
-Parameters are checked against their domains here *and* in the function itself: the function may
-be called directly, and a domain is cheap to check twice.
+Parameters are checked against their domains whenever the function is called, by name or directly.
 """
 
 from __future__ import annotations
@@ -20,14 +19,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import enum
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
 from calipers.domains import Domain
 from calipers.errors import InputError
+from calipers.theorems.parameters import DESCRIBED, Described
 
 F = TypeVar("F", bound=Callable[..., object])
 Number = float | int | bool
@@ -101,33 +102,43 @@ THEOREMS: dict[str, Theorem] = {}
 
 
 def theorem(
-    name: str,
-    *,
-    statement: str,
-    direction: Relation,
-    reads: str,
-    parameters: Mapping[str, tuple[Domain, str]],
-    note: str = "",
+    name: str, *, statement: str, direction: Relation, reads: str, note: str = "", **described: Described | Domain
 ) -> Callable[[F], F]:
     """Register the decorated function under `name`, and as an implementation of `statement`.
 
-    `parameters` maps each argument of the function to its domain and a line of help; defaults are
-    read from the signature. A name used twice, or a parameter list that differs from the
-    signature, is a mistake in this library and raises `InputError` at import.
+    The function is called with what its parameters' domains make of the arguments, or not at all. `DESCRIBED` says what
+    a parameter of some name is; `described` has what differs, a domain or all of it. Defaults are read from the
+    signature. A name used twice, or a parameter that nobody describes, raises `InputError` at import.
     """
 
     def register(function: F) -> F:
-        signature = inspect.signature(function).parameters
-        if set(signature) != set(parameters):
-            raise InputError(f"Theorem {name!r} describes {sorted(parameters)} but takes {sorted(signature)}.")
+        signature = inspect.signature(function)
+        known = {key: DESCRIBED[key] for key in signature.parameters if key in DESCRIBED}
+        for key, entry in described.items():
+            known[key] = (entry, known[key][1]) if isinstance(entry, Domain) else entry
+        if set(signature.parameters) != set(known):
+            raise InputError(f"Theorem {name!r} describes {sorted(known)} but takes {sorted(signature.parameters)}.")
         if name in THEOREMS:
             raise InputError(f"Theorem {name!r} is registered twice.")
-        described = tuple(
-            Parameter(key, *parameters[key], None if entry.default is inspect.Parameter.empty else entry.default)
-            for key, entry in signature.items()
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> object:
+            given = signature.bind(*args, **kwargs).arguments
+            return function(**{key: known[key][0].check(key, value) for key, value in given.items()})
+
+        THEOREMS[name] = Theorem(
+            name,
+            checked,
+            tuple(
+                Parameter(key, *known[key], None if taken.default is inspect.Parameter.empty else taken.default)
+                for key, taken in signature.parameters.items()
+            ),
+            statement,
+            direction,
+            reads,
+            note,
         )
-        THEOREMS[name] = Theorem(name, function, described, statement, direction, reads, note)
-        return implements(statement)(function)
+        return cast(F, implements(statement)(checked))
 
     return register
 
@@ -158,9 +169,8 @@ def evaluate(name: str, **params: object) -> TheoremValue:
     missing = [parameter for parameter in entry.parameters if parameter.required and parameter.name not in params]
     if missing:
         raise InputError(f"{name} also needs: {'; '.join(map(str, missing))}.")
-    checked = {key: known[key].domain.check(key, value) for key, value in params.items()}
     return TheoremValue(
-        _named(entry.function(**checked)), entry.direction, statement(entry.statement), entry.reads, entry.note
+        _named(entry.function(**params)), entry.direction, statement(entry.statement), entry.reads, entry.note
     )
 
 

@@ -24,7 +24,6 @@ from calipers.curves import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
-from calipers.theorems.parameters import FPR
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("wang2026:lemma2.6", "Lemma 2.6", "A curve other than 1 - a, composed often enough, falls to 0.")
@@ -39,35 +38,30 @@ _MASS_ALLOWANCE = 1e-9
     statement="wang2026:lemma2.6",
     direction=Relation.UPPER_BOUND,
     reads="(f composed `copies` times)(fpr) <= value for every f with f(single_fpr) <= single_fnr",
-    parameters={
-        "fpr": FPR,
-        "copies": (_COPIES, "number of copies of f"),
-        "single_fpr": (OPEN_UNIT, "false positive rate of a test of one copy"),
-        "single_fnr": (OPEN_UNIT, "its false negative rate"),
-    },
     note="Falls exponentially with the number of copies, as the lemma says without a rate.",
+    copies=(_COPIES, "number of copies of f"),
+    single_fpr=(OPEN_UNIT, "false positive rate of a test of one copy"),
+    single_fnr=(OPEN_UNIT, "its false negative rate"),
 )
 def repeated_test_fnr(fpr: float, copies: int, single_fpr: float, single_fnr: float) -> float:
     """The false negative rate of the best test that counts rejections of one test, rounded up.
 
     Post-condition: at least f^(copies)(fpr). Raises `ConditionError` where the single test is no better than guessing.
     """
-    alpha, count = PROBABILITY.check("fpr", fpr), _COPIES.check_int("copies", copies)
-    level, miss = OPEN_UNIT.check("single_fpr", single_fpr), OPEN_UNIT.check("single_fnr", single_fnr)
-    if level + miss >= 1.0:
+    if single_fpr + single_fnr >= 1.0:
         raise ConditionError(
-            f"A test of one copy must beat guessing, single_fpr + single_fnr < 1, got {level:g} + {miss:g}."
+            f"A test of one copy must beat guessing, single_fpr + single_fnr < 1, got {single_fpr:g} + {single_fnr:g}."
         )
-    rejections = np.arange(count, -1, -1, dtype=np.float64)
+    rejections = np.arange(copies, -1, -1, dtype=np.float64)
     # From the largest count down: reject while the false positives fit, then toss a coin at the next count.
-    null = np.exp(log_binomial(rejections, count, level)) * (1.0 + 2.0 * BINOMIAL_RELATIVE_ERROR)
-    missed = np.exp(log_binomial(count - rejections, count, miss))
-    used = np.cumsum(null) * (1.0 + 1e-15 * count)
-    inside = int(np.searchsorted(used, alpha, side="right"))
-    if inside > count:
+    null = np.exp(log_binomial(rejections, copies, single_fpr)) * (1.0 + 2.0 * BINOMIAL_RELATIVE_ERROR)
+    missed = np.exp(log_binomial(copies - rejections, copies, single_fnr))
+    used = np.cumsum(null) * (1.0 + 1e-15 * copies)
+    inside = int(np.searchsorted(used, fpr, side="right"))
+    if inside > copies:
         return 0.0
     spent = float(used[inside - 1]) if inside else 0.0
-    share = min((alpha - spent) / float(null[inside]), 1.0) if null[inside] > 0.0 else 0.0
+    share = min((fpr - spent) / float(null[inside]), 1.0) if null[inside] > 0.0 else 0.0
     rest = math.fsum(missed[inside + 1 :]) + (1.0 - share) * float(missed[inside])
     return min(rest * (1.0 + 4.0 * BINOMIAL_RELATIVE_ERROR), 1.0)
 

@@ -40,11 +40,11 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, REAL
+from calipers.domains import COUNT, OPEN_UNIT, REAL
 from calipers.errors import CertificationError
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
-from calipers.theorems.parameters import DELTA, EPSILON, NOISE_MULTIPLIER, THRESHOLD
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("chua2024:thm4.1", "Theorem 4.1", "Shuffled batches are at least as private as deterministic ones.")
@@ -62,8 +62,6 @@ ROUNDING_ALLOWANCE = 1e-12
 SMALLEST_PROBABILITY = 1e-290
 
 _RECORD_PRESENT, _RECORD_ZEROED = 2.0, 1.0
-_GAUSSIAN = {"epsilon": EPSILON, "noise_multiplier": NOISE_MULTIPLIER}
-_ONE_EPOCH = {**_GAUSSIAN, "rounds": (COUNT, "number of batches in one epoch")}
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,10 @@ class EventBound:
     statement="chua2024:prop3.1",
     direction=Relation.EXACT,
     reads="delta_D(epsilon) = value for deterministic batches, one epoch",
-    parameters=_GAUSSIAN,
 )
 def deterministic_delta(epsilon: float, noise_multiplier: float) -> float:
     """delta_D = Phi(-sigma eps + 1/(2 sigma)) - e^eps Phi(-sigma eps - 1/(2 sigma)), exactly (Balle and Wang 2018)."""
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    return float(gaussian_delta(1.0 / sigma, NON_NEGATIVE.check("epsilon", epsilon)))
+    return float(gaussian_delta(1.0 / noise_multiplier, epsilon))
 
 
 @theorem(
@@ -92,12 +88,11 @@ def deterministic_delta(epsilon: float, noise_multiplier: float) -> float:
     statement="chua2024:prop3.1",
     direction=Relation.EXACT,
     reads="epsilon_D(delta) = value for deterministic batches, one epoch",
-    parameters={"delta": DELTA, "noise_multiplier": NOISE_MULTIPLIER},
+    delta=OPEN_UNIT,
 )
 def deterministic_epsilon(delta: float, noise_multiplier: float) -> float:
     """The smallest epsilon >= 0 with delta_D(epsilon) <= delta, by bisection of Proposition 3.1."""
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    return gaussian_epsilon(1.0 / sigma, OPEN_UNIT.check("delta", delta))
+    return gaussian_epsilon(1.0 / noise_multiplier, delta)
 
 
 @theorem(
@@ -105,7 +100,7 @@ def deterministic_epsilon(delta: float, noise_multiplier: float) -> float:
     statement="chua2024:thm4.1",
     direction=Relation.UPPER_BOUND,
     reads="delta_S(epsilon) <= value for shuffled batches, one epoch, whatever the number of batches",
-    parameters=_ONE_EPOCH,
+    rounds=COUNT,
 )
 def shuffle_delta_upper(epsilon: float, noise_multiplier: float, rounds: int) -> float:
     """delta_D(eps), rounded up.
@@ -113,7 +108,6 @@ def shuffle_delta_upper(epsilon: float, noise_multiplier: float, rounds: int) ->
     Post-condition: delta_S(eps) <= this, for adaptive queries and every dataset, at any number of
     batches T >= 1. Values below 1e-300, where doubles thin out, are reported as 1e-300.
     """
-    COUNT.check("rounds", rounds)
     return max(deterministic_delta(epsilon, noise_multiplier), 1e-300) * (1.0 + GAUSSIAN_RELATIVE_ERROR)
 
 
@@ -162,29 +156,21 @@ def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, fl
     return -8.0 * sigma, middle + 2.0 + 8.0 * sigma
 
 
-def _checked(epsilon: float, noise_multiplier: float, rounds: int) -> tuple[float, float, int]:
-    return (
-        NON_NEGATIVE.check("epsilon", epsilon),
-        POSITIVE.check("noise_multiplier", noise_multiplier),
-        COUNT.check_int("rounds", rounds),
-    )
-
-
 @theorem(
     "chua-eq-3-event",
     statement="chua2024:eq3",
     direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value, from the event {max_t w_t >= threshold}",
-    parameters={**_ONE_EPOCH, "threshold": THRESHOLD},
     note="A negative value says only that this event is no attack at this epsilon.",
+    rounds=COUNT,
+    threshold=(REAL, "threshold of the event"),
 )
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
-    eps, sigma, count = _checked(epsilon, noise_multiplier, rounds)
-    point = np.array([REAL.check("threshold", threshold)])
-    hit, _ = _max_event(sigma, count, point, _RECORD_PRESENT)
-    false_alarm, _ = _max_event(sigma, count, point, _RECORD_ZEROED)
-    value = float(event_value(eps, hit, false_alarm)[0])
+    point = np.array([threshold])
+    hit, _ = _max_event(noise_multiplier, rounds, point, _RECORD_PRESENT)
+    false_alarm, _ = _max_event(noise_multiplier, rounds, point, _RECORD_ZEROED)
+    value = float(event_value(epsilon, hit, false_alarm)[0])
     if not math.isfinite(value):
         raise CertificationError(
             f"The event {{max w >= {threshold:g}}} has a probability below 1e-290 or e^epsilon overflows: "
@@ -198,7 +184,7 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     statement="chua2024:eq3",
     direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value for shuffled batches, one epoch, worst-case view",
-    parameters=_ONE_EPOCH,
+    rounds=COUNT,
 )
 def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C.
@@ -206,14 +192,13 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
     Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no
     threshold attacks.
     """
-    eps, sigma, count = _checked(epsilon, noise_multiplier, rounds)
 
     def value(grid: FloatArray) -> FloatArray:
-        hit, _ = _max_event(sigma, count, grid, _RECORD_PRESENT)
-        false_alarm, _ = _max_event(sigma, count, grid, _RECORD_ZEROED)
-        return event_value(eps, hit, false_alarm)
+        hit, _ = _max_event(noise_multiplier, rounds, grid, _RECORD_PRESENT)
+        false_alarm, _ = _max_event(noise_multiplier, rounds, grid, _RECORD_ZEROED)
+        return event_value(epsilon, hit, false_alarm)
 
-    return best_threshold(value, *_search_window(eps, sigma, count))
+    return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
 
 
 @theorem(
@@ -221,7 +206,7 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
     statement="chua2024:eq1-2",
     direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value, from the event {max_t w_t < threshold} in the other direction",
-    parameters=_ONE_EPOCH,
+    rounds=COUNT,
 )
 def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of Q_S(not E_C) - e^eps P_S(not E_C): the same attack, with the record zeroed out as the target.
@@ -229,14 +214,13 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
     Post-condition: delta_S(epsilon) >= the returned delta. At epsilon = 0 it equals Equation (3);
     for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
     """
-    eps, sigma, count = _checked(epsilon, noise_multiplier, rounds)
 
     def value(grid: FloatArray) -> FloatArray:
-        _, hit = _max_event(sigma, count, grid, _RECORD_ZEROED)
-        _, false_alarm = _max_event(sigma, count, grid, _RECORD_PRESENT)
-        return event_value(eps, hit, false_alarm)
+        _, hit = _max_event(noise_multiplier, rounds, grid, _RECORD_ZEROED)
+        _, false_alarm = _max_event(noise_multiplier, rounds, grid, _RECORD_PRESENT)
+        return event_value(epsilon, hit, false_alarm)
 
-    return best_threshold(value, *_search_window(eps, sigma, count))
+    return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
 
 
 @theorem(
@@ -244,11 +228,8 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
     statement="chua2024:eq3",
     direction=Relation.LOWER_BOUND,
     reads="epsilon_S(delta) >= value for shuffled batches, one epoch, worst-case view",
-    parameters={
-        "delta": DELTA,
-        "noise_multiplier": NOISE_MULTIPLIER,
-        "rounds": (COUNT, "number of batches in one epoch"),
-    },
+    delta=OPEN_UNIT,
+    rounds=COUNT,
 )
 def shuffle_epsilon_lower(delta: float, noise_multiplier: float, rounds: int) -> float:
     """The largest epsilon found at which Equation (3) still exceeds delta (0 if it does at none).
@@ -256,14 +237,7 @@ def shuffle_epsilon_lower(delta: float, noise_multiplier: float, rounds: int) ->
     Post-condition: epsilon_S(delta) >= the returned number. Theorem 4.1 brackets the search:
     epsilon_S <= epsilon_D.
     """
-    level = OPEN_UNIT.check("delta", delta)
-    if shuffle_delta_lower(0.0, noise_multiplier, rounds).delta <= level:
+    if shuffle_delta_lower(0.0, noise_multiplier, rounds).delta <= delta:
         return 0.0
-    low, high = 0.0, deterministic_epsilon(level, noise_multiplier)
-    while high - low > 1e-10 * (1.0 + high):
-        middle = 0.5 * (low + high)
-        if shuffle_delta_lower(middle, noise_multiplier, rounds).delta > level:
-            low = middle
-        else:
-            high = middle
-    return low
+    most = deterministic_epsilon(delta, noise_multiplier)
+    return halved(0.0, most, lambda at: shuffle_delta_lower(at, noise_multiplier, rounds).delta > delta, 60, 1e-10)[0]

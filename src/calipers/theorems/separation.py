@@ -38,9 +38,8 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY
+from calipers.domains import COUNT, OPEN_UNIT, PROBABILITY
 from calipers.errors import ConditionError
-from calipers.theorems.parameters import AT_LEAST_TWO, FPR, NOISE_MULTIPLIER, ROUNDS, SAMPLE_RATE, SEPARATION
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("ertan2026:eq17", "Equation (17)", "Trade-off curve of the test that thresholds the largest coordinate.")
@@ -63,8 +62,6 @@ add_statement(
     "ertan2026:thm6.3", "Theorem 6.3", "Theorem 6.1 for Poisson subsampling at rate 1/M, with a factor 1 - 1/e."
 )
 
-_SIGMA_ROUNDS = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
-
 
 @dataclass(frozen=True)
 class TractablePoint:
@@ -81,7 +78,7 @@ class TractablePoint:
     statement="ertan2026:eq17",
     direction=Relation.UPPER_BOUND,
     reads="trade-off curve of one shuffled epoch at fpr <= value",
-    parameters={"fpr": FPR, "noise_multiplier": NOISE_MULTIPLIER, "rounds": (COUNT, ROUNDS[1])},
+    rounds=COUNT,
 )
 def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float:
     """f_sub(a) = Phi(Phi^-1((1-a)^(1/M)) - 1/sigma) (1-a)^((M-1)/M).
@@ -89,15 +86,12 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
     Post-condition: f_shuf(a) <= this. 1 - (1-a)^(1/M), the chance that one coordinate exceeds the
     threshold, is formed without cancellation, so M = 1e10 and a = 1e-12 keep their digits.
     """
-    level = PROBABILITY.check("fpr", fpr)
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    count = COUNT.check_int("rounds", rounds)
-    if level in (0.0, 1.0):
-        return 1.0 - level
-    log_below = math.log1p(-level) / count
+    if fpr in (0.0, 1.0):
+        return 1.0 - fpr
+    log_below = math.log1p(-fpr) / rounds
     exceed = -math.expm1(log_below)
     threshold = -float(ndtri(exceed)) if exceed < 0.5 else float(ndtri_exp(log_below))
-    return math.exp(float(log_ndtr(threshold - 1.0 / sigma)) + (count - 1) * log_below)
+    return math.exp(float(log_ndtr(threshold - 1.0 / noise_multiplier)) + (rounds - 1) * log_below)
 
 
 @theorem(
@@ -105,7 +99,7 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
     statement="ertan2026:eq21",
     direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, at any noise",
-    parameters={"noise_multiplier": NOISE_MULTIPLIER, "rounds": (COUNT, ROUNDS[1])},
+    rounds=COUNT,
 )
 def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """max over h of Phi(h)^(M-1) (Phi(h) - Phi(h - 1/sigma)) / sqrt 2, the separation of f_sub.
@@ -113,15 +107,13 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     Post-condition: the separation of the shuffled curve is at least this, without a condition on
     sigma. Any h gives a valid bound; the search costs tightness only. Rounded down by 1e-12.
     """
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    count = COUNT.check_int("rounds", rounds)
-    shift = 1.0 / sigma
-    low, high = -9.0, math.sqrt(2.0 * math.log(count)) + shift + 9.0
+    shift = 1.0 / noise_multiplier
+    low, high = -9.0, math.sqrt(2.0 * math.log(rounds)) + shift + 9.0
     for _ in range(4):
         grid = np.linspace(low, high, 2001)
         # Differences of upper tails on the right, of lower tails on the left: no cancellation near 1.
         inside = np.where(grid > 0.5 * shift, ndtr(shift - grid) - ndtr(-grid), ndtr(grid) - ndtr(grid - shift))
-        values = np.exp((count - 1) * log_ndtr(grid)) * inside
+        values = np.exp((rounds - 1) * log_ndtr(grid)) * inside
         best = int(np.argmax(values))
         low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 2000)])
     return float(values[best]) / math.sqrt(2.0) * (1.0 - 1e-12)
@@ -132,23 +124,19 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     statement="ertan2026:thm6.1",
     direction=Relation.CONDITION,
     reads="Theorems 6.1 and 6.3 apply to noise_multiplier <= value",
-    parameters={"rounds": ROUNDS},
 )
 def noise_threshold(rounds: int) -> float:
     """1 / sqrt(2 ln M): 0.24 for ImageNet in batches of 256 (M = 5,000), 0.17 for LAION-5B (M = 2.3e7)."""
-    return 1.0 / math.sqrt(2.0 * math.log(AT_LEAST_TWO.check_int("rounds", rounds)))
+    return 1.0 / math.sqrt(2.0 * math.log(rounds))
 
 
-def _require_low_noise(noise_multiplier: float, rounds: int) -> tuple[float, int]:
-    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    threshold = noise_threshold(count)
-    if sigma > threshold:
+def _require_low_noise(noise_multiplier: float, rounds: int) -> None:
+    threshold = noise_threshold(rounds)
+    if noise_multiplier > threshold:
         raise ConditionError(
             f"Theorem 6.1 needs noise_multiplier <= 1/sqrt(2 ln rounds) = {threshold:.6g}, "
-            f"got noise_multiplier={sigma:g}. Above it, max_test_separation still gives a lower bound."
+            f"got noise_multiplier={noise_multiplier:g}. Above it, max_test_separation still gives a lower bound."
         )
-    return sigma, count
 
 
 @theorem(
@@ -156,15 +144,14 @@ def _require_low_noise(noise_multiplier: float, rounds: int) -> tuple[float, int
     statement="ertan2026:lemma6.2",
     direction=Relation.EXACT,
     reads="f_sub passes through (value, (1 - value)^(1 - 1/rounds) / 2), and value <= 1/sqrt(4 pi ln rounds)",
-    parameters=_SIGMA_ROUNDS,
 )
 def tractable_point(noise_multiplier: float, rounds: int) -> TractablePoint:
     """a* = 1 - Phi(1/sigma)^M, exactly; f_sub(a*); and x' = (1 - a* - f_sub(a*))/sqrt 2 of Equation (20)."""
-    sigma, count = _require_low_noise(noise_multiplier, rounds)
-    log_below = count * float(log_ndtr(1.0 / sigma))
-    missed = 0.5 * math.exp(log_below * (count - 1) / count)
+    _require_low_noise(noise_multiplier, rounds)
+    log_below = rounds * float(log_ndtr(1.0 / noise_multiplier))
+    missed = 0.5 * math.exp(log_below * (rounds - 1) / rounds)
     distance = (math.exp(log_below) - missed) / math.sqrt(2.0)
-    return TractablePoint(-math.expm1(log_below), missed, distance, 1.0 / math.sqrt(4.0 * math.pi * math.log(count)))
+    return TractablePoint(-math.expm1(log_below), missed, distance, 1.0 / math.sqrt(4.0 * math.pi * math.log(rounds)))
 
 
 @theorem(
@@ -172,12 +159,11 @@ def tractable_point(noise_multiplier: float, rounds: int) -> TractablePoint:
     statement="ertan2026:thm6.1",
     direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-    parameters=_SIGMA_ROUNDS,
 )
 def shuffle_separation_lower(noise_multiplier: float, rounds: int) -> float:
     """(1 - 1/sqrt(4 pi ln M)) / sqrt 8. Post-condition: the separation is at least this (see the module text)."""
-    _, count = _require_low_noise(noise_multiplier, rounds)
-    return (1.0 - 1.0 / math.sqrt(4.0 * math.pi * math.log(count))) / math.sqrt(8.0)
+    _require_low_noise(noise_multiplier, rounds)
+    return (1.0 - 1.0 / math.sqrt(4.0 * math.pi * math.log(rounds))) / math.sqrt(8.0)
 
 
 @theorem(
@@ -185,13 +171,11 @@ def shuffle_separation_lower(noise_multiplier: float, rounds: int) -> float:
     statement="ertan2026:eq30",
     direction=Relation.LOWER_BOUND,
     reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-    parameters=_SIGMA_ROUNDS,
 )
 def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> float:
     """Theorem 6.1 times 1 - 2/(M sqrt(4 pi ln M)): the inequality as its proof ends."""
-    _, count = _require_low_noise(noise_multiplier, rounds)
-    correction = 2.0 / (count * math.sqrt(4.0 * math.pi * math.log(count)))
-    return shuffle_separation_lower(noise_multiplier, count) * (1.0 - correction)
+    correction = 2.0 / (rounds * math.sqrt(4.0 * math.pi * math.log(rounds)))
+    return shuffle_separation_lower(noise_multiplier, rounds) * (1.0 - correction)
 
 
 @theorem(
@@ -199,21 +183,16 @@ def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> 
     statement="ertan2026:lemma6.4",
     direction=Relation.UPPER_BOUND,
     reads="trade-off curve of one Poisson epoch at fpr <= value",
-    parameters={
-        "fpr": FPR,
-        "shuffle_fnr": (PROBABILITY, "an upper bound on the shuffled trade-off curve at fpr"),
-        "sample_rate": SAMPLE_RATE,
-        "rounds": (COUNT, ROUNDS[1]),
-    },
+    shuffle_fnr=(PROBABILITY, "an upper bound on the shuffled trade-off curve at fpr"),
+    sample_rate=OPEN_UNIT,
+    rounds=COUNT,
 )
 def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, rounds: int) -> float:
     """p (1 - a) + (1 - p) f'(a) with p = (1 - q)^M, for f' above the shuffled curve at the same a."""
-    level = PROBABILITY.check("fpr", fpr)
-    missed = PROBABILITY.check("shuffle_fnr", shuffle_fnr)
-    if missed > 1.0 - level:
-        raise ConditionError(f"A trade-off curve is at most 1 - fpr = {1.0 - level:g}, got shuffle_fnr={missed:g}.")
-    never = math.exp(COUNT.check_int("rounds", rounds) * math.log1p(-OPEN_UNIT.check("sample_rate", sample_rate)))
-    return never * (1.0 - level) + (1.0 - never) * missed
+    if shuffle_fnr > 1.0 - fpr:
+        raise ConditionError(f"A trade-off curve is at most 1 - fpr = {1.0 - fpr:g}, got shuffle_fnr={shuffle_fnr:g}.")
+    never = math.exp(rounds * math.log1p(-sample_rate))
+    return never * (1.0 - fpr) + (1.0 - never) * shuffle_fnr
 
 
 @theorem(
@@ -221,13 +200,10 @@ def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, r
     statement="ertan2026:lemma6.4",
     direction=Relation.LOWER_BOUND,
     reads="separation of one Poisson epoch at rate 1/rounds >= value",
-    parameters={"separation": SEPARATION, "rounds": ROUNDS},
 )
 def poisson_separation_from_shuffle(separation: float, rounds: int) -> float:
     """(1 - (1 - 1/M)^M) kappa_shuf, for any lower bound kappa_shuf on the shuffled separation."""
-    kappa = SEPARATION[0].check("separation", separation)
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    return -math.expm1(count * math.log1p(-1.0 / count)) * kappa
+    return -math.expm1(rounds * math.log1p(-1.0 / rounds)) * separation
 
 
 @theorem(
@@ -235,7 +211,6 @@ def poisson_separation_from_shuffle(separation: float, rounds: int) -> float:
     statement="ertan2026:thm6.3",
     direction=Relation.LOWER_BOUND,
     reads="separation of one Poisson epoch at rate 1/rounds >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-    parameters=_SIGMA_ROUNDS,
 )
 def poisson_separation_lower(noise_multiplier: float, rounds: int) -> float:
     """(1 - 1/e) (1 - 1/sqrt(4 pi ln M)) / sqrt 8."""

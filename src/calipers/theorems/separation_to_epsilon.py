@@ -25,19 +25,9 @@ import math
 from scipy.special import erf
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, Domain
+from calipers.domains import NON_NEGATIVE, POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
-from calipers.theorems.parameters import (
-    AT_LEAST_TWO,
-    EPOCHS,
-    EPSILON,
-    MU,
-    NOISE_MULTIPLIER,
-    ROUNDS,
-    SEPARATION,
-    Described,
-)
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("ertan2026:lemma5.3", "Lemma 5.3", "A symmetric curve with fixed point a has separation (1 - 2a)/sqrt 2.")
@@ -59,9 +49,6 @@ add_statement(
 add_statement("ertan2026:eq52", "Equation (52)", "Separation of that limit from below, in closed form.")
 
 _ROOT_2 = math.sqrt(2.0)
-_UP_TO_HALF = Domain(0.0, 0.5)
-_DELTA: Described = (PROBABILITY, "delta of (epsilon, delta)-DP")
-_SCALED: dict[str, Described] = {"rounds": ROUNDS, "s": (POSITIVE, "noise_multiplier * sqrt(ln rounds)")}
 _LIMIT = "About the Gaussian limit, not about a finite run."
 
 
@@ -70,12 +57,12 @@ _LIMIT = "About the Gaussian limit, not about a finite run."
     statement="ertan2026:lemma5.3",
     direction=Relation.EXACT,
     reads="separation of every symmetric trade-off curve f with f(fixed_point) = fixed_point = value",
-    parameters={"fixed_point": (_UP_TO_HALF, "the a with f(a) = a")},
     note="Curves that are not symmetric, as those of shuffling and Poisson sampling, can lie farther from the line.",
+    fixed_point=(Domain(0.0, 0.5), "the a with f(a) = a"),
 )
 def symmetric_separation(fixed_point: float) -> float:
     """(1 - 2a)/sqrt 2; `calipers.curves.separation` serves every curve."""
-    return (1.0 - 2.0 * _UP_TO_HALF.check("fixed_point", fixed_point)) / _ROOT_2
+    return (1.0 - 2.0 * fixed_point) / _ROOT_2
 
 
 @theorem(
@@ -83,11 +70,11 @@ def symmetric_separation(fixed_point: float) -> float:
     statement="ertan2026:lemmaE.1",
     direction=Relation.EXACT,
     reads="separation of G_mu = value",
-    parameters={"mu": (NON_NEGATIVE, MU[1])},
+    mu=NON_NEGATIVE,
 )
 def gdp_separation(mu: float) -> float:
     """(2 Phi(mu/2) - 1)/sqrt 2 = erf(mu/sqrt 8)/sqrt 2: exact, and accurate for small mu."""
-    return float(erf(NON_NEGATIVE.check("mu", mu) / math.sqrt(8.0))) / _ROOT_2
+    return float(erf(mu / math.sqrt(8.0))) / _ROOT_2
 
 
 @theorem(
@@ -95,16 +82,13 @@ def gdp_separation(mu: float) -> float:
     statement="ertan2026:lemmaE.2",
     direction=Relation.EXACT,
     reads="separation of the (epsilon, delta)-DP curve = value",
-    parameters={"epsilon": EPSILON, "delta": _DELTA},
 )
 def dp_separation(epsilon: float, delta: float) -> float:
     """(e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2), written as tanh(eps/2) + 2 delta/(1 + e^eps) so as not to overflow.
 
     Post-condition: every (eps, delta)-DP mechanism has at most this separation, and some have it.
     """
-    eps = NON_NEGATIVE.check("epsilon", epsilon)
-    level = PROBABILITY.check("delta", delta)
-    return (math.tanh(0.5 * eps) + 2.0 * level * math.exp(-eps) / (1.0 + math.exp(-eps))) / _ROOT_2
+    return (math.tanh(0.5 * epsilon) + 2.0 * delta * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))) / _ROOT_2
 
 
 @theorem(
@@ -112,7 +96,6 @@ def dp_separation(epsilon: float, delta: float) -> float:
     statement="ertan2026:lemmaE.3",
     direction=Relation.LOWER_BOUND,
     reads="a mechanism with at least this separation is (epsilon, delta)-DP only for epsilon >= value",
-    parameters={"separation": SEPARATION, "delta": _DELTA},
 )
 def epsilon_from_separation(separation: float, delta: float) -> float:
     """ln((1 + kappa sqrt 2 - 2 delta)/(1 - kappa sqrt 2)), and 0 where kappa sqrt 2 <= delta.
@@ -121,11 +104,10 @@ def epsilon_from_separation(separation: float, delta: float) -> float:
     formula would be negative or undefined there. At delta = 1e-8 the paper's Table 10, with
     Theorems 6.1 and 6.3 for kappa: M = 1,000 gives 0.960 and 0.580, M = 5,000,000 1.005 and 0.604.
     """
-    advantage = SEPARATION[0].check("separation", separation) * _ROOT_2
-    level = PROBABILITY.check("delta", delta)
-    if advantage <= level:
+    advantage = separation * _ROOT_2
+    if advantage <= delta:
         return 0.0
-    return math.log1p(2.0 * (advantage - level) / (1.0 - advantage))
+    return math.log1p(2.0 * (advantage - delta) / (1.0 - advantage))
 
 
 @theorem(
@@ -133,14 +115,11 @@ def epsilon_from_separation(separation: float, delta: float) -> float:
     statement="ertan2026:eq46",
     direction=Relation.ASYMPTOTIC,
     reads="symmetrized Poisson curve of `epochs` epochs of `rounds` rounds -> G_value with epochs/rounds fixed",
-    parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT,
 )
 def poisson_limit_mu(rounds: int, epochs: int, noise_multiplier: float) -> float:
     """sqrt(2 E/M) sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2): c = sqrt(E/M) in Equation (46)."""
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
-    passes = EPOCHS[0].check_int("epochs", epochs)
-    return math.sqrt(2.0 * passes / count * positive_part_variance(noise_multiplier))
+    return math.sqrt(2.0 * epochs / rounds * positive_part_variance(noise_multiplier))
 
 
 @theorem(
@@ -148,7 +127,6 @@ def poisson_limit_mu(rounds: int, epochs: int, noise_multiplier: float) -> float
     statement="ertan2026:eq47",
     direction=Relation.ASYMPTOTIC,
     reads="separation of `epochs` Poisson epochs -> value in the limit of Equation (46)",
-    parameters={"rounds": ROUNDS, "epochs": EPOCHS, "noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT,
 )
 def poisson_limit_separation(rounds: int, epochs: int, noise_multiplier: float) -> float:
@@ -161,19 +139,17 @@ def poisson_limit_separation(rounds: int, epochs: int, noise_multiplier: float) 
     statement="ertan2026:eq48",
     direction=Relation.LOWER_BOUND,
     reads="separation of G_mu >= value",
-    parameters={"mu": MU},
     note="Negative, and so empty, below mu = 1.294.",
 )
 def gdp_separation_lower(mu: float) -> float:
     """1/sqrt 2 - (2/sqrt pi) e^(-mu^2/8)/mu <= sep(G_mu), and increasing in mu."""
-    shift = POSITIVE.check("mu", mu)
-    return 1.0 / _ROOT_2 - 2.0 / math.sqrt(math.pi) * math.exp(-shift * shift / 8.0) / shift
+    return 1.0 / _ROOT_2 - 2.0 / math.sqrt(math.pi) * math.exp(-mu * mu / 8.0) / mu
 
 
 def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[float, float]:
     """ln M and ln of M^(1/s^2), required to be at least `least`."""
-    log_rounds = math.log(AT_LEAST_TWO.check_int("rounds", rounds))
-    log_power = log_rounds / POSITIVE.check("s", s) ** 2
+    log_rounds = math.log(rounds)
+    log_power = log_rounds / s**2
     if log_power < math.log(least) * (1.0 - 1e-15):
         raise ConditionError(
             f"{place} needs rounds^(1/s^2) >= {least:g}, got {math.exp(log_power):.6g} "
@@ -187,8 +163,8 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     statement="ertan2026:eq51",
     direction=Relation.LOWER_BOUND,
     reads="mu of Equation (46) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
-    parameters=_SCALED,
     note=_LIMIT,
+    s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"),
 )
 def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     """sqrt((M^(1/s^2) - 4)/M), for M^(1/s^2) >= 4: from Phi(1.5/sigma) >= 1/2 and Phi(-0.5/sigma) >= 0."""
@@ -204,8 +180,8 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     statement="ertan2026:eq52",
     direction=Relation.LOWER_BOUND,
     reads="separation of the limit of Equation (47) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
-    parameters=_SCALED,
     note=_LIMIT + " 'For sufficiently large M' in the paper means rounds^(1/s^2) >= 8.",
+    s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"),
 )
 def scaled_noise_separation_lower(rounds: int, s: float) -> float:
     """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""

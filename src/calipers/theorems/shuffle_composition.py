@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from scipy.special import ndtr
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
-from calipers.theorems.parameters import FPR, MU, Described
+from calipers.theorems.parameters import Described
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -58,13 +58,11 @@ class FixedPoint:
     statement="vandijk2026:propG.6",
     direction=Relation.EXACT,
     reads="G_mu(value) = value",
-    parameters={"mu": MU},
     note="Part (ii). Part (i) is false as printed for a far below 1/M; see calipers.theorems.shuffle_composition.",
 )
 def gaussian_fixed_point(mu: float) -> FixedPoint:
     """Phi(-mu/2), and 1/2 - mu/sqrt(8 pi)."""
-    size = POSITIVE.check("mu", mu)
-    return FixedPoint(float(ndtr(-0.5 * size)), 0.5 - size / math.sqrt(8.0 * math.pi))
+    return FixedPoint(float(ndtr(-0.5 * mu)), 0.5 - mu / math.sqrt(8.0 * math.pi))
 
 
 @theorem(
@@ -72,19 +70,18 @@ def gaussian_fixed_point(mu: float) -> FixedPoint:
     statement="vandijk2026:thm5.2-delta-hat",
     direction=Relation.UPPER_BOUND,
     reads="f >= G_mu tensor f_(0, value), and after E epochs f >= G_(mu sqrt(E)) tensor f_(0, 1 - (1 - value)^E)",
-    parameters={"mu": MU, "shift": _SHIFT},
     note=_CONDITION,
+    shift=_SHIFT,
 )
 def failure_probability(mu: float, shift: float) -> float:
     """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
-    moved = OPEN_UNIT.check("shift", shift)
     middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
-    if moved >= middle:
+    if shift >= middle:
         raise ConditionError(
-            f"Lemma G.5 needs shift < a* = Phi(-mu/2) = {middle:.6g}, got shift={moved:g}. "
+            f"Lemma G.5 needs shift < a* = Phi(-mu/2) = {middle:.6g}, got shift={shift:g}. "
             "A curve known so roughly guarantees nothing; use more rounds."
         )
-    return (float(gaussian_power(mu, moved)) + moved) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
+    return (float(gaussian_power(mu, shift)) + shift) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
 @theorem(
@@ -92,16 +89,15 @@ def failure_probability(mu: float, shift: float) -> float:
     statement="vandijk2026:lemmaG.5",
     direction=Relation.LOWER_BOUND,
     reads="f(fpr) >= value",
-    parameters={"fpr": FPR, "mu": MU, "shift": _SHIFT},
     note=_CONDITION,
+    shift=_SHIFT,
 )
 def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
     """(1 - d) G_mu(a/(1 - d)) with d of `failure_probability`, rounded down; 0 from a = 1 - d on."""
-    alpha = PROBABILITY.check("fpr", fpr)
     kept = 1.0 - failure_probability(mu, shift)
-    if alpha >= kept:
+    if fpr >= kept:
         return 0.0
-    share = min(alpha / kept * (1.0 + 1e-15), 1.0)
+    share = min(fpr / kept * (1.0 + 1e-15), 1.0)
     return kept * float(gaussian_tradeoff(mu, share)) * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
@@ -110,15 +106,11 @@ def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
     statement="vandijk2026:sec4.1",
     direction=Relation.ASYMPTOTIC,
     reads="(1 - delta)^E - fpr -> value as M grows with delta M^R -> delta_factor and E/M^R -> epochs_factor",
-    parameters={
-        "fpr": FPR,
-        "delta_factor": (NON_NEGATIVE, "limit of delta M^R"),
-        "epochs_factor": (NON_NEGATIVE, "limit of epochs / M^R"),
-    },
     note="Approached from below, so no bound at any finite M; vandijk-epochs is one.",
+    delta_factor=(NON_NEGATIVE, "limit of delta M^R"),
+    epochs_factor=(NON_NEGATIVE, "limit of epochs / M^R"),
 )
 def epochs_tradeoff_limit(fpr: float, delta_factor: float, epochs_factor: float) -> float:
     """max{e^(-r s) - a, 0}."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    product = NON_NEGATIVE.check("delta_factor", delta_factor) * NON_NEGATIVE.check("epochs_factor", epochs_factor)
-    return max(math.exp(-product) - alpha, 0.0)
+    product = delta_factor * epochs_factor
+    return max(math.exp(-product) - fpr, 0.0)

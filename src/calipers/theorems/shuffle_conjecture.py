@@ -31,9 +31,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.citations import add_statement
-from calipers.domains import NON_NEGATIVE, Domain
+from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
-from calipers.theorems.parameters import EPSILON
 from calipers.theorems.registry import Relation, theorem
 
 add_statement(
@@ -120,8 +119,8 @@ def _attack_at_least(r: float, k: float) -> float:
     statement="chua2024:conj3.2",
     direction=Relation.LOWER_BOUND,
     reads="delta_S(epsilon) >= value for two shuffled batches, adaptive queries; the conjecture allows `conjectured`",
-    parameters={"epsilon": EPSILON, "noise_multiplier": (_SIGMA, "noise multiplier sigma")},
     note="The record, at odds with all others at first, agrees with them in the second batch once the first one told.",
+    noise_multiplier=(_SIGMA, "noise multiplier sigma"),
 )
 def two_batches(epsilon: float, noise_multiplier: float) -> Counterexample:
     """What the attack shows and what the conjectured worst case leaks at most, both certified.
@@ -129,7 +128,7 @@ def two_batches(epsilon: float, noise_multiplier: float) -> Counterexample:
     Post-condition: delta_S(epsilon) >= `delta` for T = 2 batches of at least two records, and the pair of Equations
     (1) and (2) has divergence at most `conjectured` in both directions. Conjecture 3.2 fails where delta is larger.
     """
-    k, r = math.exp(NON_NEGATIVE.check("epsilon", epsilon)), 1.0 / _SIGMA.check("noise_multiplier", noise_multiplier)
+    k, r = math.exp(epsilon), 1.0 / noise_multiplier
     # D_k(Q||P) = E[(B - k A)+] is k times a put on A - B/k.
     reverse = 0.5 * k * _pair_at_most(r, 1.0 / k, put=True) * (1.0 + _ROUNDING)
     return Counterexample(0.5 * _attack_at_least(r, k), max(0.5 * _pair_at_most(r, k), reverse))

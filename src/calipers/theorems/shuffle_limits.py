@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from scipy.special import erf
 
 from calipers.citations import add_statement, implements
-from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, REAL
+from calipers.domains import COUNT, NON_NEGATIVE, REAL
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
-from calipers.theorems.parameters import AT_LEAST_TWO, EPOCHS, NOISE_MULTIPLIER, ROUNDS, ratio_variance
+from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
@@ -42,7 +42,6 @@ add_statement(
 )
 add_statement("vandijk2026:cor5.3", "Corollary 5.3", "The separation after E epochs is O(mu sqrt(E)).")
 
-_SIGMA_ROUNDS = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": ROUNDS}
 _LIMIT = "A limit without a rate: not a bound at any finite number of rounds."
 
 
@@ -59,10 +58,8 @@ class EdgeworthMap:
         Raises `ConditionError` if p_n is not increasing on [-|x|, |x|]: the theorem promises that
         for n large enough, and a map that folds back is no distribution function.
         """
-        point = REAL.check("x", x)
-        self._require_increasing(abs(point))
-        cubic = 4.0 * point**3 - 7.0 * point
-        return point + self.c * (1.0 - point**2) + self.d * (3.0 * point - point**3) + self.c**2 * cubic
+        self._require_increasing(abs(x))
+        return x + self.c * (1.0 - x**2) + self.d * (3.0 * x - x**3) + self.c**2 * (4.0 * x**3 - 7.0 * x)
 
     def slope(self, x: float) -> float:
         """p_n'(x)."""
@@ -79,25 +76,6 @@ class EdgeworthMap:
                 f"Theorem 5.1 needs p_n increasing on |x| <= {reach:g}, but with c_n={self.c:.4g} and d_n={self.d:.4g} "
                 "it is not: n is too small for this x. Use more terms or a smaller |x|."
             )
-
-
-@implements("vandijk2026:thm5.1")
-def edgeworth_map(count: int, variance: float, third: float, fourth: float) -> EdgeworthMap:
-    """The map of n terms with these central moments.
-
-    The theorem also asks for all higher moments, and that the characteristic function vanish at
-    infinity (as for every law with a density); neither can be checked from three numbers.
-    """
-    n = COUNT.check_int("count", count)
-    mu2 = POSITIVE.check("variance", variance)
-    mu3 = REAL.check("third", third)
-    mu4 = POSITIVE.check("fourth", fourth)
-    if mu4 * mu2 < mu2**3 + mu3**2:
-        raise ConditionError(
-            f"No law has central moments variance={mu2:g}, third={mu3:g}, fourth={mu4:g}: "
-            "fourth * variance >= variance^3 + third^2 always."
-        )
-    return EdgeworthMap(mu3 / (6.0 * mu2**1.5 * math.sqrt(n)), (mu4 - 3.0 * mu2**2) / (24.0 * mu2**2 * n))
 
 
 @implements("vandijk2026:thm5.1")
@@ -120,8 +98,8 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
     statement="vandijk2026:thm5.1",
     direction=Relation.ASYMPTOTIC,
     reads="P(standardized mean of `rounds` likelihood ratios <= x) = Phi(value) + o(1/rounds)",
-    parameters={**_SIGMA_ROUNDS, "x": (REAL, "point, in standard deviations of the mean")},
     note=_LIMIT,
+    x=(REAL, "point, in standard deviations of the mean"),
 )
 def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
     """p_n(x) for the likelihood ratio of random allocation."""
@@ -141,7 +119,6 @@ class OneEpochLimit:
     statement="vandijk2026:thm5.2",
     direction=Relation.ASYMPTOTIC,
     reads="trade-off curve of one epoch -> G_value as rounds grows, noise_multiplier fixed",
-    parameters=_SIGMA_ROUNDS,
     note=_LIMIT,
 )
 def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
@@ -150,9 +127,10 @@ def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
     G_{mu + g}(a + t) - t <= f(a) <= G_{mu - g}(a - t) + t + s_M 1{a >= 1/2 + t} with unknown
     sequences t = o(1/M), g = O(sqrt(ln M)/M).
     """
-    count = AT_LEAST_TWO.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=2)
-    return OneEpochLimit(math.sqrt(w / (count - 1)), (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (count - 1)))
+    return OneEpochLimit(
+        math.sqrt(w / (rounds - 1)), (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (rounds - 1))
+    )
 
 
 @dataclass(frozen=True)
@@ -169,7 +147,6 @@ class GdpCoefficients:
     statement="vandijk2026:thm5.2",
     direction=Relation.ASYMPTOTIC,
     reads="E = c^2 M epochs of M rounds -> at least G_(c value) as M grows, and the same for symmetrized Poisson",
-    parameters={"noise_multiplier": NOISE_MULTIPLIER},
     note=_LIMIT + " The Poisson pair itself, not symmetrized, has the same coefficient as shuffling.",
 )
 def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
@@ -187,12 +164,12 @@ def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
     statement="vandijk2026:thm5.2",
     direction=Relation.ASYMPTOTIC,
     reads="trade-off curve of E = c^2 M epochs of M rounds -> at least G_value as M grows",
-    parameters={"noise_multiplier": NOISE_MULTIPLIER, "c": (NON_NEGATIVE, "limit of sqrt(epochs / rounds)")},
     note=_LIMIT,
+    c=(NON_NEGATIVE, "limit of sqrt(epochs / rounds)"),
 )
 def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
     """c sqrt(e^(1/sigma^2) - 1); 0, perfect privacy in the limit, for c = 0."""
-    return NON_NEGATIVE.check("c", c) * math.sqrt(ratio_variance(noise_multiplier))
+    return c * math.sqrt(ratio_variance(noise_multiplier))
 
 
 @theorem(
@@ -200,12 +177,11 @@ def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
     statement="vandijk2026:cor5.3",
     direction=Relation.ASYMPTOTIC,
     reads="separation after E epochs -> value (the leading term of Theorem 5.2)",
-    parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
     note=_LIMIT,
 )
 def shuffle_separation_limit(noise_multiplier: float, rounds: int, epochs: int) -> float:
     """(1 - 2 Phi(-mu sqrt(E)/2)) / sqrt 2 with mu of Theorem 5.2: grows like mu sqrt(E)."""
-    mu = shuffle_limit(noise_multiplier, rounds).mu * math.sqrt(COUNT.check_int("epochs", epochs))
+    mu = shuffle_limit(noise_multiplier, rounds).mu * math.sqrt(epochs)
     return float(erf(mu / math.sqrt(8.0))) / math.sqrt(2.0)
 
 
@@ -214,10 +190,9 @@ def shuffle_separation_limit(noise_multiplier: float, rounds: int, epochs: int) 
     statement="vandijk2026:cor5.3",
     direction=Relation.UPPER_BOUND,
     reads="separation after E epochs <= value (Theorem 4.1, isolated view)",
-    parameters={**_SIGMA_ROUNDS, "epochs": EPOCHS},
     note="Grows like mu E: the price of composing the line 1 - a - delta instead of the curve.",
 )
 def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) -> float:
     """(1 - (1 - delta)^E) / sqrt 2 with delta of Theorem 4.1: an upper bound on the separation, isolated view."""
     delta = shuffle_delta(noise_multiplier, rounds).delta
-    return -math.expm1(COUNT.check_int("epochs", epochs) * math.log1p(-delta)) / math.sqrt(2.0)
+    return -math.expm1(epochs * math.log1p(-delta)) / math.sqrt(2.0)

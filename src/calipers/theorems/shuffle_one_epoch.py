@@ -38,19 +38,11 @@ from dataclasses import dataclass
 from scipy.special import erf
 
 from calipers.citations import add_statement
-from calipers.domains import COUNT, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
+from calipers.domains import POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
-from calipers.theorems.parameters import (
-    EPOCHS,
-    FPR,
-    NOISE_MULTIPLIER,
-    ROUNDS,
-    TARGET,
-    Described,
-    ratio_variance,
-)
+from calipers.theorems.parameters import AT_LEAST_THREE, TARGET, ratio_variance
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("vandijk2026:thm4.1", "Theorem 4.1", "f(a) >= 1 - a - delta for one epoch, with delta in closed form.")
@@ -60,12 +52,6 @@ add_statement("vandijk2026:eq4", "Equation (4)", "Rounds needed for condition (1
 add_statement("vandijk2026:eq53", "Equations (52) and (53)", "Theorem 4.1 for any bound on the Berry-Esseen distance.")
 add_statement("vandijk2026:lemmaD.1", "Lemma D.1", "E epochs of f >= 1 - a - delta give (1 - delta)^E - a.")
 
-_FEWEST_ROUNDS = Domain(3, math.inf, integer=True)
-_PAIR: dict[str, Described] = {
-    "noise_multiplier": NOISE_MULTIPLIER,
-    "rounds": (_FEWEST_ROUNDS, ROUNDS[1]),
-}
-_INVERSE: dict[str, Described] = {"delta": TARGET, "noise_multiplier": NOISE_MULTIPLIER}
 _VIEW = "Holds for the isolated view (and balls-and-bins), not for shuffled batches in the worst case."
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
@@ -89,11 +75,10 @@ class OneEpochBound:
 
 def _one_epoch(noise_multiplier: float, rounds: int, distance: DistanceBound) -> OneEpochBound:
     """The six terms and the slack of condition (1), which may come out negative."""
-    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=3)
-    error = distance(noise_multiplier, count - 1)
-    mu = math.sqrt(w / (count - 1))
-    root_log = math.sqrt(math.log(count))
+    error = distance(noise_multiplier, rounds - 1)
+    mu = math.sqrt(w / (rounds - 1))
+    root_log = math.sqrt(math.log(rounds))
     # e^v / (1 - e^-v) = (1 + w)^2 / w
     second = (0.25 / _ROOT_2PI + 0.5 * (1.0 + (1.0 + w) ** 2 / w) / _ROOT_2EPI) * mu**2
     terms = (
@@ -102,7 +87,7 @@ def _one_epoch(noise_multiplier: float, rounds: int, distance: DistanceBound) ->
         second,
         mu**3 / (4.0 * _ROOT_2EPI),
         mu**4 / (32.0 * _ROOT_2EPI),
-        4.52 / (2.88 * root_log - 2.41 / root_log) * count ** (-25.0 / 24.0),
+        4.52 / (2.88 * root_log - 2.41 / root_log) * rounds ** (-25.0 / 24.0),
     )
     delta = math.fsum(terms)
     # 1/2 - Phi(-x) = erf(x / sqrt 2) / 2
@@ -137,8 +122,8 @@ def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneE
     statement="vandijk2026:thm4.1",
     direction=Relation.UPPER_BOUND,
     reads="f(a) >= 1 - a - value for one epoch, isolated view",
-    parameters=_PAIR,
     note=_VIEW,
+    rounds=AT_LEAST_THREE,
 )
 def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The delta of Theorem 4.1, all six terms, with condition (1) checked.
@@ -153,8 +138,8 @@ def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     statement="vandijk2026:eq53",
     direction=Relation.UPPER_BOUND,
     reads="f(a) >= 1 - a - value for one epoch, isolated view",
-    parameters=_PAIR,
     note=_VIEW + " Theorem 4.1 with the exact third moment (19) instead of its bound (21): never larger.",
+    rounds=AT_LEAST_THREE,
 )
 def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19).
@@ -166,11 +151,10 @@ def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
 
 def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBound) -> int:
     """The smallest M with a bound <= delta whose conditions hold; both get easier as M grows."""
-    level = OPEN_UNIT.check("delta", delta)
 
     def suffices(rounds: int) -> bool:
         bound = _one_epoch(noise_multiplier, rounds, distance)
-        return bound.delta <= level and _holds(bound, noise_multiplier, rounds)
+        return bound.delta <= delta and _holds(bound, noise_multiplier, rounds)
 
     return fewest(suffices, 2, 4)
 
@@ -180,8 +164,8 @@ def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBoun
     statement="vandijk2026:thm4.1",
     direction=Relation.CONDITION,
     reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
-    parameters=_INVERSE,
     note=_VIEW,
+    delta=TARGET,
 )
 def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1)."""
@@ -193,8 +177,8 @@ def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
     statement="vandijk2026:eq53",
     direction=Relation.CONDITION,
     reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
-    parameters=_INVERSE,
     note=_VIEW,
+    delta=TARGET,
 )
 def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Equation (53) with Equation (19) gives at most delta."""
@@ -206,13 +190,13 @@ def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
     statement="vandijk2026:thm4.1",
     direction=Relation.CONDITION,
     reads="value records suffice for delta in one epoch with noise of at most noise_per_round on the mean gradient",
-    parameters={**_INVERSE, "noise_per_round": (POSITIVE, "allowed sigma M / N, in units of the clipping norm")},
     note=_VIEW,
+    delta=TARGET,
+    noise_per_round=(POSITIVE, "allowed sigma M / N, in units of the clipping norm"),
 )
 def shuffle_dataset_size(delta: float, noise_multiplier: float, noise_per_round: float = 0.1) -> int:
     """N = ceil(sigma M / noise_per_round) with M of `shuffle_rounds` (last column of the paper's Table 1)."""
-    allowed = POSITIVE.check("noise_per_round", noise_per_round)
-    return math.ceil(noise_multiplier * shuffle_rounds(delta, noise_multiplier) / allowed)
+    return math.ceil(noise_multiplier * shuffle_rounds(delta, noise_multiplier) / noise_per_round)
 
 
 def _leading(noise_multiplier: float, multiple: float) -> float:
@@ -226,13 +210,12 @@ def _leading(noise_multiplier: float, multiple: float) -> float:
     statement="vandijk2026:eq2",
     direction=Relation.ASYMPTOTIC,
     reads="delta of Theorem 4.1 = value + O(1/rounds)",
-    parameters=_PAIR,
     note="Below Theorem 4.1: an approximation of that bound, not a bound.",
+    rounds=AT_LEAST_THREE,
 )
 def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
     """2 e + mu/sqrt(2 pi), the terms of Theorem 4.1 of order 1/sqrt(M)."""
-    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
-    return _leading(noise_multiplier, 2.0) / math.sqrt(count - 1)
+    return _leading(noise_multiplier, 2.0) / math.sqrt(rounds - 1)
 
 
 @theorem(
@@ -240,12 +223,12 @@ def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
     statement="vandijk2026:eq3",
     direction=Relation.ASYMPTOTIC,
     reads="Theorem 4.1 gives delta from about value rounds on (within 0.1 % for the paper's Table 1)",
-    parameters=_INVERSE,
     note="Necessary for Theorem 4.1 to give delta, not sufficient; vandijk-thm-4.1-rounds is.",
+    delta=TARGET,
 )
 def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
     """1 + ((2 e + mu/sqrt(2 pi)) sqrt(M-1) / delta)^2: the solution M of Equation (2)."""
-    return 1.0 + (_leading(noise_multiplier, 2.0) / OPEN_UNIT.check("delta", delta)) ** 2
+    return 1.0 + (_leading(noise_multiplier, 2.0) / delta) ** 2
 
 
 @theorem(
@@ -253,7 +236,6 @@ def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
     statement="vandijk2026:eq4",
     direction=Relation.CONDITION,
     reads="condition (1) of Theorem 4.1 can hold only for rounds >= value",
-    parameters={"noise_multiplier": NOISE_MULTIPLIER},
     note="Implied by Equation (3) where delta <= (2/3) (1/2 - Phi(-(e^(1/sigma^2) - 1)/2)).",
 )
 def shuffle_condition_rounds(noise_multiplier: float) -> float:
@@ -268,13 +250,12 @@ def shuffle_condition_rounds(noise_multiplier: float) -> float:
     statement="vandijk2026:lemmaD.1",
     direction=Relation.LOWER_BOUND,
     reads="f^(x epochs)(fpr) >= value if one epoch has f(a) >= 1 - a - delta",
-    parameters={"delta": TARGET, "epochs": EPOCHS, "fpr": FPR},
+    delta=TARGET,
 )
 def epochs_tradeoff(delta: float, epochs: int, fpr: float) -> float:
     """max{(1 - delta)^E - a, 0}: the E-fold composition of max{1 - a - delta, 0}, exactly.
 
     Post-condition: the E-fold composition of any curve >= 1 - a - delta is at least this.
     """
-    count = COUNT.check_int("epochs", epochs)
-    kept = math.exp(count * math.log1p(-OPEN_UNIT.check("delta", delta)))
-    return max(kept - PROBABILITY.check("fpr", fpr), 0.0)
+    kept = math.exp(epochs * math.log1p(-delta))
+    return max(kept - fpr, 0.0)

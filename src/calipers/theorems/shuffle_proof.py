@@ -28,11 +28,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from calipers.citations import add_statement
-from calipers.domains import PROBABILITY, Domain
+from calipers.domains import POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance
-from calipers.theorems.parameters import FPR, NOISE_MULTIPLIER, ROUNDS, Described, ratio_variance
+from calipers.theorems.parameters import AT_LEAST_THREE, Described, ratio_variance
 from calipers.theorems.registry import Relation, theorem
 
 add_statement("vandijk2026:propD.2", "Proposition D.2", "Where the threshold of a false positive rate near 1/2 lies.")
@@ -43,12 +43,10 @@ add_statement("vandijk2026:propD.5", "Proposition D.5", "The trade-off curve nea
 add_statement("vandijk2026:propD.6", "Proposition D.6", "What letting the integral run over the whole line costs.")
 add_statement("vandijk2026:propD.7", "Proposition D.7", "The integral over the whole line, expanded around 1 - a.")
 
-_FEWEST_ROUNDS = Domain(3, math.inf, integer=True)
-_HALF = Domain(0.0, 0.5, high_open=True)
-_THRESHOLD = Domain(0.0, math.inf, low_open=True)
-_PAIR: dict[str, Described] = {"noise_multiplier": NOISE_MULTIPLIER, "rounds": (_FEWEST_ROUNDS, ROUNDS[1])}
-_AT_FPR: dict[str, Described] = {**_PAIR, "fpr": FPR}
-_AROUND: dict[str, Described] = {**_PAIR, "delta": (_HALF, "distance from 1/2 up to which false positive rates count")}
+_AROUND: Described = (
+    Domain(0.0, 0.5, high_open=True),
+    "distance from 1/2 up to which false positive rates count",
+)
 _VIEW = "Isolated view (and balls-and-bins sampling)."
 _CELLS = 60_000
 _REACH = 9.0
@@ -93,15 +91,14 @@ class _Step:
 
 def _step(noise_multiplier: float, rounds: int, around: float) -> _Step:
     """The step for false positive rates within `around` of 1/2; `ConditionError` where no kappa satisfies D.2."""
-    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=3)
-    distance = berry_esseen_distance(noise_multiplier, count - 1) * (1.0 + _ROUNDED)
+    distance = berry_esseen_distance(noise_multiplier, rounds - 1) * (1.0 + _ROUNDED)
     if distance + around >= 0.5:
         raise ConditionError(
             f"Proposition D.2 needs the Berry-Esseen distance plus the distance of the false positive rate from 1/2 "
             f"below 1/2, got {distance:.6g} + {around:.6g}. Use more rounds, or a rate nearer to 1/2."
         )
-    return _Step(noise_multiplier, count, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
+    return _Step(noise_multiplier, rounds, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
 
 
 def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
@@ -121,12 +118,13 @@ def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
     statement="vandijk2026:propD.2",
     direction=Relation.LOWER_BOUND,
     reads="false positive rates within delta of 1/2 have thresholds on the mean likelihood ratio in [value, upper]",
-    parameters=_AROUND,
     note=_VIEW,
+    rounds=AT_LEAST_THREE,
+    delta=_AROUND,
 )
 def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> Enclosure:
     """1 -+ kappa sqrt(w/M) with the smallest kappa allowed."""
-    step = _step(noise_multiplier, rounds, _HALF.check("delta", delta))
+    step = _step(noise_multiplier, rounds, delta)
     return Enclosure((1.0 - step.reach) - _ROUNDED, (1.0 + step.reach) * (1.0 + _ROUNDED))
 
 
@@ -135,19 +133,18 @@ def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> En
     statement="vandijk2026:propD.4",
     direction=Relation.LOWER_BOUND,
     reads="the test that rejects a mean likelihood ratio above threshold has a false negative rate in [value, upper]",
-    parameters={**_PAIR, "threshold": (_THRESHOLD, "threshold h on the mean likelihood ratio")},
     note=_VIEW,
+    rounds=AT_LEAST_THREE,
+    threshold=(POSITIVE, "threshold h on the mean likelihood ratio"),
 )
 def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enclosure:
     """int Phi(gamma(h, z)) phi(z) dz -+ e, within [0, 1] as a rate is."""
-    height = _THRESHOLD.check("threshold", threshold)
-    count = _FEWEST_ROUNDS.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=3)
-    distance = berry_esseen_distance(noise_multiplier, count - 1) * (1.0 + _ROUNDED)
-    step = _Step(noise_multiplier, count, w, distance, 0.0)
+    distance = berry_esseen_distance(noise_multiplier, rounds - 1) * (1.0 + _ROUNDED)
+    step = _Step(noise_multiplier, rounds, w, distance, 0.0)
     # gamma(h, z) = (h - 1) M / sqrt((M - 1) w) - m(z): the rest of h M/(M-1) - e^(...)/(M-1) - 1.
-    level = (height - 1.0) * count / math.sqrt((count - 1) * w)
-    found = _enclosed(step, level, step.last_noise(height))
+    level = (threshold - 1.0) * rounds / math.sqrt((rounds - 1) * w)
+    found = _enclosed(step, level, step.last_noise(threshold))
     return Enclosure(max(found.lower - distance, 0.0), min(found.upper + distance, 1.0))
 
 
@@ -156,20 +153,19 @@ def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enc
     statement="vandijk2026:propD.5",
     direction=Relation.LOWER_BOUND,
     reads="trade-off curve of one epoch at fpr in [value, upper]",
-    parameters=_AT_FPR,
     note=_VIEW,
+    rounds=AT_LEAST_THREE,
 )
 def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Enclosure:
     """The integral of D.5 at the worst x, mu(z) and limit that D.2 leaves open, less e; at the best, plus e."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    step = _step(noise_multiplier, rounds, abs(alpha - 0.5))
+    step = _step(noise_multiplier, rounds, abs(fpr - 0.5))
     shift = 0.5 * step.kappa / (step.rounds - 1)
     if step.reach >= 1.0:
         raise ConditionError(
             f"The interval of Proposition D.2 must stay above 0, got 1 - {step.reach:.6g}. Use more rounds."
         )
-    low_level = float(ndtri(1.0 - alpha - step.distance)) - shift
-    high_level = float(ndtri(1.0 - alpha + step.distance)) + shift
+    low_level = float(ndtri(1.0 - fpr - step.distance)) - shift
+    high_level = float(ndtri(1.0 - fpr + step.distance)) + shift
     below = _enclosed(step, low_level, step.last_noise(1.0 - step.reach))
     above = _enclosed(step, high_level, step.last_noise(1.0 + step.reach))
     return Enclosure(max(below.lower - step.distance, 0.0), min(above.upper + step.distance, 1.0))
@@ -180,12 +176,13 @@ def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Encl
     statement="vandijk2026:propD.6",
     direction=Relation.UPPER_BOUND,
     reads="the integral of Proposition D.5 over the whole line exceeds the one it has by at most value",
-    parameters=_AROUND,
     note=_VIEW,
+    rounds=AT_LEAST_THREE,
+    delta=_AROUND,
 )
 def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float:
     """theta of Equation (35): e^(-t^2/2)/(t sqrt(2 pi)) at t = sigma ln(M - kappa sqrt(w M)) - 1/(2 sigma)."""
-    step = _step(noise_multiplier, rounds, _HALF.check("delta", delta))
+    step = _step(noise_multiplier, rounds, delta)
     t = step.last_noise(1.0 - step.reach) * (1.0 - _ROUNDED) if step.reach < 1.0 else -math.inf
     if t <= 0.0:
         raise ConditionError(
@@ -200,15 +197,14 @@ def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float
     statement="vandijk2026:propD.7",
     direction=Relation.LOWER_BOUND,
     reads="the integral of Proposition D.5 over the whole line >= value, so f(fpr) >= value - theta - distance",
-    parameters=_AT_FPR,
     note=_VIEW + " theta: vandijk-prop-d.6; distance: vandijk-prop-c.3 at rounds - 1.",
+    rounds=AT_LEAST_THREE,
 )
 def expanded_integral(noise_multiplier: float, rounds: int, fpr: float) -> float:
     """1 - a - e - {mu/sqrt(2 pi) + kappa/(sqrt(8 pi)(M-1))} - {...}/sqrt(8 e pi), kappa not yet replaced by (36)."""
-    alpha = PROBABILITY.check("fpr", fpr)
-    step = _step(noise_multiplier, rounds, abs(alpha - 0.5))
+    step = _step(noise_multiplier, rounds, abs(fpr - 0.5))
     others, x = step.rounds - 1, 1.0 + step.w
     mu = math.sqrt(step.w / others)
     first = mu / _ROOT_2PI + step.kappa / (2.0 * _ROOT_2PI * others)
     second = (x * x + x - 1.0) / others + step.kappa * mu / others + step.kappa**2 / (4.0 * others**2)
-    return 1.0 - alpha - (step.distance + first + second / _ROOT_8EPI) * (1.0 + _ROUNDED)
+    return 1.0 - fpr - (step.distance + first + second / _ROOT_8EPI) * (1.0 + _ROUNDED)

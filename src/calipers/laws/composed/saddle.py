@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from calipers.laws.core.law import Law
+from calipers.numerics.elementary import halved_ratio
 
 _LOWEST, _HIGHEST = 1e-7, 1e9
 
@@ -62,12 +63,5 @@ def _bisect(factors: Sequence[tuple[Law, int]], too_small: Callable[[Saddle], bo
     low, high = _LOWEST, 1.0
     while high < _HIGHEST and too_small(saddle_at(factors, 1.0 + high)):
         low, high = high, 8.0 * high
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        if too_small(saddle_at(factors, 1.0 + middle)):
-            low = middle
-        else:
-            high = middle
-        if high <= 1.02 * low:
-            break
+    low, _ = halved_ratio(low, high, lambda tilt: too_small(saddle_at(factors, 1.0 + tilt)), 60, 1.02)
     return saddle_at(factors, 1.0 + low)

@@ -16,6 +16,7 @@ from functools import cache
 import numpy as np
 
 from calipers.measure import Measurement, measure
+from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
 from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import deterministic, epoch
@@ -64,13 +65,7 @@ def crossing_bracket(low: float, high: float) -> Interval:
 
 def _shrunk(certain: float, undecided: float, better: bool) -> float:
     """A place close to the undecided one whose sign is still certain."""
-    for _ in range(6):
-        middle = 0.5 * (certain + undecided)
-        if poisson_is_better(middle) is better:
-            certain = middle
-        else:
-            undecided = middle
-    return certain
+    return halved(certain, undecided, lambda at: poisson_is_better(at) is better, 6)[0]
 
 
 def sign_changes() -> int:

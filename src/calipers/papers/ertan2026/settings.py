@@ -20,6 +20,7 @@ from functools import cache, cached_property
 
 from calipers.bracket import Bracket
 from calipers.measure import Measurement, measure
+from calipers.numerics.elementary import halved_ratio
 from calipers.papers.items import Interval
 from calipers.run import Run
 from calipers.theorems.separation import noise_threshold
@@ -32,6 +33,9 @@ _ISOLATED_TOLERANCE = 1e-2
 
 _LONGEST_ATTACKED = 1_000
 """Rounds per epoch up to which several epochs are attacked in about a second."""
+
+_NEAR = 1.003
+"""The factor between two noise multipliers that are as good as one."""
 
 ROUNDING = 1e-12
 """More than the relative error of a closed form in double precision."""
@@ -100,17 +104,6 @@ def poisson_ceiling(rounds: int, epochs: int = 1) -> float:
     return -math.expm1(rounds * epochs * math.log1p(-1.0 / rounds)) / math.sqrt(2.0)
 
 
-def _boundary(holds: Callable[[float], bool], inside: float, outside: float) -> float:
-    """A point where `holds`, within a factor 1.003 of one where it does not; it holds at `inside`."""
-    while abs(math.log(outside / inside)) > 3e-3:
-        middle = math.sqrt(inside * outside)
-        if holds(middle):
-            inside = middle
-        else:
-            outside = middle
-    return inside
-
-
 def forced_noise(separation: Callable[[float], Bracket], target: float, guess: float, spread: float) -> Interval:
     """The noise multiplier at which a decreasing separation passes `target`, searched around `guess`.
 
@@ -122,5 +115,5 @@ def forced_noise(separation: Callable[[float], Bracket], target: float, guess: f
         low /= spread
     while separation(high).upper > target:
         high *= spread
-    necessary = _boundary(lambda sigma: separation(sigma).lower > target, low, high)
-    return necessary, _boundary(lambda sigma: separation(sigma).upper <= target, high, low)
+    necessary, _ = halved_ratio(low, high, lambda sigma: separation(sigma).lower > target, 60, _NEAR)
+    return necessary, halved_ratio(high, low, lambda sigma: separation(sigma).upper <= target, 60, _NEAR)[0]

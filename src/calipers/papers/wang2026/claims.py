@@ -20,6 +20,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Progress, Published, watched
@@ -46,11 +47,7 @@ def _first_below(curve: Callable[[FloatArray], FloatArray], level: float, high: 
     """Where a falling curve passes the level, from above, to the given width; 0 where it is below from the start."""
     if float(curve(np.array([1e-300]))[0]) <= level:
         return 0.0
-    low = 1e-300
-    while high - low > width:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if float(curve(np.array([middle]))[0]) > level else (low, middle)
-    return high
+    return halved(1e-300, high, lambda at: float(curve(np.array([at]))[0]) > level, 100, width)[1]
 
 
 def fpr_at(ceiling: Ceiling, fnr: float) -> float:

@@ -32,6 +32,7 @@ from calipers.laws.composed.product import Product
 from calipers.laws.composed.sweep import sweep
 from calipers.measure.neighbors import NeighborPair
 from calipers.numerics.binomial import binomial_window
+from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import GAMMA_LOG_ERROR, log_gamma_lower_at, log_gamma_upper_at
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
@@ -139,18 +140,14 @@ def epsilon_jaws(run: Run, delta: float = published.DELTA, tolerance: float = 1e
 
 def batch_epsilon(run: Run, delta: float) -> float:
     """At least epsilon(delta) by Theorem 3.7, one round; infinite where that exceeds 600."""
-    low, high = 0.0, _LARGEST_EPSILON
 
     def proven(epsilon: float) -> bool:
         value = batch_delta(epsilon, coordinates_of(run), others_in(run), run.rate, run.noise_multiplier)
         return value <= delta
 
-    if not proven(high):
+    if not proven(_LARGEST_EPSILON):
         return math.inf
-    while high - low > 1e-3 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if proven(middle) else (middle, high)
-    return high
+    return halved(0.0, _LARGEST_EPSILON, lambda epsilon: not proven(epsilon), 60, share=1e-3)[1]
 
 
 @implements("calipers:length-without-signal")
