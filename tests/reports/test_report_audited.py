@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
@@ -12,7 +14,7 @@ from calipers.auditing.choosing import distinguisher_for
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
 from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.audited import report_audit
+from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
 from calipers.reports.format import floor_digits
 from calipers.reports.html import to_html
@@ -151,3 +153,24 @@ def test_a_result_shows_itself(played):
     assert page.count("<div") == page.count("</div>")
     assert "<script" not in page
     assert "AuditResult(" in repr(result)
+
+
+def test_a_result_says_in_words_what_was_played(played):
+    """Not the records by which a ledger knows target and score."""
+    result, _ = played
+    assert result.target_name
+    assert result.scored_by
+    assert f"{result.target_name}: " in " ".join(str(result).split())
+    assert f"Scored by: {result.scored_by}." in " ".join(str(result).split())
+
+
+def test_a_table_has_no_empty_column(played):
+    """Without a run nothing is proven, without a claim nothing is claimed; the columns for it are left out."""
+    result, _ = played
+    bare = dataclasses.replace(result, uppers=None, epsilon_uppers=None)
+    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    assert shown.columns[2:] == ("claim",)
+    bare = dataclasses.replace(bare, claims=None, epsilon_claims=None)
+    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    assert len(shown.columns) == 2
+    assert all(len(row) == 2 for row in shown.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from decimal import Decimal
 
@@ -64,6 +65,17 @@ def test_a_ruler_is_as_wide_as_asked_and_its_numbers_bound(lower, width, claim):
     low, high = re.fullmatch(r" *at least (\S+) +at most (\S+)", lines[1]).groups()
     assert Decimal(low) <= Decimal(lower)
     assert Decimal(high) >= Decimal(upper)
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80, 110])
+def test_a_table_keeps_to_the_terminal(answers, monkeypatch, columns):
+    """No line is longer than it is wide, and "delta = 1e-5" stands on one."""
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns, 50)))
+    lines = to_text(brief_measurement(answers(2.0, 3.0, 1.0), 1e-3), terminal=True).splitlines()
+    (head,) = [number for number, line in enumerate(lines) if line.startswith(" quantity")]
+    table = [re.sub("\x1b.*?m", "", line) for line in lines[head : lines.index("", head)]]
+    assert max(map(len, table)) <= columns
+    assert any("delta = 1e-5" in line for line in table)
 
 
 def test_a_ruler_without_a_proof_stays_open():

@@ -50,7 +50,8 @@ class AuditResult:
     """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
 
     `epsilon_claims` and `epsilon_uppers` are the same for `epsilon`, infinite where nothing is claimed or certified.
-    `looks` lists the looks of a sequential audit; all numbers are those of the last.
+    `looks` lists the looks of a sequential audit; all numbers are those of the last. `target_name` and `scored_by` say
+    in words what `target` and `distinguisher` identify.
     """
 
     target: dict[str, object]
@@ -70,6 +71,8 @@ class AuditResult:
     looks: tuple[Look, ...] = ()
     epsilon_claims: tuple[float, ...] | None = None
     epsilon_uppers: tuple[float, ...] | None = None
+    target_name: str = ""
+    scored_by: str = ""
 
     def __str__(self) -> str:
         return as_text(self)
@@ -262,6 +265,8 @@ class _Questions:
             epsilon_claims=None if claimed is None else tuple(claimed.epsilon_at(delta) for delta in self.deltas),
             epsilon_uppers=None if certified is None else tuple(certified.epsilon_at(delta) for delta in self.deltas),
             notes=(*NOTES, *getattr(game.target, "notes", ())),
+            target_name=game.target.name,
+            scored_by=game.distinguisher.name,
         )
 
     def check(self) -> None:

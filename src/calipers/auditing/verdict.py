@@ -112,8 +112,17 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
     if isinstance(claimed, tuple):
         stated, at = claimed
         pair = profile_of(adp_tradeoff(stated, at), name)
-        # At its own delta a pair says its own epsilon, to the last digit.
-        return replace(pair, epsilon=lambda delta: stated if delta == at else pair.epsilon_at(delta))
+
+        def own(read: Callable[[float], float]) -> Callable[[float], float]:
+            return lambda epsilon: at if epsilon >= stated else read(epsilon)
+
+        # At its own delta a pair says its own epsilon, and from there on its own delta, to the last digit.
+        return replace(
+            pair,
+            forward=own(pair.forward),
+            backward=own(pair.backward),
+            epsilon=lambda delta: stated if delta == at else pair.epsilon_at(delta),
+        )
     if isinstance(claimed, TradeoffCurve):
         if claimed.side is not Side.UPPER:
             raise InputError(f"Expected the {name} as a curve of Side.UPPER (a guarantee), got an attack (Side.LOWER).")
@@ -255,11 +264,12 @@ def _message(
         seen = within if excluded > 0.0 else f"even reaches the {against}"
         return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
     unable = (
-        f"Cannot tell: exceeding the {against} by {setting(violation)} could not be excluded, only by {least_excluded}"
+        f"Cannot tell: these trials exclude only that a threshold test on this score exceeds the {against} by more "
+        f"than {least_excluded} (asked: {setting(violation)})"
     )
     if trials is None:
         return f"{unable}; no affordable number of trials would decide (an estimate)."
-    return f"{unable}; about {trials} trials for each hypothesis would decide (an estimate)."
+    return f"{unable}; about {trials:,} trials for each hypothesis would decide (an estimate)."
 
 
 def _unseen(scores: SplitScores, blind: str) -> str:

@@ -201,8 +201,14 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
             rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
     rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
+    columns = ("quantity", sure, "claim", "at most (proof of the run)")
+    told = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
     blocks: list[Block] = [
-        Table("Each bound holds on its own", ("quantity", sure, "claim", "at most (proof of the run)"), tuple(rows))
+        Table(
+            "Each bound holds on its own",
+            tuple(columns[number] for number in told),
+            tuple(tuple(row[number] for number in told) for row in rows),
+        )
     ]
     blocks += [Notice(text) if bad else Prose(text) for text, bad in judgements(result)]
     return Section("What it shows", tuple(blocks))

@@ -29,7 +29,7 @@ from calipers.reports.terminal import to_text
 from calipers.reports.words import describe
 from calipers.run import Run
 
-_MORE = "its brackets' evidence and .notes"
+_MORE = ".notes and the evidence of each bracket"
 
 
 def text(thing: object) -> str:
@@ -62,8 +62,7 @@ def _measurement(measurement: Measurement) -> Document:
 
 
 def _audit(result: AuditResult) -> Document:
-    named = [str(one.get(key, one)) for one, key in ((result.target, "target"), (result.distinguisher, "name"))]
-    return brief_audit(result, *named)
+    return brief_audit(result, result.target_name, result.scored_by)
 
 
 def _bracket(bracket: Bracket) -> Document:

@@ -83,6 +83,12 @@ def shortest(note: str) -> str:
     return f"{first} …" if rest else first
 
 
+_SIGN = re.compile(r" ([=-]) ")
+_WIDE = 27
+_FOLDS = ((" .. ", _WIDE, _WIDE), (" ..\n", _WIDE, _WIDE), *((" ..\n", 10, fold) for fold in (_WIDE, 22, 18, 14, 10)))
+"""How a table is made narrower and narrower: between the ends of a bracket, columns of a head, columns of words."""
+
+
 class _Page:
     """How wide, whether in color, and whether everything is told."""
 
@@ -154,12 +160,12 @@ class _Page:
     def table(self, table: Table) -> list[str]:
         """Columns side by side; both ends of a bracket one below the other where the lines would be too long.
 
-        Where that is not enough, words are folded as well, and names stand in two or three lines.
+        Where that is not enough, heads are folded, and then words, no more than needed.
         """
         right = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
-        for between, fold in ((" .. ", 27), (" ..\n", 27), (" ..\n", 18), (" ..\n", 10)):
+        for between, head, fold in _FOLDS:
             grid = [[_lines(cell, between) for cell in row] for row in table.rows]
-            if fold < 27:
+            if fold < _WIDE:
                 grid = [
                     [
                         _folded(" ".join(lines), fold) if not flush else lines
@@ -167,9 +173,9 @@ class _Page:
                     ]
                     for row in grid
                 ]
-            heads = [_folded(name, fold) for name in table.columns]
+            heads = [_folded(name, head) for name in table.columns]
             widths = [max(columns_of(t) for row in [heads, *grid] for t in row[i]) for i in range(len(heads))]
-            if sum(widths) + 3 * len(widths) <= self.width:
+            if sum(widths) + 3 * len(widths) - 2 <= self.width:
                 break
         styles = [[getattr(cell, "mood", "") == "bad" for cell in row] for row in table.rows]
         lines = [self._row(line, widths, right, [False] * len(widths)) for line in _stacked(heads)]
@@ -210,8 +216,10 @@ def _number(number: Number) -> str:
 
 
 def _folded(words: str, most: int) -> list[str]:
-    """Words in lines of at most so many columns, where they can be parted."""
-    return textwrap.wrap(visible(words), most, break_long_words=False, break_on_hyphens=False) or [""]
+    """Words in lines of at most so many columns, where they can be parted: not beside a sign such as "="."""
+    held = _SIGN.sub("\u00a0\\1\u00a0", visible(words))
+    lines = textwrap.wrap(held, most, break_long_words=False, break_on_hyphens=False) or [""]
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def _stacked(cells: Sequence[list[str]]) -> Iterator[list[str]]:
