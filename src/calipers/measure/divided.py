@@ -30,6 +30,9 @@ from calipers.measure.neighbors import Attack, NeighborPair
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
 _ROUGHLY = 0.03
+_LIKELY, _TOLD, _NO_RATE, _CLEARLY = 0.9, 20.0, 300.0, 1.2
+"""Where even this delta needs so large an epsilon next to nothing is hidden, or nothing but rates below e^-300; proofs
+are clearly worse by such a factor."""
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
@@ -59,20 +62,37 @@ class CollinearProof(Jaw):
     pairs: tuple[NeighborPair, ...]
     side = Side.UPPER
     _swept: dict[tuple[float, float], Envelope] = field(default_factory=dict, repr=False)
+    _rough: dict[tuple[NeighborPair, str, float], float] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
-        return self._least(lambda product, within: epsilon_above(product, delta, within), tolerance)
+        found = {pair: min((self._roughly(pair, name, delta), name) for name in pair.proofs) for pair in self.pairs}
+        return self._least(found, lambda product, within: epsilon_above(product, delta, within), tolerance)
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least the true delta."""
-        return self._least(lambda product, within: delta_above(product, epsilon, within), tolerance)
+        found = {
+            pair: min(
+                (delta_above(pair.product(name, pair.attacks[0]), epsilon, _ROUGHLY), name) for name in pair.proofs
+            )
+            for pair in self.pairs
+        }
+        return self._least(found, lambda product, within: delta_above(product, epsilon, within), tolerance)
 
-    def _least(self, above: Callable[[Product, float], float], tolerance: float) -> Found:
-        """All that is computed roughly holds too, so only what decides is computed finely."""
-        found: dict[NeighborPair, tuple[float, str]] = {}
-        for pair in self.pairs:
-            found[pair] = min((above(pair.product(name, pair.attacks[0]), _ROUGHLY), name) for name in pair.proofs)
+    def _roughly(self, pair: NeighborPair, name: str, delta: float) -> float:
+        """At least epsilon of one pair by one proof, on a coarse grid."""
+        key = (pair, name, delta)
+        if key not in self._rough:
+            self._rough[key] = epsilon_above(pair.product(name, pair.attacks[0]), delta, _ROUGHLY)
+        return self._rough[key]
+
+    def _least(
+        self,
+        found: dict[NeighborPair, tuple[float, str]],
+        above: Callable[[Product, float], float],
+        tolerance: float,
+    ) -> Found:
+        """All that is `found` roughly holds too, so only what decides is computed finely."""
         fine: set[NeighborPair] = set()
         while True:
             worst = max(found, key=lambda pair: found[pair][0])
@@ -107,12 +127,38 @@ class CollinearProof(Jaw):
         """The directed guarantees of all pairs."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
-            proven = []
-            for pair in self.pairs:
-                products = [pair.product(proof, pair.attacks[0]) for proof in pair.proofs]
-                proven.append(best_guarantee([_swept(one, Side.UPPER, smallest_delta, tolerance) for one in products]))
-            self._swept[key] = Envelope.of(proven)
+            self._swept[key] = Envelope.of([self._guarantee(pair, *key) for pair in self.pairs])
         return self._swept[key]
+
+    def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        """That of one pair: swept, or a few points of it where no rate that a float holds is left to be read off."""
+        names = list(pair.proofs)
+        best = min(names, key=lambda name: self._roughly(pair, name, _TYPICAL_DELTA))
+        told = self._roughly(pair, best, _TYPICAL_DELTA) > _TOLD
+        likely = min(self._roughly(pair, name, _LIKELY) for name in names) if told else 0.0
+        if likely > _NO_RATE:
+            deltas = [
+                _LIKELY,
+                1.0 - _LIKELY,
+                _TYPICAL_DELTA,
+                math.sqrt(_TYPICAL_DELTA * smallest_delta),
+                smallest_delta,
+            ]
+            nodes = [self._roughly(pair, best, at) for at in deltas]
+            if 3.0 * (nodes[1] - nodes[0]) < likely and math.isfinite(nodes[-1]):  # delta(0) is 1 to the last digit
+                return TradeoffCurve.from_profile([0.0, *nodes], [1.0, *deltas], side=Side.UPPER, symmetric=True)
+        if likely > _TOLD and len(names) > 1:
+            names = self._promising(pair, best, smallest_delta)
+        products = [pair.product(name, pair.attacks[0]) for name in names]
+        return best_guarantee([_swept(one, Side.UPPER, smallest_delta, tolerance) for one in products])
+
+    def _promising(self, pair: NeighborPair, best: str, smallest_delta: float) -> list[str]:
+        """Where next to nothing is hidden, the proofs but those that the best one beats clearly at both ends.
+
+        There a curve is a narrow band: what lies far beyond at both ends does so in between.
+        """
+        ends = {at: _CLEARLY * self._roughly(pair, best, at) for at in (_LIKELY, _TYPICAL_DELTA, smallest_delta)}
+        return [name for name in pair.proofs if any(self._roughly(pair, name, at) <= ends[at] for at in ends)]
 
     @property
     def _names(self) -> list[str]:
@@ -137,6 +183,7 @@ class CollinearAttack(Jaw):
     pairs: tuple[NeighborPair, ...]
     side = Side.LOWER
     _swept: dict[tuple[float, float], Envelope] = field(default_factory=dict, repr=False)
+    _rough: dict[tuple[Attack, float], AttackValue] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def _attacked(self) -> NeighborPair:
@@ -150,14 +197,22 @@ class CollinearAttack(Jaw):
         """At most the true epsilon; without a tolerance after one rough look at the cheap attacks."""
         return self._most(
             lambda pair: epsilon_shown(pair.length_tests(delta), delta),
+            lambda attack: self._roughly(attack, delta),
             lambda product, within: epsilon_below(product, delta, within),
             tolerance,
         )
+
+    def _roughly(self, attack: Attack, delta: float) -> AttackValue:
+        """At most epsilon by one attack, on a coarse grid."""
+        if (attack, delta) not in self._rough:
+            self._rough[attack, delta] = epsilon_below(self._product(attack), delta, None)
+        return self._rough[attack, delta]
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At most the true delta."""
         return self._most(
             lambda pair: delta_shown(pair.length_tests(1e-9), epsilon),
+            lambda attack: delta_below(self._product(attack), epsilon, None),
             lambda product, within: delta_below(product, epsilon, within),
             tolerance,
         )
@@ -169,12 +224,13 @@ class CollinearAttack(Jaw):
     def _most(
         self,
         by_length: Callable[[NeighborPair], tuple[float, bool]],
-        below: Callable[[Product, float | None], AttackValue],
+        roughly: Callable[[Attack], AttackValue],
+        below: Callable[[Product, float], AttackValue],
         tolerance: float | None,
     ) -> Found:
         pair = self._attacked
         attacks = [attack for attack in pair.attacks if tolerance is not None or attack in (pair.attacks[0], _SILENT)]
-        tried = {attack: below(self._product(attack), None) for attack in attacks}
+        tried = {attack: roughly(attack) for attack in attacks}
         attack = max(tried, key=lambda attack: tried[attack].value)
         shown = tried[attack]
         if tolerance is not None:
@@ -196,9 +252,8 @@ class CollinearAttack(Jaw):
         """The tests of the attack that shows most at a typical delta."""
         key = (smallest_delta, tolerance)
         if key not in self._swept:
-            products = [self._product(attack) for attack in self._attacked.attacks]
-            best = max(products, key=lambda product: epsilon_below(product, _TYPICAL_DELTA, None).value)
-            self._swept[key] = Envelope((_swept(best, Side.LOWER, smallest_delta, tolerance),))
+            best = max(self._attacked.attacks, key=lambda attack: self._roughly(attack, _TYPICAL_DELTA).value)
+            self._swept[key] = Envelope((_swept(self._product(best), Side.LOWER, smallest_delta, tolerance),))
         return self._swept[key]
 
     def evidence(self) -> Evidence:

@@ -58,8 +58,11 @@ def row_logsumexp(rows: FloatArray) -> FloatArray:
 
 def log_complement(log_value: FloatArray) -> FloatArray:
     """log(1 - exp(log_value)) for log_value <= 0; -inf at 0."""
+    far = log_value < -math.log(2.0)
+    found = np.empty_like(log_value)
     with np.errstate(divide="ignore"):
-        return np.where(log_value < -math.log(2.0), np.log1p(-np.exp(log_value)), np.log(-np.expm1(log_value)))
+        found[far], found[~far] = np.log1p(-np.exp(log_value[far])), np.log(-np.expm1(log_value[~far]))
+    return found
 
 
 def distinct(values: FloatArray) -> FloatArray:

@@ -124,10 +124,11 @@ def _power(base: np.ndarray, exponent: int) -> np.ndarray:
     return result
 
 
-def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
+def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tuple[FloatArray, float]:
     """The cyclic convolution V of all factors with multiplicity, and e with ||V - W||_2 <= e.
 
-    Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1.
+    Every factor must have non-negative true weights of sum at most 1 + 1e-9; counts are >= 1. `directly`: whether to
+    sum the coefficients that matter one by one, where that makes e smaller.
     """
     n = len(factors[0].terms[0])
     spectra = [factor.spectrum() for factor in factors]
@@ -143,10 +144,10 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
     plain = all(factor.plain for factor in factors)
-    slow = slow_waves([(f.terms[0], f.count) for f in factors], spectrum, n) if plain else None
-    others, directly = spectrum, 0.0
+    slow = slow_waves([(f.terms[0], f.count) for f in factors], spectrum, n) if plain and directly else None
+    others, summed = spectrum, 0.0
     if slow is not None:
-        others, spectrum, directly = spectrum.copy(), spectrum.copy(), slow.error
+        others, spectrum, summed = spectrum.copy(), spectrum.copy(), slow.error
         others[slow.index], spectrum[slow.index] = 0.0, slow.values
     result = scipy.fft.irfft(spectrum, n)
     rounding = (4.0 * UNIT_ROUNDOFF * total + 2.0 * fft_relative_error(n)) * two_norm(result)
@@ -154,7 +155,7 @@ def cyclic_product(factors: Sequence[CyclicFactor]) -> tuple[FloatArray, float]:
         f.count * (min(error, f.error + _damped_error(coefficients, others, n)) if f.count >= _MANY else error)
         for f, (coefficients, error) in zip(factors, spectra, strict=True)
     )
-    return result, 1.02 * (propagated + directly + rounding)
+    return result, 1.02 * (propagated + summed + rounding)
 
 
 def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> float:

@@ -30,7 +30,6 @@ import numpy as np
 from calipers.errors import CertificationError
 from calipers.laws.composed.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
 from calipers.laws.core.law import Law
-from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
 from calipers.numerics.types import FloatArray
 
@@ -58,7 +57,8 @@ class LatticePlan:
     """Steps of the final and of the block lattice, the tilt, and the mass allowed to escape the window.
 
     `bell_shaped` says that the tilted total has one hump, so that a short window around it will do; `faint` that
-    LOWER laws of faint steps are charged as such (`calipers.laws.composed.lattice`).
+    LOWER laws of faint steps are charged as such (`calipers.laws.composed.lattice`); `loud` that the error of a
+    transform is nothing beside what is read off the total, so that no coefficient is summed directly.
     """
 
     step: float
@@ -67,6 +67,7 @@ class LatticePlan:
     log_escape: float
     bell_shaped: bool = False
     faint: bool = False
+    loud: bool = False
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""
@@ -128,12 +129,23 @@ def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatAr
     positive = measure.weights > 0  # what is not positive is FFT noise, and covered by the error
     values = np.full(len(rates), -math.inf)  # of no mass at all: that of jumps may be too small for a float
     if np.any(positive):
-        exponents = np.outer(rates, measure.positions[positive] - mean)
-        values = row_logsumexp(exponents + np.log(measure.weights[positive]))
+        values = _log_sums(rates, measure.positions[positive] - mean, np.log(measure.weights[positive]))
     if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
-        everywhere = np.outer(2.0 * rates, measure.positions - mean)
-        values = np.logaddexp(values, math.log(measure.error) + 0.5 * row_logsumexp(everywhere))
+        everywhere = _log_sums(2.0 * rates, measure.positions - mean, 0.0)
+        values = np.logaddexp(values, math.log(measure.error) + 0.5 * everywhere)
     return values
+
+
+def _log_sums(rates: FloatArray, distance: np.ndarray, log_weights: FloatArray | float) -> FloatArray:
+    """log of the sum of e^(s distance) times the weights at every s: one rate after the other, which a cache holds."""
+    found = np.empty(len(rates))
+    for i, rate in enumerate(rates.tolist()):
+        terms = rate * distance
+        terms += log_weights
+        peak = float(terms.max())
+        terms -= peak
+        found[i] = peak + math.log(float(np.exp(terms, out=terms).sum()))
+    return found
 
 
 @dataclass(frozen=True)
@@ -256,11 +268,11 @@ def _refuse_length(window: Window) -> None:
         raise LatticeTooLongError(length / _LONGEST)
 
 
-def _convolve(factors: Sequence[Factor], window: Window) -> LatticeMeasure:
+def _convolve(factors: Sequence[Factor], window: Window, loud: bool) -> LatticeMeasure:
     """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
     _refuse_length(window)
     n = fast_length(window.high - window.low + 1)
-    values, error = cyclic_product([f.cyclic(n) for f in factors])
+    values, error = cyclic_product([f.cyclic(n) for f in factors], directly=not loud)
     escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
     log_norm = math.fsum(f.count * f.log_norm for f in factors)
     positions = np.arange(window.low, window.low + n)
@@ -370,8 +382,8 @@ def compose_upper(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> Latt
         if rest:
             listed.append(Factor.plain(split_law(law, plan.step, plan.tilt), rest))
     if not plan.bell_shaped:
-        return _convolve(listed, _window(listed, plan.log_escape))
-    return _convolve(listed, _upper_window(listed, plan.log_escape - 2.0, (plan.tilt - 1.0) * plan.step))
+        return _convolve(listed, _window(listed, plan.log_escape), plan.loud)
+    return _convolve(listed, _upper_window(listed, plan.log_escape - 2.0, (plan.tilt - 1.0) * plan.step), plan.loud)
 
 
 def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tuple[LatticeMeasure, LatticeMeasure]:
@@ -393,4 +405,4 @@ def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tupl
             for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt, plan.faint), strict=True):
                 listed.append(Factor.plain(measure, rest))
     window = _joined(_window(sides[0], plan.log_escape), _window(sides[1], plan.log_escape))
-    return _convolve(sides[0], window), _convolve(sides[1], window)
+    return _convolve(sides[0], window, plan.loud), _convolve(sides[1], window, plan.loud)

@@ -40,6 +40,8 @@ ATTACK_RESOLUTION = 0.05
 LONE_MARGIN = 11.0
 """How much deeper than its curve a one-sided law has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
+_LOUD, _LOUD_STEPS = 3.0, 100_000
+"""Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
 
 
 Kind = TypeVar("Kind", bound=AnySource)
@@ -112,6 +114,7 @@ class _Order(ABC):
         self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
+        self._untilted: float | None = None
 
     @abstractmethod
     def pilot(self, log_tail: float) -> Laws:
@@ -130,21 +133,28 @@ class _Order(ABC):
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
         # Of faint steps every rounding counts, and one stage of them has fewer (`calipers.numerics.slow_waves`).
+        one_hump, loud = saddle.deviation < saddle.mean, steps <= _LOUD_STEPS and self._deviation(log_tail) > _LOUD
         short = 60_000.0 if longest >= 30_000 and saddle.deviation > _FAINT_TOTAL else _LONGEST_SINGLE_STAGE
         if self.alike or longest < TWO_STAGE_COUNT or length < short:
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
             if self.span is not None and self.span >= step:
                 # Every log ratio lies on this lattice already: nothing is rounded, so let next to nothing escape.
                 return LatticePlan(self.span, self.span, saddle.tilt, log_escape - 18.0)
-            return LatticePlan(step, step, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
+            return LatticePlan(step, step, saddle.tilt, log_escape, one_hump, loud=loud)
         final = sum(_roundings(count) for count in self.counts)
         fine = max(eta * math.sqrt(0.5 * saddle.variance / steps), self._finest_step(log_tail))
         coarse = eta * math.sqrt(0.5 * saddle.variance / final)
-        return LatticePlan(coarse, fine, saddle.tilt, log_escape, saddle.deviation < saddle.mean)
+        return LatticePlan(coarse, fine, saddle.tilt, log_escape, one_hump, loud=loud)
 
     def plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """A lattice around any tilt, with a window that the total rarely leaves at either end."""
         return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
+
+    def _deviation(self, log_tail: float) -> float:
+        """Of the untilted total."""
+        if self._untilted is None:
+            self._untilted = saddle_at(self.pilot(log_tail), 1.0).deviation
+        return self._untilted
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""

@@ -174,7 +174,9 @@ def directed_sweep(
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
             plans = [plan for i, plan in enumerate(plans) if i == 0 or plan[0].deviation <= plan[0].mean]
-        between, eta = middle_saddles(direction, log_tail), min(COARSEST, 1.5 * math.sqrt(tolerance))
+        useful = Side.LOWER in sides or direction.spread
+        between = middle_saddles(direction, log_tail) if useful else []
+        eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)

@@ -13,6 +13,7 @@ dimension, and is the better of the two guarantees where batch sizes say too muc
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,6 +33,7 @@ from calipers.laws.divided.cells import (
     MixedCells,
     log_normal_cells,
     mixed_upper,
+    thinned,
     thinned_product,
 )
 from calipers.laws.divided.folded import cell_width
@@ -45,7 +47,7 @@ add_statement(
     "Dominates division by the realized batch size: for every size a Poisson subsampled pair of isotropic Gaussians.",
 )
 
-_NODES, _FACTOR_NODES = 1_500, 240
+_NODES, _FACTOR_NODES, _MOST_ATOMS = 1_500, 240, 16_000
 _TOLD_APART = 60.0
 """Deviations between the lengths of two noise vectors beyond which they count as told apart with certainty."""
 
@@ -87,19 +89,19 @@ class BatchRevealedPair(UpperSource):
         laws = [self._given(int(k), max(resolution, self.finest), log_tail) for k in window.values]
         ratio = np.concatenate([law.log_ratio for law in laws])
         log_q = np.concatenate([law.log_q + math.log(w) for law, w in zip(laws, window.weights, strict=True)])
-        order = np.argsort(ratio, kind="stable")
+        ratio, log_q = thinned(ratio, log_q, _MOST_ATOMS)
         spared = 2.0 * window.outside
         p_inf = spared + math.fsum(w * law.p_inf for law, w in zip(laws, window.weights, strict=True))
         q_zero = spared + math.fsum(w * law.q_zero for law, w in zip(laws, window.weights, strict=True))
         return Law(
-            ratio[order],
-            (log_q + ratio)[order],
-            log_q[order],
+            ratio,
+            log_q + ratio,
+            log_q,
             Side.UPPER,
             p_inf=min(1.0, p_inf),
             q_zero=min(1.0, q_zero),
             mass_error=max(law.mass_error for law in laws) + 2e-12,
-            shift_error=max(law.shift_error for law in laws) + 2e-15,
+            shift_error=max(law.shift_error for law in laws) + SHIFT_ERROR,
         )
 
     def _given(self, size: int, resolution: float, log_tail: float) -> Law:
@@ -112,7 +114,7 @@ class BatchRevealedPair(UpperSource):
             return gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
         if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
             return Law(np.zeros(0), np.zeros(0), np.zeros(0), Side.UPPER, p_inf=1.0, q_zero=1.0)
-        return self._isotropic(size, resolution, log_tail)
+        return _isotropic(self.sigma, self.dimension, size, resolution, log_tail)
 
     def _hidden(self, law: Law) -> Law:
         """The law of a record that is in the batch, with its membership hidden, or told."""
@@ -121,30 +123,33 @@ class BatchRevealedPair(UpperSource):
         nothing = Law(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
         return Law.mixture([nothing, law], [1.0 - self.rate, self.rate])
 
-    def _isotropic(self, size: int, resolution: float, log_tail: float) -> Law:
-        """N(m, s^2 I) against N(0, I): one coordinate with the signal, times the scale law of the others."""
-        signal = self._signal(size, resolution, log_tail)
-        if self.dimension == 1:
-            return signal
-        scale = scale_pair(self.dimension - 1, size).upper_for(resolution, log_tail, 0.5)
-        return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
 
-    def _signal(self, size: int, resolution: float, log_tail: float) -> Law:
-        mean = 2.0 * size / ((size + 1.0) * self.sigma)
-        reach = math.sqrt(-2.0 * log_tail)
-        length = 2.0 * reach + mean
-        scale = size / (size + 1.0)
-        step = scale * cell_width(resolution, (length + reach) / scale)
-        x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
-        tests = best_tests(np.array([mean]), size, x)
-        ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
-        return Law(
-            ratio,
-            log_q + ratio,
-            log_q,
-            Side.UPPER,
-            p_inf=min(1.0, beyond * (1.0 + 1e-9)),
-            q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
-            mass_error=MASS_ERROR + ATOM_ROUNDING,
-            shift_error=SHIFT_ERROR,
-        )
+@functools.lru_cache(maxsize=128)  # both neighbors of a dataset have batches of the same sizes
+def _isotropic(sigma: float, dimension: int, size: int, resolution: float, log_tail: float) -> Law:
+    """N(m, s^2 I) against N(0, I): one coordinate with the signal, times the scale law of the others."""
+    signal = _signal(sigma, size, resolution, log_tail)
+    if dimension == 1:
+        return signal
+    scale = scale_pair(dimension - 1, size).upper_for(resolution, log_tail, 0.5)
+    return thinned_product(signal, scale, _FACTOR_NODES, _NODES)
+
+
+def _signal(sigma: float, size: int, resolution: float, log_tail: float) -> Law:
+    mean = 2.0 * size / ((size + 1.0) * sigma)
+    reach = math.sqrt(-2.0 * log_tail)
+    length = 2.0 * reach + mean
+    scale = size / (size + 1.0)
+    step = scale * cell_width(resolution, (length + reach) / scale)
+    x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+    tests = best_tests(np.array([mean]), size, x)
+    ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
+    return Law(
+        ratio,
+        log_q + ratio,
+        log_q,
+        Side.UPPER,
+        p_inf=min(1.0, beyond * (1.0 + 1e-9)),
+        q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
+        mass_error=MASS_ERROR + ATOM_ROUNDING,
+        shift_error=SHIFT_ERROR,
+    )

@@ -98,7 +98,7 @@ def onto(common: FloatArray, nodes: FloatArray, log_masses: FloatArray) -> Float
     below = np.clip(np.searchsorted(common, nodes, side="right") - 1, 0, len(common) - 2)
     a, b = common[below], common[below + 1]
     x = np.clip(nodes, a, b)
-    width = log_complement(a - b)
+    width = log_complement(common[:-1] - common[1:])[below]
     up = log_masses + (x - b) + log_complement(a - x) - width
     down = log_masses + log_complement(x - b) - width
     return _log_sums(np.concatenate((below + 1, below)), np.concatenate((up, down)), len(common))
@@ -115,9 +115,9 @@ def _log_sums(index: IntArray, log_weights: FloatArray, size: int) -> FloatArray
 
 def thinned_product(first: Law, second: Law, factor_nodes: int, nodes: int) -> Law:
     """The UPPER law of two independent observations, each split onto about `factor_nodes` ratios, then onto `nodes`."""
-    left, right = (_thinned(law.log_ratio, law.log_q, factor_nodes) for law in (first, second))
+    left, right = (thinned(law.log_ratio, law.log_q, factor_nodes) for law in (first, second))
     ratio = (left[0][:, None] + right[0][None, :]).ravel()
-    common, log_total = _thinned(ratio, (left[1][:, None] + right[1][None, :]).ravel(), nodes)
+    common, log_total = thinned(ratio, (left[1][:, None] + right[1][None, :]).ravel(), nodes)
     return Law(
         common,
         log_total + common,
@@ -130,7 +130,7 @@ def thinned_product(first: Law, second: Law, factor_nodes: int, nodes: int) -> L
     )
 
 
-def _thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+def thinned(ratio: FloatArray, log_masses: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
     """Atoms split onto about `most` of their own ratios: dense where atoms are, which is where the law has mass."""
     ordered = np.sort(ratio)
     common = np.unique(np.append(ordered[:: max(1, len(ordered) // most)], ordered[-1]))
