@@ -22,7 +22,15 @@ from oracles.finite_laws import law_of
 from calipers.bracket import Side
 from calipers.laws.composed.convolve import LatticePlan, compose_lower, compose_upper
 from calipers.laws.composed.lattice import LatticeMeasure
-from calipers.laws.composed.tails import Charges, LowerTail, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.composed.tails import (
+    Charges,
+    LowerTail,
+    UpperTail,
+    lower_tail,
+    single_lower_tail,
+    single_upper_tail,
+    upper_tail,
+)
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
@@ -210,7 +218,7 @@ def test_a_law_with_wrong_masses_and_ratios_still_dominates(direction: float, co
     upper = Law(x, log_q + x, log_q, Side.UPPER, mass_error=1.01 * e, shift_error=s)
     plan = LatticePlan(STEP / 4, STEP / 4, 1.5, math.log(1e-12))
     if count == 1:
-        tail = single_tail(upper)
+        tail = single_upper_tail(upper)
         assert isinstance(tail, UpperTail)
     else:
         tail = upper_tail(
@@ -229,7 +237,7 @@ def test_a_law_with_flattering_masses_is_not_believed(count: int) -> None:
     exact = exact_sum("lopsided", count)
     lower = replace(clean, log_p=clean.log_p + math.log1p(e), log_q=clean.log_q + math.log1p(-e), mass_error=1.01 * e)
     if count == 1:
-        tail = single_tail(lower)
+        tail = single_lower_tail(lower)
         assert isinstance(tail, LowerTail)
     else:
         plan = LatticePlan(STEP, STEP, 1.5, math.log(1e-12))
@@ -303,8 +311,8 @@ def test_one_law_by_itself(mu: float, log_tail: float, eps: float) -> None:
     """One Gaussian needs no convolution; nodes and tests bracket the closed form however small Q's masses are."""
     truth = enumeration.gaussian(mu, eps)
     upper, lower = (
-        single_tail(gaussian_law(mu, Side.UPPER, log_tail)),
-        single_tail(gaussian_law(mu, Side.LOWER, log_tail)),
+        single_upper_tail(gaussian_law(mu, Side.UPPER, log_tail)),
+        single_lower_tail(gaussian_law(mu, Side.LOWER, log_tail)),
     )
     assert lower.delta(eps) <= truth <= upper.delta(eps)
     assert upper.delta(eps) <= 3.0 * lower.delta(eps), "cells of a tenth are coarse where log L grows by 5 per unit"
@@ -317,7 +325,7 @@ def test_one_law_by_itself(mu: float, log_tail: float, eps: float) -> None:
 def test_single_tail_equals_the_law_it_came_from(weights: list[tuple[int, int]], eps: float) -> None:
     """At every eps chords are above the sum over atoms and the best test below it; 1e-12 apart at the atoms."""
     p, q = (np.array(column, dtype=float) / sum(column) for column in zip(*weights, strict=True))
-    upper, lower = (single_tail(law_of(p, q, side)) for side in (Side.UPPER, Side.LOWER))
+    upper, lower = single_upper_tail(law_of(p, q, Side.UPPER)), single_lower_tail(law_of(p, q, Side.LOWER))
     for at in (eps, *np.log(p / q)):
         truth = mp.fsum(
             max(mp.mpf(0), mp.mpf(a) - mp.exp(mp.mpf(float(at))) * mp.mpf(b)) for a, b in zip(p, q, strict=True)

@@ -14,9 +14,9 @@ all its looks together, it ends at the first that falsifies the claim, and it ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,12 +24,12 @@ from calipers.auditing.band import Band, simultaneous_band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.distinguishers import Distinguisher, blind_spots
-from calipers.auditing.game import Game, Playing, Progress, Scores, checked_seed, chunk_size, play_in_stages
+from calipers.auditing.game import Game, HowToPlay, Playing, Scores, chunk_size, game_of, play_in_stages
 from calipers.auditing.loading import as_target
 from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.targets import OneRun, Target
 from calipers.auditing.verdict import DEFAULT_VIOLATION, AuditOutcome, Claimed, Profile, Verdict, judge, profile_of
-from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
+from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.shown import as_html, as_text
 
@@ -126,62 +126,58 @@ def _rows(
     return rows
 
 
+class AuditOptions(HowToPlay, total=False):
+    """What is asked of the scores, and how the game is played (`HowToPlay`).
+
+    `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
+    be, `violation` by how much a claim must be exceeded for CONSISTENT to be wrong, `selection_share` the share of the
+    runs that choose the test.
+    """
+
+    confidence: float
+    deltas: Sequence[float]
+    epsilons: Sequence[float]
+    delta0: float
+    claim: Claimed | None
+    upper: Claimed | None
+    violation: float
+    selection_share: float
+
+
 def audit(
     target: Target | OneRun | str,
     distinguisher: Distinguisher | None = None,
     *,
     trials: int,
     seed: int,
-    confidence: float = 0.95,
-    deltas: Sequence[float] = DEFAULT_DELTAS,
-    epsilons: Sequence[float] = DEFAULT_EPSILONS,
-    delta0: float = DEFAULT_DELTA0,
-    claim: Claimed | None = None,
-    upper: Claimed | None = None,
-    violation: float = DEFAULT_VIOLATION,
-    selection_share: float = SELECTION_SHARE,
-    jobs: int = 1,
-    joblib_backend: str | None = None,
-    chunk: int | None = None,
-    ledger: Path | str | None = None,
-    resume: bool = False,
-    time_limit: float | None = None,
-    progress: Progress | None = None,
     sequential: bool = False,
     most_trials: int | None = None,
+    **options: Unpack[AuditOptions],
 ) -> AuditResult:
     """Play `trials` runs for each hypothesis and bound the leakage of the target from below.
 
     `target` is a target, a function of one run (present, rng), or "module:function". Without a `distinguisher` the
-    strongest that fits the target is taken (see `distinguisher_for`).
-    `claim` is what should hold (see `profile_of`), `upper` a certified upper jaw of the run that the target is said to
-    be. From `jobs` to `progress` the arguments are those of `play`.
+    strongest that fits the target is taken (see `distinguisher_for`). `options` are those of `AuditOptions`: what is
+    asked (confidence, deltas, epsilons, claim, ...) and how to play (jobs, ledger, time_limit, ...).
     `sequential` looks at the scores several times, ends when the claim falls, and goes on to `most_trials` (by default
     `trials`) if it does not; with a ledger and a larger `most_trials` it may be taken up again.
     A target's attribute `notes`, sentences about what was played, is handed on to the result.
     Post-condition: every lower bound exceeds the truth with probability at most 1 - confidence.
     """
     # Wrong questions are refused before the game, which may take hours.
-    asked = _Questions(
-        OPEN_UNIT.check("confidence", confidence), tuple(deltas), tuple(epsilons), delta0, claim, upper, violation,
-        selection_share,
-    )  # fmt: skip
+    given: dict[str, Any] = {**options}
+    asked = _Questions(**{field.name: given.pop(field.name) for field in fields(_Questions) if field.name in given})
+    playing = Playing.of(given)
     asked.check()
     target = as_target(target)
-    size = chunk_size(target, chunk)
-    looks = _looks(asked, COUNT.check_int("trials", trials), most_trials, size, sequential)
-    if distinguisher is None:
-        distinguisher = distinguisher_for(target, seed=seed, time_limit=time_limit)
-    game = Game(
-        target,
-        distinguisher,
-        looks[-1].trials,
-        checked_seed(seed),
-        size,
-        None if time_limit is None else POSITIVE.check("time_limit", time_limit),
-        trials if sequential else None,
+    looks = _looks(
+        asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, given.get("chunk")), sequential
     )
-    playing = Playing(jobs, joblib_backend, ledger, resume, progress)
+    if distinguisher is None:
+        distinguisher = distinguisher_for(target, seed=seed, time_limit=given.get("time_limit"))
+    game = game_of(target, distinguisher, looks[-1].trials, seed, given)
+    if sequential:
+        game = replace(game, planned=trials)
     blind = blind_spots(distinguisher)
     seen: list[Look] = []
     for look, scores in zip(looks, play_in_stages(game, [look.trials for look in looks], playing), strict=False):
@@ -209,14 +205,19 @@ def _looks(asked: _Questions, trials: int, most_trials: int | None, chunk: int, 
 class _Questions:
     """What is asked of the scores."""
 
-    confidence: float
-    deltas: tuple[float, ...]
-    epsilons: tuple[float, ...]
-    delta0: float
-    claim: Claimed | None
-    upper: Claimed | None
-    violation: float
-    selection_share: float
+    confidence: float = 0.95
+    deltas: Sequence[float] = DEFAULT_DELTAS
+    epsilons: Sequence[float] = DEFAULT_EPSILONS
+    delta0: float = DEFAULT_DELTA0
+    claim: Claimed | None = None
+    upper: Claimed | None = None
+    violation: float = DEFAULT_VIOLATION
+    selection_share: float = SELECTION_SHARE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", OPEN_UNIT.check("confidence", self.confidence))
+        object.__setattr__(self, "deltas", tuple(self.deltas))
+        object.__setattr__(self, "epsilons", tuple(self.epsilons))
 
     @cached_property
     def profiles(self) -> tuple[Profile | None, Profile | None]:

@@ -26,9 +26,10 @@ plays one run over and over, which no statistics survive.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -90,9 +91,28 @@ class Game:
         } | ({} if self.planned is None else {"sequential": True})
 
 
+class HowToPlay(TypedDict, total=False):
+    """How a game is played. `chunk` None takes the target's own `chunk` attribute, or 100 runs at a time.
+
+    `time_limit` is in seconds for each chunk; `progress(done, trials)` is called in this process. With `ledger`,
+    finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Chunks kept there are
+    not played again; killing the process loses at most the chunks in flight, one for each worker. `repeat_first=False`
+    plays the first chunk once: for a target that has passed this check before.
+    """
+
+    jobs: int
+    joblib_backend: str | None
+    chunk: int | None
+    ledger: Path | str | None
+    resume: bool
+    time_limit: float | None
+    progress: Progress | None
+    repeat_first: bool
+
+
 @dataclass(frozen=True)
 class Playing:
-    """How a game is played, none of which changes its scores; see `play`."""
+    """How a game is played, as far as it does not change its scores; see `HowToPlay`."""
 
     jobs: int = 1
     joblib_backend: str | None = None
@@ -101,41 +121,32 @@ class Playing:
     progress: Progress | None = None
     repeat_first: bool = True
 
+    @classmethod
+    def of(cls, how: Mapping[str, Any]) -> Playing:
+        """What does not belong to the game itself."""
+        return cls(**{name: value for name, value in how.items() if name not in ("chunk", "time_limit")})
 
-def play(
-    target: Target,
-    distinguisher: Distinguisher,
-    *,
-    trials: int,
-    seed: int,
-    jobs: int = 1,
-    joblib_backend: str | None = None,
-    chunk: int | None = None,
-    ledger: Path | str | None = None,
-    resume: bool = False,
-    time_limit: float | None = None,
-    progress: Progress | None = None,
-    repeat_first: bool = True,
-) -> Scores:
-    """The scores of `trials` independent runs for each hypothesis.
 
-    `chunk` None takes the target's own `chunk` attribute, or 100. `progress(done, trials)` is called in this process.
-    With `ledger`, finished chunks are kept in that file, and `resume=True` goes on where it ends (or starts it). Chunks
-    kept there are not played again; killing the process loses at most the chunks in flight, one for each worker.
-    `repeat_first=False` plays the first chunk once: for a target that has passed this check before.
-
-    Post-condition: the same target, distinguisher, trials, seed and chunk give the same scores, bit for bit on the
-    same machine, whatever `jobs`, `joblib_backend`, interruptions and resumption.
-    """
-    game = Game(
+def game_of(target: Target, distinguisher: Distinguisher, trials: int, seed: int, how: Mapping[str, Any]) -> Game:
+    """The game, with everything about it checked."""
+    limit = how.get("time_limit")
+    return Game(
         target,
         distinguisher,
         COUNT.check_int("trials", trials),
         checked_seed(seed),
-        chunk_size(target, chunk),
-        None if time_limit is None else POSITIVE.check("time_limit", time_limit),
+        chunk_size(target, how.get("chunk")),
+        None if limit is None else POSITIVE.check("time_limit", limit),
     )
-    playing = Playing(jobs, joblib_backend, ledger, resume, progress, repeat_first)
+
+
+def play(target: Target, distinguisher: Distinguisher, *, trials: int, seed: int, **how: Unpack[HowToPlay]) -> Scores:
+    """The scores of `trials` independent runs for each hypothesis, played as `HowToPlay` says.
+
+    Post-condition: the same target, distinguisher, trials, seed and chunk give the same scores, bit for bit on the
+    same machine, whatever `jobs`, `joblib_backend`, interruptions and resumption.
+    """
+    game, playing = game_of(target, distinguisher, trials, seed, how), Playing.of(how)
     (scores,) = play_in_stages(game, (game.trials,), playing)
     return scores
 

@@ -16,13 +16,14 @@ the direction that harms.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
 from calipers.auditing.band import simultaneous_band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
-from calipers.auditing.game import Game, Progress, checked_seed, chunk_size, play
+from calipers.auditing.game import Game, HowToPlay, Playing, game_of, play
 from calipers.auditing.ledger import PlayedChunk
 from calipers.auditing.one_run_game import CanaryScores, audit_one_run
 from calipers.auditing.parallel import each_played
@@ -141,10 +142,7 @@ def self_test(
     trials: int,
     seed: int,
     confidence: float = 0.95,
-    jobs: int = 1,
-    chunk: int | None = None,
-    time_limit: float | None = None,
-    progress: Progress | None = None,
+    **how: Unpack[HowToPlay],
 ) -> SelfTest:
     """Audit the target `repeats` times with the record ignored, and test the count of false alarms.
 
@@ -154,21 +152,14 @@ def self_test(
     repeats = COUNT.check_int("repeats", repeats)
     confidence = OPEN_UNIT.check("confidence", confidence)
     ignoring = IgnoresRecord(target)
-    games = Game(
-        ignoring,
-        distinguisher,
-        COUNT.check_int("trials", trials),
-        checked_seed(seed),
-        chunk_size(ignoring, chunk),
-        time_limit,
-    )
+    games, playing = game_of(ignoring, distinguisher, trials, seed, how), Playing.of(how)
     found = dict.fromkeys(STATISTICS, 0)
-    for done, scores in enumerate(each_played(_one_game, games, range(repeats), jobs, None), 1):
+    for done, scores in enumerate(each_played(_one_game, games, range(repeats), playing.jobs, None), 1):
         coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(scores.number, 1)))
         for name, claimed in leakage_found(scores.absent, scores.present, confidence, games.chunk, coins).items():
             found[name] += claimed
-        if progress is not None:
-            progress(done, repeats)
+        if playing.progress is not None:
+            playing.progress(done, repeats)
     error = error_level(confidence)
     p_value = {name: float(at_least(count, repeats, error)) for name, count in found.items()}
     return SelfTest(repeats, trials, confidence, found, p_value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calipers.bracket import Evidence, Kind, Side
@@ -70,6 +70,10 @@ class Composition:
         """Whether some factor's laws end at a resolution of their own."""
         return any(source.coarse for source, _ in self.product.factors)
 
+    def above(self) -> Composition:
+        """The same product, of which the upper side alone is asked."""
+        return AboveComposition(self.product, self.fineness)
+
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         return self.product.epsilon(delta, tolerance * self.fineness)
 
@@ -93,6 +97,10 @@ class Composition:
 
 class AboveComposition(Composition):
     """A product of pairs of which the upper side alone is asked: the attack is another."""
+
+    def above(self) -> Composition:
+        """It is that already."""
+        return self
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
@@ -122,6 +130,10 @@ class LoneComposition(Composition):
         """The pair itself is."""
         return True
 
+    def above(self) -> Composition:
+        """The pair answers both sides at once."""
+        return self
+
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         lower, upper = self._pair.epsilon(delta)
         return Jaws(lower, upper, lower, False)
@@ -149,9 +161,7 @@ class PairProof(Jaw):
     @property
     def alone(self) -> PairProof:
         """The same proof, for whoever does not ask what the pairs show."""
-        if type(self.composed) is not Composition:
-            return self
-        return PairProof(AboveComposition(self.composed.product, self.composed.fineness), self.reason, self.statement)
+        return replace(self, composed=self.composed.above())
 
     @property
     def curves_add(self) -> bool:

@@ -60,6 +60,11 @@ class Jaw(ABC):
         """Whether a curve may know more about a number than the answer to a question about it."""
         return True
 
+    @property
+    def alone(self) -> Jaw:
+        """The same jaw, for whoever does not ask what stands on the other side."""
+        return self
+
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The symmetric trade-off curve."""
         return self.envelope(smallest_delta, tolerance).hull()

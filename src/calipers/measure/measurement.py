@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
@@ -31,6 +32,7 @@ _DEEPEST, _TINY = 1e-12, 1e-290
 
 
 _Jaws = tuple[Found, Found]
+T = TypeVar("T")
 
 
 def _bracket_of(found: _Jaws) -> Bracket:
@@ -80,7 +82,7 @@ class Measurement:
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
     _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
-    _cache: dict[object, object] = field(default_factory=dict, repr=False)
+    _cache: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return as_text(self)
@@ -120,6 +122,13 @@ class Measurement:
         if key not in self._answers:
             self._answers[key] = ask(self.evaluation.below), ask(self.evaluation.above)
         return self._answers[key]
+
+    def _kept(self, key: object, make: Callable[[], T]) -> T:
+        """What was made under this key, now or before."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        found: T = self._cache[key]
+        return found
 
     def _bracket(self, lower: float, upper: float) -> Bracket:
         """Numbers that are read off whole curves."""
@@ -189,21 +198,13 @@ class Measurement:
         UPPER: a guarantee, at or below the truth. LOWER: no symmetric guarantee lies above it. It is the hull of both
         orders, which no attack need attain: what attacks do is `envelope`.
         """
-        key = ("curve", side, self._depth(smallest_delta))
-        if key not in self._cache:
-            self._cache[key] = self.evaluation.jaw(side).curve(key[2], self.tolerance)
-        found = self._cache[key]
-        assert isinstance(found, TradeoffCurve)
-        return found
+        depth, jaw = self._depth(smallest_delta), self.evaluation.jaw(side)
+        return self._kept(("curve", side, depth), lambda: jaw.curve(depth, self.tolerance))
 
     def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
         """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
-        key = ("envelope", side, self._depth(smallest_delta))
-        if key not in self._cache:
-            self._cache[key] = self.evaluation.jaw(side).envelope(key[2], self.tolerance)
-        found = self._cache[key]
-        assert isinstance(found, Envelope)
-        return found
+        depth, jaw = self._depth(smallest_delta), self.evaluation.jaw(side)
+        return self._kept(("envelope", side, depth), lambda: jaw.envelope(depth, self.tolerance))
 
     @staticmethod
     def _depth(smallest_delta: float) -> float:
@@ -241,15 +242,13 @@ class Measurement:
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
         delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
-        key = ("gdp", delta0)
-        if key not in self._cache:
-            lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
-            attack = self.curve(Side.LOWER, depth_for(delta0))
-            overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
-            self._cache[key] = Gdp(self._bracket(lower, upper), delta0, overstated)
-        found = self._cache[key]
-        assert isinstance(found, Gdp)
-        return found
+        return self._kept(("gdp", delta0), lambda: self._gdp(delta0))
+
+    def _gdp(self, delta0: float) -> Gdp:
+        lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
+        attack = self.curve(Side.LOWER, depth_for(delta0))
+        overstated = regret(attack, upper, delta0) if math.isfinite(upper) else math.inf
+        return Gdp(self._bracket(lower, upper), delta0, overstated)
 
     def rdp(self, order: float) -> Bracket:
         """The Renyi divergence of the given order > 1, the larger of both directions."""

@@ -21,7 +21,6 @@ from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
 from calipers.measure.choice import best_guarantee
 from calipers.measure.closed import CurveJaw
-from calipers.measure.composed import PairProof
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.mechanisms.selection import Trials
 from calipers.numerics.elementary import halved
@@ -219,8 +218,7 @@ class SelectionAttack(Jaw):
 
 def selected(one: Evaluation, trials: Trials) -> Evaluation:
     """The best of a random number of trials of `one`."""
-    above = one.above.alone if isinstance(one.above, PairProof) else one.above
-    return Evaluation(SelectionProof(above, trials), SelectionAttack(one.below, trials))
+    return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below, trials))
 
 
 def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:

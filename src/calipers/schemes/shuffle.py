@@ -74,17 +74,12 @@ class ShuffleScheme(CutScheme):
         full = _full_batches(run)
         if hidden_well and full.steps_per_epoch == run.steps_per_epoch:
             return hidden_alone(run, run.kept_share)
-        epoch = _epoch(run)
         proofs: tuple[Proof, ...] = (known_release(run, epochs, FIXED, NEVER_MORE),)
         if hidden_well and full.steps_per_epoch > 1:
             # Places of weights B/N and, in the short batch, less: majorized by the full batches with equal weights.
             replaced = run.adjacency == "substitute"
             proofs += hidden(run.noise_multiplier, full.steps_per_epoch, 1.0, epochs, replaced).proofs
-        if epoch is not None:
-            kept = isinstance(epoch, DisplacedEpoch)
-            statement, reason = (DISPLACED, _NOTHING_LEFT_OVER) if kept else (SHUFFLED, _LEFT_OVER)
-            proofs += (Proof(epoch, epochs, statement, reason),)
-        return Exposure(proofs, _attack(run, epochs))
+        return Exposure((*proofs, *_epoch(run, epochs)), _attack(run, epochs))
 
     def noise_range(self, run: RunFields) -> Domain:
         """Of a hidden record."""
@@ -132,15 +127,16 @@ class ShuffleScheme(CutScheme):
         return log_weight, sums.batch_size - included, included
 
 
-def _epoch(run: RunFields) -> ShuffledEpoch | None:
-    """The law of one shuffled epoch, or None where fixed batches are all that is proven."""
+def _epoch(run: RunFields, epochs: int) -> tuple[Proof, ...]:
+    """The theorem about one shuffled epoch; nothing where fixed batches are all that is proven."""
     if run.sizes is None or run.reshuffle == "once" or run.view == "isolated":
-        return None
-    replaced = run.adjacency == "substitute"
+        return ()
+    noise, rounds, replaced = run.noise_multiplier, run.steps_per_epoch, run.adjacency == "substitute"
     if run.left_over:
-        return ShuffledEpoch(run.noise_multiplier, run.steps_per_epoch, run.kept_share, replaced)
+        return (Proof(ShuffledEpoch(noise, rounds, run.kept_share, replaced), epochs, SHUFFLED, _LEFT_OVER),)
     size, batch = run.sizes
-    return DisplacedEpoch(run.noise_multiplier, run.steps_per_epoch, 1.0, replaced, batch, size)
+    displaced = DisplacedEpoch(noise, rounds, 1.0, replaced, batch, size)
+    return (Proof(displaced, epochs, DISPLACED, _NOTHING_LEFT_OVER),)
 
 
 def _full_batches(run: RunFields) -> RunFields:

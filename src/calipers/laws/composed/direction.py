@@ -26,7 +26,16 @@ from calipers.laws.composed.convolve import (
     compose_upper,
 )
 from calipers.laws.composed.saddle import Saddle, saddle_at
-from calipers.laws.composed.tails import Charges, LowerTail, TailFocus, UpperTail, lower_tail, single_tail, upper_tail
+from calipers.laws.composed.tails import (
+    Charges,
+    LowerTail,
+    TailFocus,
+    UpperTail,
+    lower_tail,
+    single_lower_tail,
+    single_upper_tail,
+    upper_tail,
+)
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import AnySource, LawSource, LowerSource, UpperSource
 
@@ -210,9 +219,7 @@ class Above(_Order):
         """Certified profile nodes around the saddle, dense around the `focus`."""
         if self.steps() == 1:
             laws = self.upper_laws(eta, log_tail, saddle.tilt)
-            tail = single_tail(laws[0][0])
-            assert isinstance(tail, UpperTail)
-            return tail
+            return single_upper_tail(laws[0][0])
         cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
         laws = self.upper_laws(cells, log_tail, saddle.tilt)
         plan = self._plan(saddle, eta, log_tail, log_escape)
@@ -244,9 +251,7 @@ class Below(_Order):
         """Certified tests around the saddle, dense around the `focus`."""
         laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)
         if self.steps() == 1:
-            tail = single_tail(laws[0][0])
-            assert isinstance(tail, LowerTail)
-            return tail
+            return single_lower_tail(laws[0][0])
         plan = self._plan(saddle, eta, log_tail, log_escape)
         plan = replace(plan, faint=plan.step == plan.fine_step)
         try:

@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.laws.composed.lattice import FaintCharge, LatticeMeasure
 from calipers.laws.core.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
@@ -344,20 +343,28 @@ def _log_after(log_masses: FloatArray) -> FloatArray:
     return np.append(upto[1:], -np.inf)
 
 
-def single_tail(law: Law) -> UpperTail | LowerTail:
-    """The tail of one law that needs no convolution: its atoms are the nodes, or the tests."""
+def _single(law: Law) -> tuple[Charges, FloatArray, float]:
+    """The charges of one law that needs no convolution, log Q after each atom, and what that may err by."""
     charges = Charges.of([(law, 1)])
-    log_q = _log_after(law.log_q)
     # Running sums of logs: each of the `size` steps rounds a number of the size of the log mass.
     deepest = float(np.max(np.abs(law.log_q), initial=1.0)) + float(np.max(np.abs(law.log_p), initial=1.0))
     log_rounding = 4.0 * law.size * UNIT_ROUNDOFF * (1.0 + deepest) + charges.log_mass + 1e-13
-    if law.side is Side.LOWER:
-        log_p = _log_after(law.log_p)
-        kept = np.isfinite(log_q)
-        log_power = log_p[kept] - log_rounding
-        if charges.infinite_lower > 0:
-            log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
-        return LowerTail(law.log_ratio[kept], log_power, log_q[kept] + log_rounding)
+    return charges, _log_after(law.log_q), log_rounding
+
+
+def single_lower_tail(law: Law) -> LowerTail:
+    """The tests of one LOWER law: thresholds at its atoms."""
+    charges, log_q, log_rounding = _single(law)
+    kept = np.isfinite(log_q)
+    log_power = _log_after(law.log_p)[kept] - log_rounding
+    if charges.infinite_lower > 0:
+        log_power = np.logaddexp(log_power, math.log(charges.infinite_lower))
+    return LowerTail(law.log_ratio[kept], log_power, log_q[kept] + log_rounding)
+
+
+def single_upper_tail(law: Law) -> UpperTail:
+    """The nodes of one UPPER law are its atoms."""
+    charges, log_q, log_rounding = _single(law)
     with np.errstate(divide="ignore"):
         rise = law.log_ratio[1:] + np.log(-np.expm1(-np.diff(law.log_ratio))) + log_q[:-1]
         last = math.log(charges.infinite_upper) if charges.infinite_upper > 0 else -math.inf
