@@ -135,7 +135,7 @@ def main() -> None:
             assert found
             addresses = {**pages(Path(place)), "explorer": lambda _: explored(int(found[1]))}
             if asked.documentation:
-                take(driver, addresses["report"](900), 900, 640, STATIC / "report.png")
+                take(driver, addresses["report"](900), 900, 720, STATIC / "report.png")
                 take(driver, addresses["explorer"](1280), 1280, 960, STATIC / "explorer.png")
             if asked.folder is not None:
                 asked.folder.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from dataclasses import dataclass
 
 from calipers.errors import InputError
@@ -52,7 +53,8 @@ class Domain:
     def check(self, name: str, value: object, remedy: str = "") -> float:
         """The value as a float (an int for integer domains), or `InputError`."""
         if value not in self:
-            shown = repr(value) if isinstance(value, str) else value
+            # 1e-05 as it is spelled everywhere: 1e-5.
+            shown = repr(value) if isinstance(value, str) else re.sub(r"e([+-])0(?=\d)", r"e\1", str(value))
             tail = f" {remedy}" if remedy else ""
             raise InputError(f"Expected {name} in {self}, got {name}={shown}.{tail}")
         assert isinstance(value, numbers.Real)

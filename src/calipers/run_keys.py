@@ -30,8 +30,8 @@ def called(name: str) -> str:
     return "Standard input" if name == STANDARD_INPUT else name
 
 
-def read_toml(name: str) -> dict[str, object]:
-    """What a run file holds ("-": standard input), or `InputError` naming the file."""
+def read_toml(name: str, what: str = "run file") -> dict[str, object]:
+    """What a file holds ("-": standard input), or `InputError` naming it and saying what it should be."""
     import tomllib
 
     try:
@@ -40,10 +40,10 @@ def read_toml(name: str) -> dict[str, object]:
         found = tomllib.loads(content.decode("utf-8-sig"))
     except OSError as error:
         if not name:
-            raise InputError("The name of the run file is empty; name one, or describe the run by options.") from error
-        raise InputError(f"Cannot read the run file {name}: {error.strerror or error}.") from error
+            raise InputError(f"The name of the {what} is empty; name one, or describe the run by options.") from error
+        raise InputError(f"Cannot read the {what} {name}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{called(name)} is not a text file in UTF-8; a run file is TOML.") from error
+        raise InputError(f"{called(name)} is not a text file in UTF-8; a {what} is TOML.") from error
     except (ValueError, RecursionError) as error:
         detail = " ".join(str(error).split()).rstrip(".")
         raise InputError(f"{called(name)} is not valid TOML: {detail}.") from error

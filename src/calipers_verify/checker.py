@@ -81,7 +81,9 @@ def verify(data: bytes) -> Verdict:
     except Refused:
         raise
     except Exception as error:  # whatever this is, nothing was proven
-        raise Refused(f"it is no JSON, or its numbers do not fit together ({type(error).__name__})") from error
+        if isinstance(error, ValueError) and type(error).__name__ in ("JSONDecodeError", "UnicodeDecodeError"):
+            raise Refused("it is not JSON") from error
+        raise Refused(f"its numbers do not fit together ({type(error).__name__})") from error
 
 
 def _verdict(record: Any) -> Verdict:

@@ -75,6 +75,9 @@ def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thesis.md").write_text("# My thesis\n")
     (tmp_path / "thesis.csv").write_text("name,grade\n")
+    (tmp_path / "binary.toml").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.toml").write_text("")
+    (tmp_path / "comma.toml").write_text("sample_rate = 0,1\nsteps = 3\nnoise_multiplier = 2\n")
     (tmp_path / "phases.toml").write_text(
         "sample_rate = 0.1\nnoise_multiplier = 2\n[[phase]]\nsteps = 1\n[[phase]]\nsteps = 2\n"
     )
@@ -270,6 +273,42 @@ MORE = [
 @pytest.mark.parametrize(("arguments", "said"), MORE, ids=[" ".join(arguments)[:60] for arguments, _ in MORE])
 def test_one_sentence_for_those_who_read_on(refused, desk, arguments, said):
     """As above, for units, guarantees, receipts, papers."""
+    before = {path.name: path.read_bytes() for path in desk.iterdir()}
+    assert said in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in desk.iterdir()} == before
+
+
+# Numbers as they are written elsewhere, words nearly right, and files that are something else.
+ELSEWHERE = [
+    (("measure", "--dataset-size", "60k", *RUN[2:]), "write it out, such as 60000 or 6e4 for 60k"),
+    (("measure", "--dataset-size", "60.000", *RUN[2:]), "'60.000' may mean two numbers; write 60000, or 60"),
+    (("measure", "--sample-rate", "256/60000", *RUN[2:]), "write the quotient as a decimal number"),
+    (("measure", *RUN, "--delta", "10^-5"), "write a power of ten as 1e-5"),
+    (("measure", *RUN, "--delta", "1e-3%"), "write a percentage as a part of one"),
+    (("measure", *RUN[:4], "--noise-multiplier", "\u22121"), "write the minus sign as -"),
+    (("measure", *RUN, "--delta", "-1e-5"), "got --delta -1e-5."),
+    (("measure", *SIZES, "--epochs", "-3", "--noise-multiplier", "1"), "Expected --epochs in (0, "),
+    (("measure", "--dataset-size", "10", "--batch-size", "1000", *RUN[2:]), "--batch-size <= --dataset-size"),
+    (("measure", *RUN, "--sampler", "poison"), "Did you mean poisson?"),
+    (("measure", *RUN, "--sampler", "balls_and_bins"), "Did you mean balls-and-bins?"),
+    (("measure", *RUN, "--adjacency", "addremove"), "Did you mean add-remove?"),
+    (("measure", "phases.toml"), "Did you mean --run phases.toml?"),
+    (("measure", "--run", "binary.toml"), "binary.toml is not a text file in UTF-8"),
+    (("measure", "--run", "empty.toml"), "empty.toml: A run needs noise_multiplier"),
+    (("measure", "--run", "comma.toml"), "comma.toml is not valid TOML"),
+    (("check", "binary.toml", "--epsilon", "3", "--delta", "1e-5"), "binary.toml is not a text file"),
+    (("check", "phases.toml", "--epsilon", "1e-5", "--delta", "3"), "Expected --delta in"),
+    (("certify", ".", "--delta", "1e-5"), "Is a directory"),
+    (("receipt", "binary.toml"), "binary.toml is not a text file"),
+    (("verify-receipt", "empty.toml"), "empty.toml is not JSON"),
+    (("audit", "absent.csv", "--claim", "2,1e-5"), "Cannot read absent.csv: No such file"),
+    (("export", "phases.toml", "--form", "registry", "--about", "absent.toml"), "file for --about absent.toml"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), ELSEWHERE, ids=[" ".join(words)[:60] for words, _ in ELSEWHERE])
+def test_one_sentence_for_what_is_written_otherwise_elsewhere(refused, desk, arguments, said):
+    """And it says how it is written here."""
     before = {path.name: path.read_bytes() for path in desk.iterdir()}
     assert said in refused(*arguments)
     assert {path.name: path.read_bytes() for path in desk.iterdir()} == before

@@ -76,7 +76,18 @@ def test_the_checklist_asks_back_what_no_measurement_knows(found, measurement) -
     text = render(answered, "checklist")
     assert "locked" in text
     assert text.count("To be answered by the deployer") == asked.count("To be answered by the deployer") - 1
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in text.splitlines() if line.startswith("|"))
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 4 for line in text.splitlines() if line.startswith("|"))
+
+
+def test_the_checklist_says_what_each_answer_is_based_on(found, measurement) -> None:
+    """Epsilon on the measurement, the unit on whoever described the run, what was told on the teller."""
+    told = {"side_channels": "None."}
+    text = render(disclose(measurement, about=told, how="probed"), "checklist")
+    basis = {row.split(" | ")[0][2:]: row.split(" | ")[-1].rstrip("| ") for row in text.splitlines() if row[:2] == "| "}
+    assert basis["Privacy parameter"] == "the measurement"
+    assert basis["Unit of privacy"].endswith("as found by running the implementation as a black box")
+    assert basis["Side channels"] == "the deployer's word"
+    assert basis["Data collection exposure"] == "nothing yet"
 
 
 def test_an_entry_meets_the_schema_and_lies_do_not(found) -> None:

@@ -128,8 +128,10 @@ def read_canaries(path: Path) -> CanaryScores:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a CSV file: {error}.") from error
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV file in UTF-8.") from error
     if not rows or not {"included", "score"} <= rows[0].keys():
         raise InputError(f"Expected {path} with a line for each canary and the columns included and score.")
     coins = [row["included"].strip().lower() if row["included"] else "" for row in rows]

@@ -58,7 +58,7 @@ def export_command(
     described = read_described(run_path)
     if not described.runs:
         raise UnsupportedError(f"{run_path}: nothing is proven about this training, so there is nothing to disclose.")
-    about: dict[str, Any] = {} if about_path is None else read_toml(about_path)
+    about: dict[str, Any] = {} if about_path is None else read_toml(about_path, "file for --about")
     if form in ("short", "model-card") and about:
         raise InputError(f"--form {form} has no place for --about; leave it out.")
     with patience("measuring"):

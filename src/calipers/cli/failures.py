@@ -137,6 +137,9 @@ def _in_one_line(error: click.UsageError) -> click.UsageError:
     """The refusal without the usage above it, and where there is more to read."""
     command = error.ctx.command_path if error.ctx is not None else "calipers"
     message = error.format_message()
+    extra = re.fullmatch(r"Got unexpected extra argument \((\S+\.toml)\)\.?", message)
+    if extra and error.ctx is not None and any("--run" in option.opts for option in error.ctx.command.params):
+        message = f"{message.rstrip('.')}. Did you mean --run {extra[1]}?"
     ended = message.endswith((".", "?", "?)"))
     return click.UsageError(f"{message}{'' if ended else '.'} Try '{command} --help'.")
 

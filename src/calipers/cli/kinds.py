@@ -14,12 +14,26 @@ import click
 from click.shell_completion import CompletionItem
 
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
+_POINTS = re.compile(r"[0-9]{1,3}\.000")
+"""60.000: sixty, or sixty thousand where thousands are parted by points."""
+_HINTS = [
+    (re.compile(form), said)
+    for form, said in (
+        (r"[+-]?\d+,\d+", "write the decimal point as a point"),
+        (r"[\d.e+-]+ *%", "write a percentage as a part of one, such as 0.1 for 10%"),
+        (r"[\d.,_]+ *[kKmMgGbB]", "write it out, such as 60000 or 6e4 for 60k"),
+        (r"[\d.]+ */ *[\d.]+", "write the quotient as a decimal number"),
+        (r"[\d.]*[x*]?10(\^|\*\*)[+-]?\d+", "write a power of ten as 1e-5"),
+    )
+]
+"""How to write what people write otherwise."""
 
 
 if TYPE_CHECKING:
     Kind = click.ParamType[Any]
+    Choice = click.Choice[str]
 else:  # generic only in newer releases of click
-    Kind = click.ParamType
+    Kind, Choice = click.ParamType, click.Choice
 
 
 class Real(Kind):
@@ -37,14 +51,16 @@ class Real(Kind):
         try:
             return float(text)
         except ValueError:
-            hint = "; write the decimal point as a point" if re.fullmatch(r"[+-]?\d+,\d+", text) else ""
+            hint = next((f"; {said}" for form, said in _HINTS if form.fullmatch(text)), "")
             self.fail(f"{value!r} is not a number{hint}.", param, ctx)
 
     def _plain(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Python reads the digits of every script, and people misread those of others: 0 to 9 alone are taken."""
         text = value.strip()
         if not text.isascii():
-            self.fail(f"{value!r} is not a number; write it with the digits 0 to 9.", param, ctx)
+            dashed = re.sub("[\u2010-\u2015\u2212]", "-", text).isascii()
+            how = "the minus sign as -" if dashed else "it with the digits 0 to 9"
+            self.fail(f"{value!r} is not a number; write {how}.", param, ctx)
         return text
 
 
@@ -59,6 +75,9 @@ class Count(Real):
             return value  # type: ignore[return-value]
         plain = self._plain(value, param, ctx)
         plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
+        if _POINTS.fullmatch(plain):
+            both = f"{plain.replace('.', '')}, or {plain.partition('.')[0]} without the point"
+            self.fail(f"{value!r} may mean two numbers; write {both}.", param, ctx)
         try:
             return int(plain)
         except ValueError:
@@ -68,9 +87,25 @@ class Count(Real):
         return int(number)
 
 
+class Word(Choice):
+    """One of a few words, in any case; a refusal names the one that was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word, or a refusal that lists them."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            from difflib import get_close_matches
+
+            meant = get_close_matches(str(value).lower(), [str(choice) for choice in self.choices], 1)
+            if not meant:
+                raise
+            self.fail(f"{error.message.rstrip('.')}. Did you mean {meant[0]}?", param, ctx)
+
+
 def word(words: Sequence[str]) -> Kind:
     """One of a few words, in any case."""
-    return click.Choice(list(words), case_sensitive=False)
+    return Word(list(words), case_sensitive=False)
 
 
 COUNT, REAL = Count(), Real()

@@ -26,12 +26,12 @@ def short_lines(found: Disclosure) -> list[str]:
         f"Guarantee: ({epsilon}, {delta})-differentially private, by proof.",
         f"Attack: {_attack(found)}",
         f"Whole curve: {_mu(found)}",
-        f"Attackers: with a false alarm in 100, at most {_percent(answers.tpr[0][1].upper)} of the members are found.",
+        f"Attackers: at one false alarm in 100 they find at most {_percent(answers.tpr[0][1].upper)} of the members.",
         f"Training: {found.training}",
         f"Privacy unit: {found.unit}. {found.neighbors}",
         f"Adversary: {found.adversary}",
         f"Usual accounting: {_claim(found)}",
-        f"Known: {found.known}; run SHA-256 {about['run_sha256']}."
+        f"The run is known {found.known}; run SHA-256 {about['run_sha256']}."
         + ("" if not found.conditions else f" {' '.join(found.conditions)}"),
         f"Measured with Calipers {about['calipers']} on {about['date']}: {about['command']}.",
     ]
@@ -54,13 +54,14 @@ def model_card(found: Disclosure) -> str:
 
 def checklist(found: Disclosure) -> str:
     """What NIST SP 800-226 asks an evaluator to look at, answered where the measurement answers it."""
-    rows = "\n".join(f"| {plain(topic)} | {_cell(reply)} |" for topic, reply in _topics(found))
+    rows = "\n".join(f"| {plain(topic)} | {_cell(reply)} | {plain(basis)} |" for topic, reply, basis in _topics(found))
     return (
         "## Evaluation after NIST SP 800-226 (March 2025)\n\n"
-        "Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. From the top of its "
-        "pyramid down; each layer rests on those below it. A self-assessment of one training in our own words: the "
-        "publication decides what it asks, and NIST has neither seen nor endorsed this page.\n\n"
-        f"| topic | answer |\n| :--- | :--- |\n{rows}\n"
+        "Guidelines for Evaluating Differential Privacy Guarantees, doi:10.6028/NIST.SP.800-226. Topics after the "
+        "differential privacy pyramid of the publication, from epsilon at its top down to data collection; each layer "
+        "rests on those below it. Names, order and questions are in our own words: the publication decides what it "
+        "asks, and NIST has neither seen nor endorsed this page.\n\n"
+        f"| topic | answer | based on |\n| :--- | :--- | :--- |\n{rows}\n"
     )
 
 
@@ -70,33 +71,39 @@ def _cell(reply: str) -> str:
     return f"{YOURS} {plain(reply.removeprefix(YOURS).strip())}".rstrip()
 
 
-def _topics(found: Disclosure) -> list[tuple[str, str]]:
-    """(topic, answer); what a measurement of a run cannot know is asked back."""
+def _topics(found: Disclosure) -> list[tuple[str, str, str]]:
+    """(topic, answer, what it is based on); what a measurement of a run cannot know is asked back."""
     epsilon, delta = found.pair
     said = {key: str(value) for key, value in found.about.items() if isinstance(value, str)}
+    measured, described = "the measurement", f"the run, {found.known}"
 
-    def asked(key: str, question: str) -> str:
-        return said.get(key) or f"{YOURS} {question}"
+    def asked(topic: str, key: str, question: str) -> tuple[str, str, str]:
+        return (
+            (topic, said[key], "the deployer's word")
+            if said.get(key)
+            else (topic, f"{YOURS} {question}", "nothing yet")
+        )
 
     return [
-        ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}"),
-        ("Variant of differential privacy", f"Approximate, (epsilon, delta); {_mu(found)}"),
-        ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}"),
-        ("Neighboring datasets", found.neighbors),
-        ("Composition", asked("other_releases", "Is the same data used in any other release? Epsilons of several "
-                              "releases add up; the measurement is about this training alone.")),
-        ("Algorithm", f"DP-SGD. {found.training}"),
+        ("Privacy parameter", f"epsilon at most {epsilon} at delta = {delta} (proof); {_attack(found)}", measured),
+        ("Variant of differential privacy", f"Approximate, (epsilon, delta); {_mu(found)}", measured),
+        ("Unit of privacy", f"{found.unit[0].upper()}{found.unit[1:]}. {found.beyond_unit}", described),
+        ("Neighboring datasets", found.neighbors, described),
+        asked("Composition", "other_releases", "Is the same data used in any other release? Epsilons of several "
+              "releases add up; the measurement is about this training alone."),
+        ("Algorithm", f"DP-SGD. {found.training}", described),
         ("Correctness of the implementation", f"The run is {found.known}. {_claim(found)}"
-         f"{' ' + ' '.join(found.conditions) if found.conditions else ''}"),
-        ("Choice of settings", asked("preprocessing_and_hyperparameter_tuning", "Were settings chosen with the help of "
-                                     "the private data? That is not in epsilon.")),
-        ("Utility and bias", asked("utility", "How does accuracy differ between groups, with and without privacy?")),
-        ("Random numbers and floating point", asked("noise_source", "Does the noise come from a cryptographic "
-                                                    "generator? The measurement is about real-valued Gaussian noise.")),
-        ("Threat and trust model", asked("actors", f"{found.adversary} Who is trusted with the data itself?")),
-        ("Side channels", asked("side_channels", "Can running time, memory or failures of the training be seen?")),
-        ("Security and access control", asked("access_control", "Who can read the data, the checkpoints, the logs?")),
-        ("Data collection exposure", asked("data_collection", "What is exposed before noise is added?")),
+         f"{' ' + ' '.join(found.conditions) if found.conditions else ''}", f"{described}; {measured}"),
+        asked("Choice of settings", "preprocessing_and_hyperparameter_tuning", "Were settings chosen with the help of "
+              "the private data? That is not in epsilon."),
+        asked("Utility and bias", "utility", "How does accuracy differ between groups, with and without privacy? Which "
+              "bias was in the data or in the choices of people before?"),
+        asked("Random numbers and floating point", "noise_source", "Does the noise come from a cryptographic "
+              "generator? The measurement is about real-valued Gaussian noise."),
+        asked("Threat and trust model", "actors", f"{found.adversary} Who is trusted with the data itself?"),
+        asked("Side channels", "side_channels", "Can running time, memory or failures of the training be seen?"),
+        asked("Security and access control", "access_control", "Who can read the data, the checkpoints, the logs?"),
+        asked("Data collection exposure", "data_collection", "What is exposed before noise is added?"),
     ]  # fmt: skip
 
 
