@@ -35,7 +35,7 @@ terms that use the same j are one measure. A few j near 0, and for LOWER the lar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -66,13 +66,22 @@ _FAR = 32.0
 class RareSteps:
     """One direction of steps of which large ones are rare; see the module docstring."""
 
-    def __init__(self, direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> None:
+    def __init__(
+        self,
+        direction: Direction,
+        log_delta: float,
+        log_tail: float,
+        tolerance: float,
+        sides: Collection[Side] = tuple(Side),
+    ) -> None:
         place = (_CELLS, log_tail, None)
-        laws = {Side.UPPER: direction.upper_laws(*place), Side.LOWER: direction.lower_laws(*place)}
+        laws = {Side.UPPER: direction.upper_laws(*place)}
+        if Side.LOWER in sides:
+            laws[Side.LOWER] = direction.lower_laws(*place)
         self.counts = tuple(count for _, count in laws[Side.UPPER])
         self.tolerance, self.log_delta, self.reverse = tolerance, log_delta, direction.reverse
         self.threshold = size_threshold(laws[Side.UPPER])
-        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in Side}
+        self.parts = {side: [Parts.of(law, self.threshold) for law, _ in laws[side]] for side in laws}
         expected = max(
             math.fsum(count * float(part.p.sum()) for part, count in zip(parts, self.counts, strict=True))
             for parts in self.parts.values()
@@ -89,7 +98,7 @@ class RareSteps:
             exponent = (self.most + 1) * math.log(expected) - math.lgamma(self.most + 2.0)
             whole = math.fsum(n * math.log(max(1.0, mass)) for n, mass in zip(self.counts, finite, strict=True))
             self._more = math.exp(exponent + whole)
-        every = [law for side in Side for law, _ in laws[side]]
+        every = [law for side in laws for law, _ in laws[side]]
         followed_steps = self.most + len(self.counts)
         self._rounding = followed_steps * (max(law.rounding for law in every) + 1e-10)
         reach, moved = (max(getattr(law, name) for law, _ in laws[Side.UPPER]) for name in ("reach", "shift_error"))
@@ -141,7 +150,8 @@ class RareSteps:
         }
         first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
         nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, epsilon + _FAR)
-        for side, sums in ((Side.UPPER, SplitSums(nodes)), (Side.LOWER, LabelledSums(nodes))):
+        for side in self.parts:
+            sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
             self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
 
     def _terms(self, side: Side) -> Iterator[tuple[Jumps, SmallSteps, float, float]]:
@@ -230,11 +240,13 @@ class RareSteps:
         return Jaws(self.lower(epsilon), min(1.0, self.upper(epsilon)), epsilon, self.reverse)
 
 
-def rare_steps(direction: Direction, log_delta: float, log_tail: float, tolerance: float) -> RareSteps | None:
-    """The product conditioned on its large steps, where these are rare."""
+def rare_steps(
+    direction: Direction, log_delta: float, log_tail: float, tolerance: float, sides: Collection[Side] = tuple(Side)
+) -> RareSteps | None:
+    """The product conditioned on its large steps, where these are rare; UPPER is always among the sides."""
     if len(direction.counts) > _MOST_KINDS or direction.steps() == 1:
         return None
-    found = RareSteps(direction, log_delta, log_tail, tolerance)
+    found = RareSteps(direction, log_delta, log_tail, tolerance, sides)
     return found if found.useful else None
 
 

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.curves.points import Points, lower_hull, settle, steepness_of
 from calipers.laws.composed.direction import Direction, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
+from calipers.numerics.elementary import distinct
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
@@ -28,7 +30,6 @@ DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
 _MOST_SADDLES = 14
-_PLACES = 97
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,11 @@ class SmallSteps:
         def log_mass(side: Side, which: int) -> float:
             return math.fsum(n * part.log_masses[which] for n, part in zip(counts, parts[side], strict=True))
 
-        self.log_p, self.log_q = ({side: log_mass(side, which) for side in Side} for which in (0, 1))
-        roundings = [max(parts[side][i].small.rounding for side in Side) for i in range(len(counts))]
+        self.log_p, self.log_q = ({side: log_mass(side, which) for side in parts} for which in (0, 1))
+        roundings = [max(parts[side][i].small.rounding for side in parts) for i in range(len(counts))]
         self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
         self._log_deepest, self._tolerance = log_deepest, tolerance
-        kinds = [(_Small({side: parts[side][i].small for side in Side}), n) for i, n in enumerate(counts) if n > 0]
+        kinds = [(_Small({side: parts[side][i].small for side in parts}), n) for i, n in enumerate(counts) if n > 0]
         self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
@@ -148,63 +149,79 @@ class SmallSteps:
         found = [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
         return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
+    @functools.cached_property
+    def _above(self) -> UpperTail:
+        """All nodes of all compositions, each with the least that any of them says there.
+
+        Between two neighbors every one of them is a chord, and the chord of the least values lies below all of these.
+        """
+        mass, tails = self._mass_above, self._uppers
+        nodes = distinct(np.concatenate([tail.epsilon_nodes for tail in tails]))
+        best = np.full(len(nodes), mass)
+        for tail in tails:
+            first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
+            best = np.minimum(best, np.where(nodes < first, _chord(mass, first, value, nodes), tail.deltas(nodes)))
+        with np.errstate(divide="ignore"):
+            return UpperTail(nodes, np.log(best) + 1e-13)
+
+    @property
+    def _mass_above(self) -> float:
+        return math.exp(self.log_p[Side.UPPER] + self.rounding)
+
     def upper(self, epsilon: FloatArray) -> FloatArray:
         """At least D at every epsilon."""
         if self.count == 0:
             return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
-        mass = math.exp(self.log_p[Side.UPPER] + self.rounding)
-        best = np.full(len(epsilon), mass)
-        for tail in self._uppers:
-            first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
-            # D is convex in e^eps, and the P-mass at minus infinity: left of the first node the chord holds.
-            chord = mass - (mass - value) * np.exp(np.minimum(epsilon - first, 0.0)) if value < mass else mass
-            best = np.minimum(best, np.where(epsilon < first, chord, tail.deltas(np.maximum(epsilon, first))))
-        return np.asarray(best * (1.0 + 1e-13), dtype=np.float64)
+        tail, mass = self._above, self._mass_above
+        first, value = float(tail.epsilon_nodes[0]), math.exp(min(0.0, float(tail.log_delta_nodes[0])))
+        found = np.where(epsilon < first, _chord(mass, first, value, epsilon), tail.deltas(epsilon))
+        return np.asarray(np.minimum(found, mass) * (1.0 + 1e-13), dtype=np.float64)
 
     def lower(self, epsilon: FloatArray) -> FloatArray:
-        """At most D at every epsilon: the best of the tests with thresholds next to it, and of always rejecting."""
-        always_p = math.exp(self.log_p[Side.LOWER] - self.rounding)
-        always_q = math.exp(self.log_q[Side.LOWER] + self.rounding)
-        falsely = np.exp(np.minimum(epsilon, 1.0)) * always_q
-        best = np.maximum(always_p - falsely - 4.0 * UNIT_ROUNDOFF * (always_p + falsely), 0.0)
-        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
-            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
-            for shift in (-2, 0, 2):
-                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
-                power = np.exp(tests.log_power[index])
-                falsely = np.exp(np.minimum(epsilon + tests.log_alpha[index], 1.0))
-                best = np.maximum(best, power * (1.0 - 1e-14) - falsely * (1.0 + 1e-13))
-        return best
+        """At most D at every epsilon: what the best test shows, or always rejecting."""
+        power, alpha = self.best_tests(epsilon)
+        with np.errstate(divide="ignore"):
+            falsely = np.exp(np.minimum(epsilon + np.log(alpha), 1.0)) * (1.0 + 1e-13)
+        return np.maximum(power - falsely - 4.0 * UNIT_ROUNDOFF * (power + falsely), 0.0)
 
     def best_tests(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(power, false positive rate) of the tests behind `lower`, power rounded down and the rate up."""
+        """(power, false positive rate) of the tests that show most, power rounded down and the rate up."""
         power = np.full(len(epsilon), math.exp(self.log_p[Side.LOWER] - self.rounding))
         alpha = np.full(len(epsilon), math.exp(self.log_q[Side.LOWER] + self.rounding))
         weights = np.exp(np.minimum(epsilon, 700.0))
         power, alpha = np.where(power > weights * alpha, (power, alpha), 0.0)
-        for tests, (places, indices) in zip(self._lowers, self._best_indices, strict=True):
-            near = np.rint(np.interp(epsilon, places, indices)).astype(np.int64)
-            for shift in (-2, 0, 2):
-                index = np.clip(near + shift, 0, len(tests.thresholds) - 1)
-                sure, falsely = np.exp(tests.log_power[index]), np.exp(tests.log_alpha[index])
-                better = sure - weights * falsely > power - weights * alpha
-                power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
+        if self._below is not None:
+            hull, log_slopes = self._below
+            index = np.searchsorted(log_slopes, -epsilon)
+            sure, falsely = hull.beta_c[index], hull.alpha[index]
+            better = sure - weights * falsely > power - weights * alpha
+            power, alpha = np.where(better, sure, power), np.where(better, falsely, alpha)
         return power * (1.0 - 1e-13), alpha * (1.0 + 1e-13)
 
     @functools.cached_property
-    def _best_indices(self) -> list[tuple[FloatArray, FloatArray]]:
-        """For each list of tests, which one shows most at a few epsilons.
+    def _below(self) -> tuple[Points, FloatArray] | None:
+        """The tests that are the best for some threshold, by false positive rate, and minus the log slopes between.
 
         Rounding moves the score of every step a little the same way, so a test's threshold is not its likelihood ratio.
         """
-        found = []
-        for tests in self._lowers:
-            middle, spread = float(np.mean(tests.thresholds)), float(np.ptp(tests.thresholds))
-            places = middle + np.linspace(-0.75, 0.75, _PLACES) * spread
-            power, alpha = np.exp(tests.log_power), np.exp(tests.log_alpha)
-            shown = power - np.multiply.outer(np.exp(np.minimum(places, 700.0)), alpha)
-            found.append((places, np.argmax(shown, axis=1).astype(np.float64)))
-        return found
+        if not self._lowers:
+            return None
+        # A rate too small for a double is rounded up.
+        log_alpha = np.concatenate([tests.log_alpha for tests in self._lowers])
+        alpha = np.exp(np.clip(log_alpha, -690.0, 0.0))
+        power = np.minimum(1.0, np.exp(np.concatenate([tests.log_power for tests in self._lowers])))
+        useful = log_alpha <= 0.0
+        alpha, power = alpha[useful], power[useful]
+        if len(alpha) == 0:
+            return None
+        hull = lower_hull(settle(Points(alpha, 1.0 - power, 1.0 - alpha, power)), Side.LOWER)
+        places = np.arange(len(hull.alpha))
+        return hull, -np.log(steepness_of(hull)(places[:-1], places[1:]))
+
+
+def _chord(mass: float, first: float, value: float, epsilon: FloatArray) -> FloatArray | float:
+    """D is convex in e^eps, and the P-mass at minus infinity: left of the first node the chord holds."""
+    return mass - (mass - value) * np.exp(np.minimum(epsilon - first, 0.0)) if value < mass else mass
 
 
 def _saddles(direction: Direction, log_deepest: float) -> list[Saddle]:

@@ -108,18 +108,23 @@ class _Conditioned:
     """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests."""
 
     upper: UpperTail
-    lower: LowerTail
+    lower: LowerTail | None
 
 
 def _conditioned(
-    direction: Direction, log_tail: float, plans: Sequence[Plan], log_smallest: float, tolerance: float
+    direction: Direction,
+    log_tail: float,
+    plans: Sequence[Plan],
+    log_smallest: float,
+    tolerance: float,
+    sides: Collection[Side],
 ) -> _Conditioned | None:
     """Where the tilted total has more than one hump, what `calipers.laws.composed.rare` says of it, from eps = 0
     outward."""
     humps = any(saddle.tilt > 1.0 and saddle.deviation > saddle.mean for saddle, _, _ in plans)
     if not humps or direction.span is not None:
         return None
-    rare = rare_steps(direction, log_smallest, log_tail, tolerance)
+    rare = rare_steps(direction, log_smallest, log_tail, tolerance, sides)
     if rare is None:
         return None
     nodes, deltas, tests = [], [], []
@@ -129,13 +134,16 @@ def _conditioned(
         rare.look_at(float(some[len(some) // 2]))
         nodes.append(some)
         deltas.append(np.minimum(1.0, rare.uppers(some)))
-        tests.append(rare.tests(some))
+        if Side.LOWER in sides:
+            tests.append(rare.tests(some))
         if deltas[-1][-1] < math.exp(log_smallest):
             break
-    with np.errstate(divide="ignore"):
-        log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
     thresholds = np.concatenate(nodes)
     upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
+    if not tests:
+        return _Conditioned(upper, None)
+    with np.errstate(divide="ignore"):
+        log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
     kept = np.isfinite(log_power) & np.isfinite(log_alpha)
     return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
 
@@ -171,7 +179,7 @@ def directed_sweep(
     for direction in product.directions:
         log_tail = log_smallest - math.log(direction.steps()) - 18.0
         plans = _plans(direction, log_tail, log_smallest, tolerance)
-        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance) if conditioned else None
+        rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
             plans = [plan for i, plan in enumerate(plans) if i == 0 or plan[0].deviation <= plan[0].mean]
         useful = Side.LOWER in sides or direction.spread
@@ -183,7 +191,12 @@ def directed_sweep(
             proven = proven if rare is None else _united(proven, rare.upper)
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
-            lowers.append([_shown(direction, log_tail, plans), *([] if rare is None else [rare.lower])])
+            lowers.append(
+                [
+                    _shown(direction, log_tail, plans),
+                    *([rare.lower] if rare is not None and rare.lower is not None else []),
+                ]
+            )
             middles.append(middle_tests(direction, between, eta, log_tail))
     found = {}
     if uppers:

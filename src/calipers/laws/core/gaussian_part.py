@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from calipers.laws.core.pair import Density, Pair, SmoothPart
+from calipers.laws.core.progression import Progression, log_sum_exp
 from calipers.numerics.types import FloatArray
 
 _FEW = 3
@@ -34,11 +35,11 @@ def gaussian_mixture_part(
     log_wp, log_wq = np.log(np.asarray(weights_p)), np.log(np.asarray(weights_q))
     mp, mq = np.asarray(means_p, dtype=float), np.asarray(means_q, dtype=float)
 
-    def relative(log_w: FloatArray, means: FloatArray) -> Density:
+    def relative(log_w: FloatArray, means: FloatArray, many: Progression | None) -> Density:
         # log of the density relative to the standard normal: sum of w exp(m z - m^2/2).
         def log_sum(z: FloatArray) -> FloatArray:
             if len(means) > _FEW:
-                return _log_sum_exp(log_w, means, z)
+                return log_sum_exp(log_w, means, z) if many is None else many.log_sums(z.ravel()).reshape(z.shape)
             total = log_w[0] + means[0] * (z - 0.5 * means[0])
             for log_weight, mean in zip(log_w[1:], means[1:], strict=True):
                 total = np.logaddexp(total, log_weight + mean * (z - 0.5 * mean))
@@ -46,7 +47,8 @@ def gaussian_mixture_part(
 
         return log_sum
 
-    rel_p, rel_q = relative(log_wp, mp), relative(log_wq, mq)
+    progressions = [Progression.of(log_w, means) for log_w, means in ((log_wp, mp), (log_wq, mq))]
+    rel_p, rel_q = relative(log_wp, mp, progressions[0]), relative(log_wq, mq, progressions[1])
     log_norm = -0.5 * math.log(2 * math.pi)
 
     def tail(log_w: FloatArray, means: FloatArray, sign: float) -> Callable[[float], float]:
@@ -81,15 +83,8 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_faint_ratio_error(weights_p, means_p, weights_q, means_q),
+        share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
     )
-
-
-def _log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
-    """log of the sum of w e^(m z - m^2/2), many terms at once."""
-    terms = (log_w - 0.5 * means * means)[:, None] + means[:, None] * z.ravel()
-    peak = terms.max(axis=0)
-    terms -= peak
-    return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
 
 
 def _accurate_log_ratio(
@@ -113,18 +108,23 @@ def _accurate_log_ratio(
     shifted = [(w, m) for m, w in weights.items() if w != 0.0 and m != 0.0]
 
     standard = list(means_q) == [0.0]  # then q is the reference density itself
+    many = _progression(shifted) if standard else None
+    moved = math.fsum(w for w, _ in shifted)
 
     def log_ratio(z: FloatArray) -> FloatArray:
         # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
         flat = z.ravel()
         ordered = bool(np.all(flat[1:] >= flat[:-1]))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            change = np.zeros_like(flat)
-            for w, m in shifted:
-                # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
-                start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
-                change[:start] -= w
-                change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
+            if many is not None:
+                change = np.exp(many.log_sums(flat)) - moved
+            else:
+                change = np.zeros_like(flat)
+                for w, m in shifted:
+                    # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
+                    start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
+                    change[:start] -= w
+                    change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
             if not standard:
                 change = change * np.exp(-rel_q(flat))
             ratio = np.log1p(change)
@@ -136,6 +136,14 @@ def _accurate_log_ratio(
     return log_ratio
 
 
+def _progression(terms: Sequence[tuple[float, float]]) -> Progression | None:
+    """The terms (weight, mean), where they are a progression."""
+    if not terms:
+        return None
+    weights, means = (np.array(column) for column in zip(*terms, strict=True))
+    return Progression.of(np.log(weights), means)
+
+
 def _faint_ratio_error(
     weights_p: Sequence[float], means_p: Sequence[float], weights_q: Sequence[float], means_q: Sequence[float]
 ) -> Callable[[float, float], float]:
@@ -143,10 +151,13 @@ def _faint_ratio_error(
 
     Against the standard normal alone log L = log1p(change), change = sum of w (e^a - 1) with a = m (z - m/2). Two
     roundings of a move e^a - 1 by at most 2 u |a| e^a, and the rest is a few roundings of the change. Where |change| is
-    at most 1/2, log1p doubles that at most.
+    at most 1/2, log1p doubles that at most. Terms that are added as a progression err by its share and that of the
+    log of their sum.
     """
     shifted = [(w, m) for w, m in zip(weights_p, means_p, strict=True) if m != 0.0]
     standard = list(means_q) == [0.0] and list(weights_q) == [1.0]
+    many = _progression(shifted) if standard else None
+    share = 0.0 if many is None else 2.0 * many.share_error + 1e-13  # log sums are at most 700
 
     def error(low: float, high: float) -> float:
         if not standard:
@@ -154,7 +165,7 @@ def _faint_ratio_error(
         farthest = [(w, max(m * (low - 0.5 * m), m * (high - 0.5 * m), 0.0)) for w, m in shifted]
         change = math.fsum(w * math.exp(min(a, 600.0)) for w, a in farthest)
         # |a| e^a is at most 1 for a < 0.
-        return 1e-15 * (4.0 + max(a for _, a in farthest)) * change if change <= 0.5 else math.inf
+        return (share + 1e-15 * (4.0 + max(a for _, a in farthest))) * change if change <= 0.5 else math.inf
 
     return error
 

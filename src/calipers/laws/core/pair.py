@@ -82,6 +82,8 @@ class SmoothPart:
     scale: float = 1.0
     ratio_error: Callable[[float, float], float] | None = None
     """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
+    share_error: float = 0.0
+    """What densities may err by beyond a few roundings of their logs."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,7 @@ class Pair(LawSource):
         order = np.argsort(merged, kind="stable")
         biggest = float(np.max(np.abs(merged), initial=0.0))
         deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
+        share = max((part.share_error for part in self.smooth), default=0.0)
         return Law(
             merged[order],
             np.concatenate(log_p)[order],
@@ -190,7 +193,7 @@ class Pair(LawSource):
             p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
-            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest,
+            mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest + share,
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,
             whole=side is Side.LOWER and self._one_smooth_part and pieces[0].size == len(cells[0].ends) + 1,
         )
@@ -204,7 +207,8 @@ class Pair(LawSource):
         """log L may be a difference of two logs that are larger than it: of weights, down to 1e-12."""
         known = [part.ratio_error(*part.range_for(log_tail)) for part in self.smooth if part.ratio_error is not None]
         every = len(known) == len(self.smooth) > 0 and not self.atom_log_p
-        return min(8e-16 * (30.0 + biggest), max(known)) if every else 8e-16 * (30.0 + biggest)
+        usual = 8e-16 * (30.0 + biggest) + 2.0 * max((part.share_error for part in self.smooth), default=0.0)
+        return min(usual, max(known)) if every else usual
 
 
 @dataclass(frozen=True)

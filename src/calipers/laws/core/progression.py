@@ -1,0 +1,99 @@
+"""Sums of many Gaussian exponentials whose means are multiples of one number, at many points at once.
+
+sum over j of w_j e^(m_j z - m_j^2/2) with m_j = n_j s, n_j whole, is a polynomial in e^(s z) with positive
+coefficients: one exponential a point and a multiplication a term, where adding term by term takes an exponential each.
+Points are taken in stretches around a center c, so that with x = e^(s (z - c)) no power leaves the range of doubles,
+and terms that are e^-200 of the largest at c are left out.
+
+Rounding: x errs by a share of 2 |s (z - c)| u + u, so its powers, up to the n-th, by 2 _STRETCH u + n u; a polynomial
+with positive terms adds 2 n u. `share_error` is at least that. The exponent of a coefficient is rounded as that of a
+single term is, which is not counted here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calipers.numerics.types import FloatArray
+
+_STRETCH = 80.0
+"""Within a stretch no power of x is farther from 1 than e to this."""
+_NOTHING = -200.0
+_MOST_POWERS = 256
+_LEAST_POINTS = 1000
+"""Of fewer points all terms are added as they are: there is more to set up than to compute."""
+
+
+@dataclass(frozen=True)
+class Progression:
+    """Terms with logs of their weights at multiples `powers` (increasing) of `unit`."""
+
+    log_weights: FloatArray
+    powers: FloatArray
+    unit: float
+
+    @classmethod
+    def of(cls, log_weights: FloatArray, means: FloatArray) -> Progression | None:
+        """None where the means are few, or no multiples of one number, up to the rounding of a product."""
+        order = np.argsort(means)
+        means, log_weights = means[order], log_weights[order]
+        steps = np.diff(means)
+        if len(means) < 5 or float(np.min(steps)) <= 0.0:
+            return None
+        unit = float(np.min(steps))
+        powers = np.rint(means / unit)
+        if float(np.max(np.abs(powers))) > _MOST_POWERS:
+            return None
+        far = int(np.argmax(np.abs(powers)))
+        unit = float(means[far] / powers[far])
+        if not np.all(np.abs(means - powers * unit) <= 4e-16 * np.abs(means)):
+            return None
+        return cls(log_weights, powers, unit)
+
+    @property
+    def share_error(self) -> float:
+        """At least the relative error of a sum, beside that of an exponent that is rounded once."""
+        return 1.2e-16 * (2.0 * _STRETCH + 3.0 * float(self.powers[-1] - self.powers[0]) + 8.0)
+
+    def log_sums(self, z: FloatArray) -> FloatArray:
+        """log of the sum at every point."""
+        if len(z) < _LEAST_POINTS or not bool(np.all(z[1:] >= z[:-1])):
+            return log_sum_exp(self.log_weights, self.powers * self.unit, z)
+        widest = 2.0 * _STRETCH / (self.unit * float(self.powers[-1] - self.powers[0]))
+        stretches = max(1, math.ceil(float(z[-1] - z[0]) / widest))
+        edges = np.searchsorted(z, np.linspace(z[0], z[-1], stretches + 1)[1:-1])
+        found = np.empty_like(z)
+        for start, end in zip([0, *edges], [*edges, len(z)], strict=True):
+            if end > start:
+                found[start:end] = self._stretch(z[start:end])
+        return found
+
+    def _stretch(self, z: FloatArray) -> FloatArray:
+        center = 0.5 * float(z[0] + z[-1])
+        means = self.powers * self.unit
+        logs = self.log_weights + means * (center - 0.5 * means)
+        peak = float(np.max(logs))
+        kept = np.flatnonzero(logs > peak + _NOTHING)
+        first, last = int(kept[0]), int(kept[-1])
+        coefficients = np.zeros(int(self.powers[last] - self.powers[first]) + 1)
+        coefficients[(self.powers[first : last + 1] - self.powers[first]).astype(np.int64)] = np.exp(
+            logs[first : last + 1] - peak
+        )
+        away = self.unit * (z - center)
+        x = np.exp(away)
+        total = np.full_like(z, coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            total *= x
+            total += coefficient
+        return np.asarray(peak + self.powers[first] * away + np.log(total))
+
+
+def log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
+    """log of the sum of w e^(m z - m^2/2), many terms at once."""
+    terms = (log_w - 0.5 * means * means)[:, None] + means[:, None] * z.ravel()
+    peak = terms.max(axis=0)
+    terms -= peak
+    return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
