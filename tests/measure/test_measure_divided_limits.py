@@ -6,6 +6,7 @@ memory are then read. Refusals must be about the user's numbers.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from drivers.divided_runs import asked, drawn, why_bad
 from drivers.many import alone
 
-from calipers.errors import InputError
+from calipers.bracket import Side
+from calipers.errors import InputError, UnsupportedError
+from calipers.laws.composed.sweep import directed_sweep
 from calipers.laws.divided.collinear import CollinearPair
 from calipers.measure import measure, worst_dataset_size
+from calipers.measure.divided import CollinearProof
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.run import Run
 
@@ -150,3 +154,35 @@ def test_little_noise_shows_the_lattice_of_the_batch_size() -> None:
         shown = CollinearPair(sigma, rate, others, others, 1.0, 1.0).lower(0.05, -40.0).delta(0.0)
         assert 0.09 < shown < 0.1
     assert plain < 0.05
+
+
+def test_a_renyi_divergence_that_is_infinite_is_refused_in_words_about_the_run() -> None:
+    """Noise over K against noise over K + 1: int Q^t P^(1-t) converges for t < 1/(1 - s^2) = (K + 1)^2/(2K + 1) only.
+
+    At rate 1 the realized size is the dataset's, so it is not about batches of one record.
+    """
+    keys = {"dataset_size": 5, "steps": 10, "noise_multiplier": 5.0, "dimension": 20}
+    for more in ({"sample_rate": 1.0, "normalization": "realized"}, {"sample_rate": 0.1, "normalization": "expected"}):
+        found = measure(Run(**keys, **more))  # type: ignore[arg-type]
+        assert math.isfinite(found.rdp(2.77).upper)
+        with pytest.raises(UnsupportedError, match=r"order 2\.78 is infinite.* below order 2\.778"):
+            found.rdp(2.78)
+
+
+def test_where_no_float_holds_a_rate_the_curve_is_not_swept() -> None:
+    """Sweeping each proof says the same of every rate that is a float: an attacker finds all, and nothing else."""
+    run = Run(
+        dataset_size=10, sample_rate=0.1, steps=150, noise_multiplier=5.0, normalization="expected", dimension=1000
+    )
+    found = measure(run)
+    assert found.epsilon(0.9).lower > 1500.0
+    proof = found.evaluation.above
+    assert isinstance(proof, CollinearProof)
+    for pair in proof.pairs:
+        product = pair.product("calipers:hidden-bit", pair.attacks[0])
+        swept = directed_sweep(product, 1e-12, 1e-3, (Side.UPPER,), False)[Side.UPPER]
+        assert (swept.alpha.tolist(), swept.beta.tolist()) == ([0.0], [0.0])
+    told = found.curve(Side.UPPER)
+    assert (told.alpha.tolist(), told.beta.tolist()) == ([0.0], [0.0])
+    assert found.gdp().mu.upper == math.inf
+    assert found.tpr(1e-300).upper == 1.0

@@ -182,6 +182,26 @@ def test_many_atoms_are_taken_together_on_the_safe_side(side: Side) -> None:
         assert found == pytest.approx(truth, rel=4e-3)  # cells of 0.05 deviations, three deviations out
 
 
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(2500.0, 1), (3000.5, 700), (2001.0, 9000)])
+def test_cells_of_a_wide_discrete_gaussian_hold_the_sums_of_their_atoms(sigma: float, sensitivity: int) -> None:
+    """LOWER: both masses of every tenth cell, atom by atom. UPPER: total mass and mean of what is split, likewise."""
+    source = DiscreteGaussian(sigma, sensitivity)
+    norm = math.fsum(math.exp(-0.5 * (k / sigma) ** 2) for k in range(-round(12 * sigma), round(12 * sigma) + 1))
+    log_tail, width = -200.0, math.floor(0.25 * sigma)
+    reach = math.ceil(sigma * math.sqrt(404.0)) + 2
+    law = source.lower(0.25, log_tail)
+    first = [i * width - reach for i in range(law.size)]
+    for cell in range(0, law.size, 10):
+        atoms = range(first[cell], first[cell] + width)
+        for log_mass, mean in ((law.log_q[cell], 0), (law.log_p[cell], sensitivity)):
+            top = max(-0.5 * ((k - mean) / sigma) ** 2 for k in (atoms[0], atoms[-1], mean) if k in atoms)
+            total = math.fsum(math.exp(-0.5 * ((k - mean) / sigma) ** 2 - top) for k in atoms)
+            assert log_mass == pytest.approx(top + math.log(total / norm), abs=1e-13 + 1e-15 * abs(top))
+    law = source.upper(0.25, log_tail)
+    assert math.fsum(np.exp(law.log_q)) == pytest.approx(1.0, abs=1e-13)
+    assert math.fsum(np.exp(law.log_p)) == pytest.approx(1.0, abs=1e-13)
+
+
 def test_a_wide_discrete_gaussian_composes_quickly() -> None:
     """sigma = 1e5 ten times, which took 1.3 GB: Gaussian up to 1/sigma^2, and the bracket is within the tolerance."""
     found = Product([(DiscreteGaussian(1e5), 10)]).epsilon(1e-5)

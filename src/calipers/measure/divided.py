@@ -30,9 +30,10 @@ from calipers.measure.neighbors import Attack, NeighborPair
 _TYPICAL_DELTA = 1e-5
 _PERFECT = 1e-300
 _ROUGHLY = 0.03
-_LIKELY, _TOLD, _NO_RATE, _CLEARLY = 0.9, 20.0, 300.0, 1.2
-"""Where even this delta needs so large an epsilon next to nothing is hidden, or nothing but rates below e^-300; proofs
-are clearly worse by such a factor."""
+_LIKELY, _TOLD, _NO_RATE, _CLEARLY = 0.9, 20.0, 745.0, 1.2
+"""Where even this delta needs so large an epsilon next to nothing is hidden, or nothing at all: e^-745 is no float.
+Proofs are clearly worse by such a factor."""
+_NO_GUARANTEE = TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True)
 _PROVES = {
     "calipers:hidden-bit": "The batch is revealed and the record's membership hidden: one test serves both branches.",
     "calipers:size-and-sum": "Batch size and noisy sum are revealed: at most two clipped gradients change.",
@@ -117,6 +118,12 @@ class CollinearProof(Jaw):
         ]
         value, proof = max(found)
         if not math.isfinite(value):
+            finite = min(pair.finite_orders for pair in self.pairs)
+            if order >= finite:
+                raise UnsupportedError(
+                    f"The Renyi divergence of order {order:g} is infinite, since one record more makes all noise "
+                    f"smaller; it is finite below order {finite:.4g}: ask for such an order, or for epsilon at delta."
+                )
             raise UnsupportedError(
                 f"The Renyi divergence of order {order:g} is decided by batches of one record, whose noise alone tells "
                 "them apart in so many dimensions; ask for a smaller order, or for epsilon at delta."
@@ -131,22 +138,15 @@ class CollinearProof(Jaw):
         return self._swept[key]
 
     def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-        """That of one pair: swept, or a few points of it where no rate that a float holds is left to be read off."""
+        """That of one pair: the best that its proofs give, or none where no float holds a rate below 1."""
         names = list(pair.proofs)
         best = min(names, key=lambda name: self._roughly(pair, name, _TYPICAL_DELTA))
         told = self._roughly(pair, best, _TYPICAL_DELTA) > _TOLD
         likely = min(self._roughly(pair, name, _LIKELY) for name in names) if told else 0.0
         if likely > _NO_RATE:
-            deltas = [
-                _LIKELY,
-                1.0 - _LIKELY,
-                _TYPICAL_DELTA,
-                math.sqrt(_TYPICAL_DELTA * smallest_delta),
-                smallest_delta,
-            ]
-            nodes = [self._roughly(pair, best, at) for at in deltas]
-            if 3.0 * (nodes[1] - nodes[0]) < likely and math.isfinite(nodes[-1]):  # delta(0) is 1 to the last digit
-                return TradeoffCurve.from_profile([0.0, *nodes], [1.0, *deltas], side=Side.UPPER, symmetric=True)
+            spread = self._roughly(pair, best, 1.0 - _LIKELY) - likely  # two and a half deviations
+            if likely - 3.0 * spread > _NO_RATE:
+                return _NO_GUARANTEE
         if likely > _TOLD and len(names) > 1:
             names = self._promising(pair, best, smallest_delta)
         products = [pair.product(name, pair.attacks[0]) for name in names]
@@ -293,7 +293,7 @@ class MomentProof(CollinearProof):
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """No guarantee."""
         del smallest_delta, tolerance
-        return Envelope((TradeoffCurve.from_profile([0.0], [1.0], side=Side.UPPER, symmetric=True),))
+        return Envelope((_NO_GUARANTEE,))
 
     def evidence(self) -> Evidence:
         """The moment."""

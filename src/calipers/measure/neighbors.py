@@ -9,6 +9,7 @@ membership hidden. A rate that moves: the batch of the common records is reveale
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 from calipers.laws.composed.product import Product
@@ -169,6 +170,12 @@ class NeighborPair:
         return any(
             deviations(run.total_steps * (run.dimension or 1), self._divisor(run)) > BEYOND_DOUBT for run in fixed
         )
+
+    @property
+    def finite_orders(self) -> float:
+        """Below which order Renyi divergences of noise over K against noise over K + 1 are finite: 1/(1 - s^2)."""
+        divisors = [float(self._divisor(run)) for run in self.phases if self._kind(run) == "fixed"]
+        return min(((divisor + 1.0) ** 2 / (2.0 * divisor + 1.0) for divisor in divisors), default=math.inf)
 
     def rounds(self) -> list[Rounds] | None:
         """Isotropic pairs that dominate all rounds when batches and memberships are revealed; None if some do not."""

@@ -4,10 +4,18 @@ Integer noise with P(k) proportional to exp(-k^2 / (2 sigma^2)) on an integer qu
 The pair is Q(k) against P(k) = Q(k - s), so log L = (2 k s - s^2)/(2 sigma^2): all ratios lie on the
 lattice s/(2 sigma^2) Z (s^2 k/..., an odd or even multiple), and a product of equal factors rounds
 nothing. Atoms far out are charged (UPPER: to mass at infinity and zero) or never rejected (LOWER).
+
+With a large sigma there are millions of atoms, which are taken together in cells. The sum over the atoms of a cell is
+computed by Gauss's rule for sums over 0 .. w - 1 (the nodes are roots of the discrete Chebyshev polynomial of degree m,
+whose recurrence has b_n = n^2 (w^2 - n^2)/(4 (4 n^2 - 1))): exact for polynomials of degree 2m - 1, and since b_n is at
+most what it is for Gauss's rule on an interval of length w, so is the error. With a = slope times half width at most
+9 that is e^-32 for 16 nodes (`calipers.laws.divided.folded`), and far less for 24, a factor that is nearly linear
+across the cell included.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,6 +32,8 @@ from calipers.numerics.types import FloatArray
 SIGMA = Domain(0.05, 1e5)
 _MOST_ATOMS = 2000.0
 """Above this sigma atoms are taken together in cells."""
+_RULE, _STEEPEST = 24, 9.0
+"""Nodes of the rule for sums, and the largest slope times half width of a cell."""
 
 add_statement("canonne2020:def1", "Definition 1", "The discrete Gaussian on the integers.")
 add_statement(
@@ -72,28 +82,49 @@ class DiscreteGaussian(LawSource):
         """
         variance, shift = self.sigma**2, self.sensitivity
         reach = math.ceil(self.sigma * math.sqrt(-2.0 * log_tail + 4.0)) + 2
-        width = 1 if self.span is not None else max(1, math.floor(min(resolution, 0.25) * self.sigma))
-        cells = math.ceil((2 * reach + shift + 1) / width)
-        k = np.arange(cells * width + (side is Side.UPPER), dtype=np.float64) - float(reach)
         # P(|K| > reach) <= 2 exp(-reach^2/(2 sigma^2)): the discrete Gaussian is sub-Gaussian (Canonne et al.).
-        beyond = 2.0 * math.exp(-0.5 * (reach / self.sigma) ** 2)
-        log_q = -0.5 * k * k / variance - _log_norm(self.sigma)
-        ratio = (2.0 * k - shift) * (shift / (2.0 * variance))
-        charged = beyond if side is Side.UPPER else 0.0
-        if width > 1:
-            ratio, log_p, log_q = (_split if side is Side.UPPER else _merged)(ratio, log_q, width)
-        else:
+        beyond = 2.0 * math.exp(-0.5 * (reach / self.sigma) ** 2) if side is Side.UPPER else 0.0
+        if self.span is not None:
+            k = np.arange(2 * reach + shift + 1 + (side is Side.UPPER), dtype=np.float64) - float(reach)
+            log_q, ratio = self._log_q(k), (2.0 * k - shift) * (shift / (2.0 * variance))
             log_p = log_q + ratio
+        else:
+            steep = 2.0 * _STEEPEST * variance / (reach + shift)
+            width = max(1, math.floor(min(min(resolution, 0.25) * self.sigma, steep)))
+            first = np.arange(math.ceil((2 * reach + shift + 1) / width), dtype=np.float64) * width - reach
+            ratio, log_p, log_q = (self._split if side is Side.UPPER else self._merged)(first, width)
         return Law(
             ratio,
             log_p,
             log_q,
             side,
-            p_inf=charged,
-            q_zero=charged,
-            mass_error=1e-13 + 1e-15 * width,
+            p_inf=beyond,
+            q_zero=beyond,
+            mass_error=1e-13 + 1e-15 * float(np.max(np.abs(log_q))),
             shift_error=4e-16 * float(np.max(np.abs(ratio))),
         )
+
+    def _log_q(self, k: FloatArray) -> FloatArray:
+        return np.asarray(-0.5 * (k / self.sigma) ** 2 - _log_norm(self.sigma))
+
+    def _split(self, first: FloatArray, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Every atom split onto the first atoms of its cell and of the next, P-mass and Q-mass kept."""
+        offset, weight = _rule_for_sums(width)
+        ends = np.append(first, first[-1] + width)
+        slope = self.sensitivity / self.sigma**2
+        nodes = (ends - 0.5 * self.sensitivity) * slope
+        share = np.expm1(offset * slope) / math.expm1(width * slope)
+        log_q = self._log_q(first[:, None] + offset)
+        log_down, log_up = (_log_sums(log_q, weight * part) for part in (1.0 - share, share))
+        masses = np.logaddexp(np.append(log_down, self._log_q(ends[-1:])), np.append(-np.inf, log_up))
+        return nodes, masses + nodes, masses
+
+    def _merged(self, first: FloatArray, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Cells of `width` atoms as one observation each."""
+        offset, weight = _rule_for_sums(width)
+        k = first[:, None] + offset
+        log_q, log_p = (_log_sums(self._log_q(place), weight) for place in (k, k - self.sensitivity))
+        return log_p - log_q, log_p, log_q
 
     @implements("canonne2020:prop5")
     def log_moment_bound(self, order: float, reverse: bool) -> float:
@@ -109,23 +140,19 @@ def _log_norm(sigma: float) -> float:
     return math.log(float(np.sum(np.exp(-0.5 * whole * whole / sigma**2))))
 
 
-def _split(ratio: FloatArray, log_q: FloatArray, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Every atom split onto the first atoms of its cell and of the next, P-mass and Q-mass kept: ratios and masses."""
-    nodes = ratio[::width]
-    cells = log_q[:-1].reshape(-1, width)
-    peak = cells.max(axis=1)
-    mass = np.exp(cells - peak[:, None])
-    up = np.expm1(ratio[:-1].reshape(-1, width) - nodes[:-1, None]) / np.expm1(np.diff(nodes))[:, None]
-    log_down, log_up = (np.log((mass * share).sum(axis=1)) + peak for share in (1.0 - up, up))
-    masses = np.logaddexp(np.append(log_down, log_q[-1]), np.append(-np.inf, log_up))
-    return nodes, masses + nodes, masses
+def _log_sums(logs: FloatArray, weight: FloatArray) -> FloatArray:
+    """log of the weighted sum of exp(logs) in every row."""
+    peak = logs.max(axis=1)
+    return np.asarray(peak + np.log(np.exp(logs - peak[:, None]) @ weight))
 
 
-def _merged(ratio: FloatArray, log_q: FloatArray, width: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Cells of `width` atoms as one observation each: ratios and masses."""
-    sums = []
-    for logs in (log_q + ratio, log_q):
-        cells = logs.reshape(-1, width)
-        peak = cells.max(axis=1)
-        sums.append(peak + np.log(np.exp(cells - peak[:, None]).sum(axis=1)))
-    return sums[0] - sums[1], sums[0], sums[1]
+@functools.lru_cache(maxsize=32)
+def _rule_for_sums(width: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights whose weighted sum is that over 0 .. width - 1 for polynomials of degree below 2 `_RULE`."""
+    if width <= _RULE:
+        return np.arange(width, dtype=np.float64), np.ones(width)
+    n = np.arange(1.0, _RULE)
+    beside = np.sqrt(n * n * (float(width) ** 2 - n * n) / (4.0 * (4.0 * n * n - 1.0)))
+    # Symmetric around the middle of the cell, which is added last: nodes keep their digits.
+    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    return nodes + 0.5 * (width - 1.0), width * vectors[0] ** 2

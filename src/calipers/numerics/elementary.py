@@ -56,6 +56,18 @@ def row_logsumexp(rows: FloatArray) -> FloatArray:
     return total
 
 
+def log_sums_at(rates: FloatArray, places: np.ndarray, log_weights: FloatArray | float) -> FloatArray:
+    """log of the sum of e^(s x) times weights over places x, at every rate s: one after the other, in a cache."""
+    found = np.empty(len(rates))
+    for i, rate in enumerate(rates.tolist()):
+        terms = rate * places
+        terms += log_weights
+        peak = float(terms.max())
+        terms -= peak
+        found[i] = peak + math.log(float(np.exp(terms, out=terms).sum()))
+    return found
+
+
 def log_complement(log_value: FloatArray) -> FloatArray:
     """log(1 - exp(log_value)) for log_value <= 0; -inf at 0."""
     far = log_value < -math.log(2.0)

@@ -30,6 +30,7 @@ import numpy as np
 from calipers.errors import CertificationError
 from calipers.laws.composed.lattice import LatticeMeasure, Window, rescore, resplit, score_law, split_law
 from calipers.laws.core.law import Law
+from calipers.numerics.elementary import log_sums_at
 from calipers.numerics.fourier import CyclicFactor, cyclic_product, descending_powers, fast_length
 from calipers.numerics.types import FloatArray
 
@@ -129,23 +130,11 @@ def _log_mgf(measure: LatticeMeasure, mean: float, rates: FloatArray) -> FloatAr
     positive = measure.weights > 0  # what is not positive is FFT noise, and covered by the error
     values = np.full(len(rates), -math.inf)  # of no mass at all: that of jumps may be too small for a float
     if np.any(positive):
-        values = _log_sums(rates, measure.positions[positive] - mean, np.log(measure.weights[positive]))
+        values = log_sums_at(rates, measure.positions[positive] - mean, np.log(measure.weights[positive]))
     if measure.error > 0:  # Cauchy-Schwarz: sum |error_i| e^(s x_i) <= error times the 2-norm of e^(s x_i)
-        everywhere = _log_sums(2.0 * rates, measure.positions - mean, 0.0)
+        everywhere = log_sums_at(2.0 * rates, measure.positions - mean, 0.0)
         values = np.logaddexp(values, math.log(measure.error) + 0.5 * everywhere)
     return values
-
-
-def _log_sums(rates: FloatArray, distance: np.ndarray, log_weights: FloatArray | float) -> FloatArray:
-    """log of the sum of e^(s distance) times the weights at every s: one rate after the other, which a cache holds."""
-    found = np.empty(len(rates))
-    for i, rate in enumerate(rates.tolist()):
-        terms = rate * distance
-        terms += log_weights
-        peak = float(terms.max())
-        terms -= peak
-        found[i] = peak + math.log(float(np.exp(terms, out=terms).sum()))
-    return found
 
 
 @dataclass(frozen=True)

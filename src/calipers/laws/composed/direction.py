@@ -123,7 +123,7 @@ class _Order(ABC):
         self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
-        self._untilted: float | None = None
+        self._untilted: Saddle | None = None
 
     @abstractmethod
     def pilot(self, log_tail: float) -> Laws:
@@ -142,7 +142,7 @@ class _Order(ABC):
         longest = max(self.counts)
         length = 13.0 * math.sqrt(steps) / eta
         # Of faint steps every rounding counts, and one stage of them has fewer (`calipers.numerics.slow_waves`).
-        one_hump, loud = saddle.deviation < saddle.mean, steps <= _LOUD_STEPS and self._deviation(log_tail) > _LOUD
+        one_hump, loud = saddle.deviation < saddle.mean, steps <= _LOUD_STEPS and self._is_loud(log_tail)
         short = 60_000.0 if longest >= 30_000 and saddle.deviation > _FAINT_TOTAL else _LONGEST_SINGLE_STAGE
         if self.alike or longest < TWO_STAGE_COUNT or length < short:
             step = max(eta * math.sqrt(saddle.variance / steps), self._finest_step(log_tail))
@@ -159,11 +159,11 @@ class _Order(ABC):
         """A lattice around any tilt, with a window that the total rarely leaves at either end."""
         return replace(self._plan(saddle, eta, log_tail, log_escape), bell_shaped=False)
 
-    def _deviation(self, log_tail: float) -> float:
-        """Of the untilted total."""
+    def _is_loud(self, log_tail: float) -> bool:
+        """Whether the untilted total is one wide hump (not many small steps and a rare large one)."""
         if self._untilted is None:
-            self._untilted = saddle_at(self.pilot(log_tail), 1.0).deviation
-        return self._untilted
+            self._untilted = saddle_at(self.pilot(log_tail), 1.0)
+        return _LOUD < self._untilted.deviation < self._untilted.mean
 
     def _finest_step(self, log_tail: float) -> float:
         """A lattice finer than this would have no digits left for positions."""
