@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
@@ -94,14 +94,26 @@ class _Target:
     """What is achieved, where it is not what the search read."""
 
 
+class Wanted(TypedDict, total=False):
+    """One target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr."""
+
+    epsilon: float | None
+    delta: float | None
+    mu: float | None
+    advantage: float | None
+    tpr: float | None
+    fpr: float | None
+    delta0: float
+
+
 def _target(
-    epsilon: float | None,
-    delta: float | None,
-    mu: float | None,
-    advantage: float | None,
-    tpr: float | None,
-    fpr: float | None,
-    delta0: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    advantage: float | None = None,
+    tpr: float | None = None,
+    fpr: float | None = None,
+    delta0: float = 1e-10,
 ) -> _Target:
     given = [
         name
@@ -273,23 +285,17 @@ def with_noise(phases: tuple[Run, ...], noise: float) -> tuple[Run, ...]:
 def solve(
     run: Run | Sequence[Run] | More,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    mu: float | None = None,
-    advantage: float | None = None,
-    tpr: float | None = None,
-    fpr: float | None = None,
-    delta0: float = 1e-10,
     tolerance: float = 1e-4,
     progress: Progress | None = None,
+    **wanted: Unpack[Wanted],
 ) -> Calibration:
-    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets the target.
+    """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets what is `wanted`.
 
     The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
     their ratio to it. Of what is released beside a gradient only the gradient's noise is changed.
     """
     noisy = _Noisy.of(run)
-    target = _target(epsilon, delta, mu, advantage, tpr, fpr, delta0)
+    target = _target(**wanted)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     search = _Search(noisy, target, progress)
     coarse = max(_COARSE, tolerance)

@@ -52,7 +52,9 @@ def fewest(suffices: Callable[[int], bool], low: int, high: int) -> int:
 def row_logsumexp(rows: FloatArray) -> FloatArray:
     """log of the row sums of exp(rows)."""
     peak = rows.max(axis=1)
-    total: FloatArray = peak + np.log(np.exp(rows - peak[:, None]).sum(axis=1))
+    shares = rows - peak[:, None]
+    np.exp(shares, out=shares)
+    total: FloatArray = peak + np.log(shares.sum(axis=1))
     return total
 
 

@@ -28,7 +28,7 @@ from calipers.numerics.types import FloatArray, IntArray
 _UNIT_ROUNDOFF = 2.0**-53
 _ROUNDINGS = 100.0
 """Of one term of d and of pairwise sums, in units of u times a: angle, sine, product, blocks of 128 and their tree."""
-_FEWEST, _WORTH, _MOST_WAVES, _MOST_TERMS = 1000, 1e-7, 600, 4_000_000
+_FEWEST, _WORTH, _MOST_WAVES, _MOST_TERMS = 20_000, 1e-7, 600, 4_000_000
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,12 @@ def slow_waves(factors: Sequence[tuple[FloatArray, int]], product: np.ndarray, n
     `product` holds rough coefficients (those of `rfft`), which decide where to look and nothing else. Weights have
     a sum near 1 and are taken as they stand. None where it would cost too much or change little.
     """
-    total = sum(count for _, count in factors)
-    index = np.flatnonzero(np.abs(product) > _WORTH)
-    support = [np.flatnonzero(weights) for weights, _ in factors]
-    if total < _FEWEST or not 0 < len(index) <= _MOST_WAVES:
+    if sum(count for _, count in factors) < _FEWEST:
         return None
+    index = np.flatnonzero(np.abs(product) > _WORTH)
+    if not 0 < len(index) <= _MOST_WAVES:
+        return None
+    support = [np.flatnonzero(weights) for weights, _ in factors]
     if max(len(places) for places in support) * len(index) > _MOST_TERMS:
         return None
     logs = np.zeros(len(index), dtype=np.complex128)

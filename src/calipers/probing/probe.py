@@ -135,18 +135,16 @@ def probe(
     findings += _accounted_noise(lens.configuration, noise)
     near = [schedule for schedule in schedules if abs(schedule.dataset_size - size) <= 1]
     rule = divisor_rule(numbers, schedules) if numbers.finite else None
-    run, reason = matching_run(
-        dataset_size=size,
-        rate=rate,
-        steps=lens.configuration.steps_per_epoch,
-        noise_multiplier=noise,
-        clips=clips,
-        sampler=sampler,
-        loader=loader,
-        normalization=run_normalization(rule, near, rate, lens.configuration.steps_per_epoch),
-        dimension=dimension,
-        one_size=one_size,
-    )
+    per_epoch = lens.configuration.steps_per_epoch
+    found = {
+        "noise_multiplier": noise,
+        "dataset_size": size,
+        "steps": per_epoch,
+        "sampler": sampler,
+        "normalization": run_normalization(rule, near, rate, per_epoch),
+        "dimension": dimension,
+    }
+    run, reason = matching_run(found, rate=rate, clips=clips, loader=loader, one_size=one_size)
     return ProbeReport(
         name, size, batch, error_probability, tuple(findings), schedules, run, reason,
         caveats(near, run, findings, one_size), unseen(sampler, one_size, len(lens.layers) > 1, not lens.mixes),

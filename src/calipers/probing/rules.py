@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from calipers.errors import InputError
 from calipers.probing.lens import close
@@ -171,40 +172,22 @@ def run_normalization(rule: str | None, near: Sequence[Schedule], rate: float, s
 
 
 def matching_run(
-    *,
-    dataset_size: int,
-    rate: float,
-    steps: int,
-    noise_multiplier: float | None,
-    clips: bool,
-    sampler: str | None,
-    normalization: str | None,
-    dimension: int | None,
-    loader: Mapping[str, object],
-    one_size: bool = False,
+    found: Mapping[str, Any], *, rate: float, clips: bool, loader: Mapping[str, object], one_size: bool = False
 ) -> tuple[Run | None, str]:
-    """One epoch of what was found as a `Run`, or None and the reason."""
-    if sampler is None or normalization is None or noise_multiplier is None or not clips:
-        known = {"sampler": sampler, "divisor": normalization, "noise": noise_multiplier, "clipping": clips or None}
-        missing = [name for name, value in known.items() if value is None]
+    """One epoch of what was found (keys of a run; None where nothing was) as a `Run`, or None and the reason."""
+    words = {"sampler": "sampler", "normalization": "divisor", "noise_multiplier": "noise"}
+    missing = [word for key, word in words.items() if found[key] is None] + ([] if clips else ["clipping"])
+    if missing:
         if one_size and missing == ["divisor"]:
             return None, (
                 "One dataset size cannot tell a public divisor from one that follows N: probe a function of "
                 "(dataset_size, batch_size) instead."
             )
         return None, f"No Run describes this {' or this '.join(missing)}."
-    drawn = (
-        {"sample_rate": rate} if scheme_named(sampler).independent else loader or {"batch_size": dataset_size // steps}
-    )
-    described = {
-        "noise_multiplier": noise_multiplier,
-        "dataset_size": dataset_size,
-        "steps": steps,
-        "sampler": sampler,
-        "normalization": normalization,
-        "dimension": dimension,
-    }
+    drawn = {"sample_rate": rate}
+    if not scheme_named(found["sampler"]).independent:
+        drawn = {**loader} or {"batch_size": found["dataset_size"] // found["steps"]}
     try:
-        return Run.from_dict({**described, **drawn}), ""
+        return Run.from_dict({**found, **drawn}), ""
     except InputError as error:
         return None, str(error)
