@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from _generate.kept import Made, read_kept
-from _generate.text import paper_heading, plain
+from _generate.text import paper_heading, plain, short_authors
 from calipers.citations import SOURCES
 from calipers.cli.reproduce import difference, ours
 from calipers.errors import InputError
@@ -31,10 +31,6 @@ under the picture.
 
 Most items were computed when this page was built. Those that take minutes, or another library, were computed once and
 kept; they say so, with command, version and date.
-
-```{toctree}
-:maxdepth: 2
-
 """
 
 
@@ -50,8 +46,9 @@ def pages(folder: Path) -> dict[str, str]:
     for item in items:
         by_source.setdefault(item.source, []).append(item)
     found = {f"gallery-{key}.md": _paper(key, members, computed, folder) for key, members in by_source.items()}
-    contents = INTRODUCTION + "\n".join(name.removesuffix(".md") for name in found) + "\n```\n"
-    return {"gallery.md": contents + "\n".join(_thumbnails(items, computed, folder)), **found}
+    contents = "\n".join(["```{toctree}", ":maxdepth: 2", "", *(name.removesuffix(".md") for name in found), "```", ""])
+    small = ["::::{container} thumbnails", "", *_thumbnails(items, computed, folder), "::::", ""]
+    return {"gallery.md": "\n".join([INTRODUCTION, *small, contents]), **found}
 
 
 def _thumbnails(items: tuple[Item, ...], computed: list[str], folder: Path) -> Iterator[str]:
@@ -63,9 +60,11 @@ def _thumbnails(items: tuple[Item, ...], computed: list[str], folder: Path) -> I
         result, place = (read_kept(item.name)[0], "../gallery") if kept else (load(item.name, folder), "gallery")
         if f"{item.name}.png" not in [path.name for path in result.files]:
             continue
+        source = SOURCES[item.source]
+        named = f"{short_authors(source)} ({source.year}), {plain(item.place)}"
         yield (
-            f"```{{image}} {place}/{item.name}.png\n:alt: {item.place}: {plain(item.title)}\n:width: 31%\n"
-            f":class: thumbnail\n:target: gallery-{item.source}.html\n```\n"
+            f"```{{figure}} {place}/{item.name}.png\n:alt: {item.place}: {plain(item.title)}\n"
+            f":target: gallery-{item.source}.html\n\n{named}\n```\n"
         )
 
 

@@ -82,6 +82,13 @@ def _checked(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+_KNOWN = {
+    "declared": "declared by whoever trained",
+    "attached": "told by a record attached to the training",
+    "probed": "concluded from probing the implementation",
+}
+
+
 def verify_receipt(record: dict[str, Any]) -> Verified:
     """Measure the run of a receipt again and compare."""
     record = _checked(record)
@@ -104,7 +111,8 @@ def verify_receipt(record: dict[str, Any]) -> Verified:
         if bracket is not None:
             found.append((float(row["delta"]), bracket))
         worst = max(worst, standing, key=lambda one: one.exit_status)
-    sentences.append(f"That the training was this run is {executed.get('how')}; a measurement cannot verify it.")
+    how = executed.get("how")
+    sentences.append(f"That the training was this run is {_KNOWN.get(how, how)}; a measurement cannot verify it.")
     return Verified(worst, tuple(sentences), tuple(found))
 
 
@@ -130,7 +138,8 @@ def _compared(
     delta = row["delta"]
     lower = 0.0 if row.get("lower") is None else float(row["lower"])
     upper = math.inf if row.get("upper") is None else float(row["upper"])
-    said = f"At delta = {setting(delta)} it states {_between(lower, upper)}"
+    stated = _between(lower, upper)
+    said = f"At delta = {setting(delta)} it states {stated}"
     bracket = None
     for factor in _NARROWER:
         try:
@@ -144,7 +153,11 @@ def _compared(
         if (attained and bracket.lower > upper) or bracket.upper < lower:
             return Confirmation.CONTRADICTED, f"{said}; measured again, {again}.", bracket
         if bracket.upper <= upper and shown >= lower:
-            return Confirmation.CONFIRMED, f"{said}; measured again, {again}.", bracket
+            return (
+                Confirmation.CONFIRMED,
+                f"{said}; measured again, {'the same' if again == stated else again}.",
+                bracket,
+            )
     return Confirmation.UNCONFIRMED, f"{said}; measured again, only {again}.", bracket
 
 

@@ -136,7 +136,7 @@ def meaningless(answers: Answers) -> Iterator[str]:
         if size is not None and row.at * size >= 1:
             yield (
                 f"delta = {setting(row.at)} is not below 1/N = {nearest_digits(1 / size, 3)}: it allows publishing a "
-                f"record outright now and then. Ask for delta = {nearest_digits(0.1 / size, 1)}, a tenth of 1/N."
+                f"record outright now and then; ask for delta = {nearest_digits(0.1 / size, 1)}, a tenth of 1/N."
             )
     if any(row.bracket.upper > LARGEST_EPSILON for row in answers.epsilon):
         yield (
