@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -73,6 +73,17 @@ class Jaws:
     attack: str = ""
 
 
+class Placed(NamedTuple):
+    """Cells of laws: their width in deviations of a step, and the tilt that they are placed for."""
+
+    cells: float
+    tilt: float
+
+    def within(self, log_tail: float) -> tuple[float, float, float]:
+        """With the depth, what laws are asked for by."""
+        return self.cells, log_tail, self.tilt
+
+
 class Shelf(Generic[Kind]):
     """Laws on one side that were built once, for both directions of a product."""
 
@@ -92,8 +103,8 @@ class Shelf(Generic[Kind]):
         forward = tilt if tilt is None or not reverse else 1.0 - tilt
         key = (resolution, log_tail, forward)
         if key not in self._laws:
-            if len(self._laws) > 6:
-                self._laws.clear()
+            if len(self._laws) > 6:  # those without a tilt are pilots, which are asked for again and again
+                self._laws = {known: laws for known, laws in self._laws.items() if known[2] is None}
             built = []
             for source, count in self.factors:
                 law = self._build(source, *key)
@@ -214,19 +225,25 @@ class Above(_Order):
         return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
 
     def upper(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: TailFocus | None = None
+        self,
+        saddle: Saddle,
+        eta: float,
+        log_tail: float,
+        log_escape: float,
+        focus: TailFocus | None = None,
+        placed: Placed | None = None,
     ) -> UpperTail:
         """Certified profile nodes around the saddle, dense around the `focus`."""
         if self.steps() == 1:
             laws = self.upper_laws(eta, log_tail, saddle.tilt)
             return single_upper_tail(laws[0][0])
         cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
-        laws = self.upper_laws(cells, log_tail, saddle.tilt)
+        laws = self.upper_laws(*(placed or Placed(cells, saddle.tilt)).within(log_tail))
         plan = self._plan(saddle, eta, log_tail, log_escape)
         try:
             return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
-            return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+            return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed)
 
 
 class Below(_Order):
@@ -246,10 +263,16 @@ class Below(_Order):
         return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
 
     def lower(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: TailFocus | None = None
+        self,
+        saddle: Saddle,
+        eta: float,
+        log_tail: float,
+        log_escape: float,
+        focus: TailFocus | None = None,
+        placed: Placed | None = None,
     ) -> LowerTail:
         """Certified tests around the saddle, dense around the `focus`."""
-        laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)
+        laws = self.lower_laws(*(placed or Placed(min(eta, COARSEST), saddle.tilt)).within(log_tail))
         if self.steps() == 1:
             return single_lower_tail(laws[0][0])
         plan = self._plan(saddle, eta, log_tail, log_escape)
@@ -257,7 +280,7 @@ class Below(_Order):
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
-            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed)
         charges = Charges.of(laws, plan.tilt, plan.step if plan.faint else None)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, focus)
 

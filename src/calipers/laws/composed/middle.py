@@ -19,7 +19,7 @@ it with relative accuracy, however small.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,8 +115,8 @@ def delta_near_one(direction: Direction, epsilon: float, eta: float, log_tail: f
 def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_tail: float) -> Kept:
     """Lower bounds of 1 - delta around the saddles."""
     epsilon, logs = [], []
-    for saddle in saddles:
-        laws = direction.upper_laws(eta, log_tail, saddle.tilt)
+    for saddle, tilt in _placed(saddles, direction.steps()):
+        laws = direction.upper_laws(eta, log_tail, tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
             measure = compose_upper(laws, plan)
@@ -145,8 +145,8 @@ def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_
 def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, log_tail: float) -> MiddleTests:
     """Tests with thresholds around the saddles, by both their errors."""
     thresholds, log_alpha, log_miss = [], [], []
-    for saddle in saddles:
-        laws = direction.lower_laws(eta, log_tail, saddle.tilt)
+    for saddle, tilt in _placed(saddles, direction.steps()):
+        laws = direction.lower_laws(eta, log_tail, tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
             under_p, under_q = compose_lower(laws, plan)
@@ -167,6 +167,14 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
     if not thresholds:
         return MiddleTests(np.array([]), np.array([]), np.array([]))
     return MiddleTests(*(np.concatenate(parts) for parts in (thresholds, log_alpha, log_miss)))
+
+
+def _placed(saddles: Sequence[Saddle], steps: int) -> Iterator[tuple[Saddle, float]]:
+    """Each saddle with the tilt that cells are placed for: that of the first one that is alike."""
+    first = None
+    for saddle in saddles:
+        first = saddle if first is None or not first.alike(saddle, steps) else first
+        yield saddle, first.tilt
 
 
 def _near(measure: LatticeMeasure, step: float, saddle: Saddle) -> FloatArray:

@@ -18,6 +18,8 @@ from calipers.laws.core.law import Law
 from calipers.numerics.elementary import halved_ratio
 
 _LOWEST, _HIGHEST = 1e-7, 1e9
+_ALIKE = 0.4
+"""Tilts that differ by less than this, times the deviation of a step, are alike to it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Saddle:
     def deviation(self) -> float:
         """Standard deviation of the tilted total."""
         return math.sqrt(self.variance)
+
+    def alike(self, other: Saddle, steps: int) -> bool:
+        """Whether one of so many steps hardly tells both tilts apart, so that cells may be placed for either."""
+        apart = abs(other.tilt - self.tilt) * max(self.deviation, other.deviation)
+        return apart <= _ALIKE * math.sqrt(steps)
 
 
 def saddle_at(factors: Sequence[tuple[Law, int]], tilt: float) -> Saddle:

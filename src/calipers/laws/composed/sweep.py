@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.composed.direction import COARSEST, Direction, eta_for, log_escape_for
+from calipers.laws.composed.direction import COARSEST, Direction, Placed, eta_for, log_escape_for
 from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
@@ -64,23 +65,47 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-Plan = tuple[Saddle, float, float]
-"""A center, the cells and lattice in deviations of a step, and the log of the mass that may escape."""
+class Plan(NamedTuple):
+    """A center, the lattice in deviations of a step, the log of the mass that may escape, and the cells."""
+
+    saddle: Saddle
+    eta: float
+    log_escape: float
+    placed: Placed | None = None
 
 
 def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
     coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
-    return [
-        (saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+    plans = [
+        Plan(saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
+    return plans if direction.steps() == 1 else _shared(direction.steps(), plans)
+
+
+def _shared(steps: int, plans: Sequence[Plan]) -> list[Plan]:
+    """Neighboring saddles whose tilts a step hardly tells apart share their laws."""
+    groups: list[list[Plan]] = []
+    for plan in plans:
+        first = groups[-1][0] if groups else plan
+        alike = first.saddle.alike(plan.saddle, steps) and 0.5 < plan.eta / first.eta < 2.0
+        if groups and alike:
+            groups[-1].append(plan)
+        else:
+            groups.append([plan])
+    found = []
+    for group in groups:
+        finest = min(plan.eta for plan in group)
+        placed = Placed(min(finest, COARSEST), group[len(group) // 2].saddle.tilt)
+        found += [plan._replace(placed=placed) for plan in group]
+    return found
 
 
 def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
     """The nodes of one direction, from all saddles."""
     eps, log_delta = [], []
-    for saddle, eta, log_escape in plans:
-        tail = direction.upper(saddle, eta, log_tail, log_escape)
+    for saddle, eta, log_escape, placed in plans:
+        tail = direction.upper(saddle, eta, log_tail, log_escape, placed=placed)
         kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
         eps.append(tail.epsilon_nodes[kept])
         log_delta.append(tail.log_delta_nodes[kept])
@@ -94,8 +119,8 @@ def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> Upp
 def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
     """The tests of one direction, from all saddles."""
     thresholds, log_power, log_alpha = [], [], []
-    for saddle, eta, log_escape in plans:
-        tests = direction.lower(saddle, eta, log_tail, log_escape)
+    for saddle, eta, log_escape, placed in plans:
+        tests = direction.lower(saddle, eta, log_tail, log_escape, placed=placed)
         kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
         thresholds.append(tests.thresholds[kept])
         log_power.append(tests.log_power[kept])
@@ -121,7 +146,7 @@ def _conditioned(
 ) -> _Conditioned | None:
     """Where the tilted total has more than one hump, what `calipers.laws.composed.rare` says of it, from eps = 0
     outward."""
-    humps = any(saddle.tilt > 1.0 and saddle.deviation > saddle.mean for saddle, _, _ in plans)
+    humps = any(plan.saddle.tilt > 1.0 and plan.saddle.deviation > plan.saddle.mean for plan in plans)
     if not humps or direction.span is not None:
         return None
     rare = rare_steps(direction, log_smallest, log_tail, tolerance, sides)

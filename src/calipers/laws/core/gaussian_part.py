@@ -22,6 +22,8 @@ _FEW = 3
 """Up to so many components are added one by one."""
 _NOTHING = 40.0
 """e^-40 is less than half of the last digit of 1."""
+_WIDE = 100.0
+"""Means farther apart than this make a wide part."""
 
 
 def gaussian_mixture_part(
@@ -64,6 +66,14 @@ def gaussian_mixture_part(
         slope = max(abs(high - float(everything.min())), abs(low - float(everything.max())))
         return slope * reach + reach * reach
 
+    def steepest(low: FloatArray, high: FloatArray) -> FloatArray:
+        # d log p / dz = E[m | z] - z, the mean of the means given z, which grows with z.
+        found = np.zeros(len(low))
+        for log_w, means in ((log_wp, mp), (log_wq, mq)):
+            first, last = (_mean_given(log_w, means, ends) for ends in (low, high))
+            found = np.maximum(found, np.maximum(np.abs(first - high), np.abs(last - low)))
+        return found * (1.0 + 1e-9) + 1e-9
+
     def grown(log_w: FloatArray, ahead: FloatArray, rate: float) -> float:
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
         return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
@@ -83,8 +93,16 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_faint_ratio_error(weights_p, means_p, weights_q, means_q),
+        steepest=steepest if max(mp.max(), mq.max()) - min(mp.min(), mq.min()) > _WIDE else None,
         share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
     )
+
+
+def _mean_given(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:
+    """The mean of the means, weighted by what each component contributes at z."""
+    terms = log_w + means * (z[:, None] - 0.5 * means)
+    shares = np.exp(terms - terms.max(axis=1, keepdims=True))
+    return np.asarray((shares @ means) / shares.sum(axis=1))
 
 
 def _accurate_log_ratio(

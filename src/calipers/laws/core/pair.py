@@ -44,10 +44,14 @@ from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
 
-_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12)}
-"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do."""
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _MOST_CELLS = 60_000
+_MANY_CELLS = {6: 20_000, 12: 3_000}
+"""With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
+_SEGMENT, _NEAR = 4.0, 3.0
+"""Lengths of the segments of a wide part, and how far from a cell its slope is looked at."""
 _LEAST_SHARE = 1e-9
 """Parts rarer than this are no coarser than parts of this share."""
 _CELL_ERROR = 2e-14
@@ -84,6 +88,8 @@ class SmoothPart:
     """(low, high) -> at least the absolute error of `log_ratio` there, where that is known to be small."""
     share_error: float = 0.0
     """What densities may err by beyond a few roundings of their logs."""
+    steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
 
 
 @dataclass(frozen=True)
@@ -244,15 +250,68 @@ def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float
     return width
 
 
-def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> _Cells:
+def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Widest:
+    """The largest width at every place whose quadrature error is negligible.
+
+    A wide part is steep as a whole and less so in most places: log |density| at a distance `reach` of a cell, in the
+    complex plane, exceeds that in the cell by at most the steepest slope within `reach`, times it, and reach^2.
+    """
+    widest = _widest_cell(part, low, high, nodes)
+    if part.steepest is None:
+        return _Widest(np.array([low, high]), np.array([widest]))
+    edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
+    margin = (_NEAR + 0.25) * part.scale
+    slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
+    log_decay, allowed = (2.0 * nodes - 1.0) * np.log(_RHO), math.log(0.5 * _CELL_ERROR) - math.log(64.0)
+    widths = np.full(len(slopes), 0.25 * part.scale)
+    while True:
+        reach = 0.5 * widths[:, None] * _RHO
+        grown = np.where(reach <= _NEAR * part.scale, slopes * reach + reach * reach, np.inf) - log_decay
+        wide = (np.min(grown, axis=1) > allowed) & (widths > widest)
+        if not np.any(wide):
+            break
+        widths = np.where(wide, np.maximum(0.8 * widths, widest), widths)
+    # A cell may lie in two neighboring segments, and is as narrow as either wants it.
+    padded = np.concatenate((widths[:1], widths, widths[-1:]))
+    return _Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
+
+
+class _Widest(NamedTuple):
+    """The largest width of a cell in each of several segments."""
+
+    edges: FloatArray
+    widths: FloatArray
+
+    def at(self, z: FloatArray) -> FloatArray:
+        """The width at each place."""
+        index = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, len(self.widths) - 1)
+        return np.asarray(self.widths[index])
+
+
+def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None, nodes: int) -> FloatArray:
     low, high = part.range_for(log_tail)
-    nodes, weights = _RULES[12 if resolution > 0.02 else 6]
-    widest = _widest_cell(part, low, high, len(nodes))
-    if tilt is None:
-        count = max(8, math.ceil((high - low) / min(resolution * part.scale, widest)))
-        ends = np.linspace(low, high, count + 1)
-    else:
-        ends = _placed_ends(part, low, high, widest, resolution, tilt)
+    widest = _widest_cells(part, low, high, nodes)
+    if tilt is not None:
+        return _placed_ends(part, low, high, widest, resolution, tilt)
+    if len(widest.widths) == 1:
+        count = max(8, math.ceil((high - low) / min(resolution * part.scale, float(widest.widths[0]))))
+        return np.linspace(low, high, count + 1)
+    density = 1.0 / np.minimum(resolution * part.scale, widest.widths)
+    total = np.concatenate(([0.0], np.cumsum(density * np.diff(widest.edges))))
+    ends = np.interp(np.linspace(0.0, total[-1], math.ceil(total[-1]) + 1), total, widest.edges)
+    ends[0], ends[-1] = low, high
+    return np.asarray(ends)
+
+
+def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> _Cells:
+    rule = 12 if resolution > 0.02 else 6
+    ends = _ends(part, resolution, log_tail, tilt, rule)
+    while rule in _MANY_CELLS and len(ends) > _MANY_CELLS[rule]:
+        wider = _ends(part, resolution, log_tail, tilt, 2 * rule)
+        if 2 * len(wider) >= len(ends):
+            break
+        rule, ends = 2 * rule, wider
+    nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
     return _Cells(ends, points, np.log(weights * half), _CELL_ERROR)
@@ -299,7 +358,7 @@ def _shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float,
 
 
 def _placed_ends(
-    part: SmoothPart, low: float, high: float, widest: float, resolution: float, tilt: float
+    part: SmoothPart, low: float, high: float, widest: _Widest, resolution: float, tilt: float
 ) -> FloatArray:
     """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
 
@@ -312,12 +371,13 @@ def _placed_ends(
     shape = np.cbrt(w * slope * slope / spacing)
     # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
     amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))
-    density = np.maximum(amount * shape, 1.0 / widest)
+    fewest = 1.0 / widest.at(0.5 * (grid[:-1] + grid[1:]))
+    density = np.maximum(amount * shape, fewest)
     total = np.concatenate(([0.0], np.cumsum(density) * spacing))
     count = math.ceil(total[-1])
     if count > _MOST_CELLS:  # fewer cells are wider ones: still a bound, only less tight
-        share = max(0.0, _MOST_CELLS - (high - low) / widest) / count
-        density = np.maximum(share * amount * shape, 1.0 / widest)
+        share = max(0.0, _MOST_CELLS - float(np.sum(fewest)) * spacing) / count
+        density = np.maximum(share * amount * shape, fewest)
         total = np.concatenate(([0.0], np.cumsum(density) * spacing))
         count = math.ceil(total[-1])
     ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
