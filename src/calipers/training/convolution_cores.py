@@ -1,7 +1,7 @@
 """Convolutions on tensor cores: gradients per record, their norms and their weighted sum, by one kernel.
 
-`calipers.training.convolution_kernel` reads images and what came back as they lie in memory, so that neither patches nor
-copies of what was cut to 11 bits are made, and norms need no gradient in memory. What is proven of them is what
+`calipers.training.convolution_kernel` reads images and what came back as they lie in memory, so that neither patches
+nor copies of what was cut to 11 bits are made, and norms need no gradient in memory. What is proven of them is what
 `calipers.training.layer_products` says of gradients that are written for their norms: off by T u S at most.
 """
 
@@ -47,7 +47,7 @@ class CoreProducts(Products):
     def suits(cls, layer: Any, images: Any, returned: Any) -> bool:
         """Whether there is a kernel, and one image (records, some, channels, height, width) for each record."""
         one = math.prod(images.shape[1:-3]) == 1 and images.dtype == torch_module().float32
-        few = layer.in_channels < _FEW or layer.out_channels < _FEW  # tensor cores would multiply zeros
+        few = min(layer.in_channels, layer.out_channels) < _FEW and layer.kernel_size[1] != 3  # zeros are multiplied
         return (
             one
             and not few

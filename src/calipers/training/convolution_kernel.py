@@ -1,9 +1,9 @@
 """A kernel of Triton: what gradients of convolutions are products of, read as it lies in memory.
 
 Patches are the image once for every pixel of the kernel, and a library's product of matrices needs them written out, or
-the image with its padding once for each. This kernel computes where a pixel lies. Images are (records, channels, height,
-width) and what came back (records, depth, ...) likewise, in float32; pixels lie side by side, which is what tensor
-cores want to add over.
+the image with its padding once for each. This kernel computes where a pixel lies. Images are (records, channels,
+height, width) and what came back (records, depth, ...) likewise, in float32; pixels lie side by side, which is what
+tensor cores want to add over.
 
 Every program of it makes a tile of the gradient (depth x channels, at one place of the kernel or at three in a row) of
 some records. What it does with it is its `MODE`: `SQUARES` writes the sum of its squares, `TILES` the tile.
@@ -101,18 +101,19 @@ def products(  # type: ignore[no-untyped-def]
         row = pixel // OUT_WIDE * STRIDE_DOWN + kernel_row * SPREAD_DOWN - PAD_DOWN
         column = pixel % OUT_WIDE * STRIDE_RIGHT + kernel_column * SPREAD_RIGHT - PAD_RIGHT
         inside = inside & (row >= 0) & (row < HIGH)
-        known = (channel < CHANNELS)[None, :]
-        read = images + (record * (CHANNELS * HIGH * WIDE) + row * WIDE + column)[:, None]
-        read = read + (channel * (HIGH * WIDE))[None, :]
+        known = (channel < CHANNELS)[:, None]
+        # Pixels last: threads beside one another read pixels beside one another.
+        read = images + (record * (CHANNELS * HIGH * WIDE) + row * WIDE + column)[None, :]
+        read = read + (channel * (HIGH * WIDE))[:, None]
         seen = inside & (column >= 0) & (column < WIDE)
-        first = tl.dot(returned, _cut(tl.load(read, mask=seen[:, None] & known, other=0.0)), first)
+        first = tl.dot(returned, tl.trans(_cut(tl.load(read, mask=seen[None, :] & known, other=0.0))), first)
         if PLACES == 3:
             seen = inside & (column >= -SPREAD_RIGHT) & (column < WIDE - SPREAD_RIGHT)
-            following = tl.load(read + SPREAD_RIGHT, mask=seen[:, None] & known, other=0.0)
-            second = tl.dot(returned, _cut(following), second)
+            following = tl.load(read + SPREAD_RIGHT, mask=seen[None, :] & known, other=0.0)
+            second = tl.dot(returned, tl.trans(_cut(following)), second)
             seen = inside & (column >= -2 * SPREAD_RIGHT) & (column < WIDE - 2 * SPREAD_RIGHT)
-            following = tl.load(read + 2 * SPREAD_RIGHT, mask=seen[:, None] & known, other=0.0)
-            third = tl.dot(returned, _cut(following), third)
+            following = tl.load(read + 2 * SPREAD_RIGHT, mask=seen[None, :] & known, other=0.0)
+            third = tl.dot(returned, tl.trans(_cut(following)), third)
     if MODE == SQUARES:
         squares = _added(first)
         if PLACES == 3:

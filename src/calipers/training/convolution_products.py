@@ -194,12 +194,18 @@ class _Pixels(Products):
 
 
 def lengths_of(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
-    """(records, positions): the lengths of patches, of which each is that of its pixels' lengths; and of what came
-    back."""
-    norm, double = torch_module("torch.linalg").vector_norm, torch_module().float64
-    pixels = norm(images, dim=2, keepdim=True, dtype=double)
-    read, came = norm(_patches(layer, pixels).flatten(3), dim=3), norm(back, dim=2, dtype=double)
-    return read.reshape(len(images), -1), came.flatten(1)
+    """(records, positions): no less than the lengths of patches, of which each is that of its pixels' lengths, and of
+    what came back; in double precision."""
+    norm = torch_module("torch.linalg").vector_norm
+    read = norm(_patches(layer, _pixel_lengths(images).unsqueeze(2)).flatten(3), dim=3)
+    return read.reshape(len(images), -1), _pixel_lengths(back).flatten(1)
+
+
+def _pixel_lengths(images: Any) -> Any:
+    """The lengths of pixels, no less: n squares are off by n u, and those that are too small are lost."""
+    limits, channels = torch_module().finfo(images.dtype), images.shape[2]
+    found = torch_module("torch.linalg").vector_norm(images, dim=2).double()
+    return found * (1.0 + channels * limits.eps) + math.sqrt(channels * limits.tiny)
 
 
 def _patches(layer: Any, images: Any) -> Any:
