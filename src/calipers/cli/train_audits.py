@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,8 +110,7 @@ def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: f
         device=chosen["device"],
     )
     shadows, trials = chosen["shadows"] or SHADOWS, chosen["trials"] or TRIALS
-    with click.progressbar(length=2 * (shadows + trials), label="Training", file=sys.stderr) as bar:
-        heard = _Heard(bar)
+    with ExitStack() as until_the_end:
         return lira(
             target,
             shadows=shadows,
@@ -121,7 +121,7 @@ def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: f
             ledger=chosen["ledger"],
             resume=chosen["resume"],
             jobs=chosen["jobs"] or 1,
-            progress=heard,
+            progress=_Heard(shadows + trials, until_the_end),
         )
 
 
@@ -132,13 +132,18 @@ def _built(model: str, data: Dataset, seed: int) -> Any:
 
 
 class _Heard:
-    """One bar for two games: what was done in the first stays."""
+    """One bar for two games, from the first training on: what is refused is refused in one line."""
 
-    def __init__(self, bar: Any) -> None:
-        self._bar, self._before, self._last = bar, 0, 0
+    def __init__(self, pairs: int, until_the_end: ExitStack) -> None:
+        self._pairs, self._until = pairs, until_the_end
+        self._bar: Any = None
+        self._before = self._last = 0
 
     def __call__(self, done: int, total: int) -> None:
-        if done < self._last:
+        if self._bar is None:
+            bar: Any = click.progressbar(length=2 * self._pairs, label="Training", file=sys.stderr)
+            self._bar = self._until.enter_context(bar)
+        if done < self._last:  # the shadows are done
             self._before += self._last
         self._last = done
         self._bar.update(2 * (self._before + done) - self._bar.pos)
@@ -146,12 +151,13 @@ class _Heard:
 
 def show_lira(found: Lira, job: Planned, chosen: dict[str, Any], as_json: bool) -> None:
     """Print the three numbers, or all of it as JSON."""
-    told = f"record {chosen['lira']} of {job.data.name}" + (", mislabeled" if chosen["wrong_label"] else "")
+    told = f"Record {chosen['lira']} of {job.data.name}" + (", mislabeled" if chosen["wrong_label"] else "")
     if not as_json:
-        click.echo(f"Is {told} told? {chosen['model']}, {job.plan.steps:,} steps: {found.sentence()}")
+        click.echo(f"{told}; {chosen['model']}, {job.plan.steps:,} steps: {found.sentence()}")
         return
     from calipers.reports.records import to_document
+    from calipers.training.canaries import adjacency_of
 
-    run = job.plan.run(dimension=None, adjacency="add-remove").to_dict()
+    run = job.plan.run(dimension=None, adjacency=adjacency_of(job.plan)).to_dict()
     said = {"data": job.data.name, "record": chosen["lira"], "model": chosen["model"], "steps": job.plan.steps}
     click.echo(to_document({"training": {**said, "wrong_label": chosen["wrong_label"]}, "audit": found.to_dict()}, run))
