@@ -103,7 +103,7 @@ $(BENCH_VENV)/.peers: benchmarks/requirements.txt $(METADATA)
 $(VENV)/.libraries: benchmarks/requirements.txt $(METADATA) $(VENV)/.made
 	@echo "installing Opacus, JAX-Privacy, Lightning, Transformers and Keras"
 	@$(PIP_INSTALL) "$$(grep '^torch' $<)"
-	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,keras,tensorboard]'
+	@$(PIP_INSTALL) --editable '.[opacus,jax-privacy,lightning,transformers,peft,keras,tensorboard]'
 	@touch $@
 
 $(VENV)/.calipers: $(METADATA) $(VENV)/.made

@@ -191,6 +191,42 @@ def test_layers_that_mix_records_are_refused() -> None:
         GradientSum(frozen, max_grad_norm=1.0)
 
 
+class Remembering(torch.nn.Module):
+    """Adds every record it reads to a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 3)
+        self.register_buffer("read", torch.zeros(64))
+
+    def forward(self, images):
+        self.read += images.flatten(1).sum(0)
+        return self.inner(images.flatten(1))
+
+
+def test_models_that_keep_something_of_a_record_are_refused() -> None:
+    """Statistics that run along carry records, without noise, into other gradients and into the finished model."""
+    norm = torch.nn.InstanceNorm2d(1, track_running_stats=True)
+    model = torch.nn.Sequential(norm, torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    records, labels = torch.randn(5, 1, 8, 8), torch.arange(5) % 3
+    with pytest.raises(InputError, match=r"writes to its buffers while it runs \(0.running_mean, 0.running_var\)"):
+        GradientSum(model, max_grad_norm=1.0)(records, labels)
+    model[0].eval()  # as they are, and they stay so
+    assert bool(GradientSum(model, max_grad_norm=1.0)(records, labels).any())
+    spectral = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(64, 3))
+    with pytest.raises(InputError, match="put them into eval mode"):
+        GradientSum(torch.nn.Sequential(torch.nn.Flatten(), spectral), max_grad_norm=1.0)(records, labels)
+    with pytest.raises(InputError, match="gradient of one record by itself"):
+        GradientSum(Remembering(), max_grad_norm=1.0)(records, labels)
+
+
+def test_what_pytorch_cannot_do_is_said_in_one_sentence() -> None:
+    """Weights of another format than the records."""
+    model = torch.nn.Linear(4, 3).double()
+    with pytest.raises(InputError, match=r"gradient of one record by itself: .*dtype"):
+        GradientSum(model, max_grad_norm=1.0)(torch.randn(2, 4), torch.arange(2))
+
+
 def test_frozen_parameters_are_left_out() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 10)).double()
     model[0].requires_grad_(False)

@@ -43,6 +43,26 @@ def test_the_record_is_in_or_out_and_nothing_else_differs() -> None:
     assert target()._one(True, 7) == target()._one(True, 7) != target()._one(False, 7)
 
 
+def test_what_the_others_give_is_subtracted() -> None:
+    """Out and in, white-box evidence of a step is that of the noise and the record, whoever the others are."""
+    seen = []
+    for others, answers in ((RECORDS, LABELS), (-9.0 * RECORDS[::-1].copy(), 1 - LABELS)):
+        plan = Plan(sampler=Poisson(dataset_size=40, batch_size=30, steps=1), noise_multiplier=0.5, seed=0)
+        watched = ShadowTraining(plan, build, others, answers, record=OUTLIER, label=0, white_box=True)
+        seen.append([watched._one(present, seed) for present in (False, True) for seed in range(4)])
+    assert seen[0] == pytest.approx(seen[1], rel=1e-4)
+    assert np.ptp(seen[0]) > 0.1  # and it is evidence, not a constant
+
+
+def test_evidence_is_the_log_likelihood_ratio() -> None:
+    """With everybody in every batch: out it is normal around -1/(2 sigma^2), in around +1/(2 sigma^2)."""
+    watched = target(noise=1.5, batch_size=40, steps=1, white_box=True)
+    for present, mean in ((False, -0.5), (True, 0.5)):
+        found = np.array([watched._one(present, seed) for seed in range(60)])
+        assert abs(found.mean() - mean / 1.5**2) < 4 / 1.5 / np.sqrt(60)
+        assert 0.6 < found.std() * 1.5 < 1.5
+
+
 @pytest.mark.slow
 def test_lira_ends_with_three_numbers_and_goes_on_from_its_ledgers(tmp_path, monkeypatch) -> None:
     """An outlier with the wrong label is seen, white-box and black-box, and never beyond what is certified."""

@@ -15,6 +15,7 @@ import click
 from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
 from calipers.cli.report_option import report_option
+from calipers.cli.train_audits import audit_options, check_audit
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
 from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES
@@ -23,7 +24,6 @@ from calipers.schemes import ASSUMED, SAMPLERS, only_for
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
     from calipers.reports.answers import Questions
-    from calipers.training.canaries import Canaries
     from calipers.training.distributed import Ranks
     from calipers.training.loop import Trained
 
@@ -74,7 +74,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--rank-timeout", type=REAL, default=600.0, show_default=True, help="torchrun: seconds to wait for a rank."
 )
-@click.option("--canaries", type=COUNT, metavar="M", help="Audit the run by M gradients beside the model's; see below.")
+@audit_options
 @click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
 @click.option("--checkpoint-every", type=COUNT, default=100, show_default=True, metavar="K", help="Steps in between.")
 @click.option("--output", type=_FILE, help="Write the trained weights here.")
@@ -108,7 +108,13 @@ def train_command(
 
     --canaries M adds M records of the auditor's, each in or out by a fair coin, whose gradients of the clipping norm
     lie in coordinates of their own. What an adversary who sees all noisy sums tells of them is printed beside the
-    bracket, with confidence 0.95.
+    bracket, with confidence 0.95. --canary-kind examples takes the last M training records instead, with the next
+    label, and looks at the losses of the finished model; pairs takes the last 2 M and lets one of each pair in, so that
+    the dataset keeps its size, and measures the run for one record substituted.
+
+    --lira I asks whether training record I is told by shadow models: --shadows trainings with it and without fit two
+    Gaussians, and --trials further ones are judged by their likelihood ratio. No model is kept. With --ledger every
+    training's number is, and --resume goes on; small models only.
 
     --vocabulary hashed looks at no data. --vocabulary frequent takes the commonest words of the
     training texts, which no measurement covers.
@@ -121,23 +127,29 @@ def train_command(
         --epochs 10 --noise-multiplier 0.8 --checkpoint run.checkpoint --device cuda
       torchrun --nproc-per-node 2 -m calipers train --data mine.npz --model cnn --batch-size 64 --steps 500
         --noise-multiplier 1 --checkpoint run.checkpoint
+      calipers train --data mine.npz --model cnn --batch-size 64 --steps 500 --noise-multiplier 0.6 --canaries 2000
+      calipers train --data mine.npz --model cnn --records 200 --batch-size 50 --steps 20 --noise-multiplier 0.5
+        --lira 7 --wrong-label --white-box --shadows 50 --trials 200 --ledger lira.ledger --resume --jobs -1
     """
     from calipers.cli.train_outcome import report_outcome, write_weights
     from calipers.cli.train_plan import planned
-    from calipers.training.canaries import Canaries
 
+    once = {"--checkpoint": checkpoint, "--output": output, "--report": report_path}
+    check_audit(chosen, once)
     with together(chosen["device"], chosen.pop("rank_timeout")) as ranks:
         with ranks.together():
             job = planned(chosen, questions.deltas[0])
             if report_path is not None and job.plan.noise_multiplier == 0:
                 raise InputError("--report states privacy, and without noise there is none; leave it out or add noise.")
             _check_places(output if ranks.leads else None)
-        canaries = None if chosen["canaries"] is None else Canaries(chosen["canaries"])
-        trained = _trained(job, chosen, checkpoint, checkpoint_every, ranks, canaries)
+        if chosen["lira"] is not None:
+            _show_lira(job, chosen, questions.deltas[0], tolerance, as_json, ranks)
+            return
+        trained = _trained(job, chosen, checkpoint, checkpoint_every, ranks)
         if ranks.leads:
             if output is not None:
                 write_weights(trained, output)
-            chosen |= {"checkpoint": checkpoint, "processes": ranks.size, "planted": canaries}
+            chosen |= {"checkpoint": checkpoint, "processes": ranks.size, "planted": job.canaries}
             report_outcome(trained, job.data, chosen, questions, tolerance, as_json, report_path)
 
 
@@ -151,15 +163,26 @@ def _check_places(output: Path | None) -> None:
         refuse_foreign(output, overwrite=may_overwrite())
 
 
+def _show_lira(
+    job: Planned, chosen: dict[str, Any], delta: float, tolerance: float, as_json: bool, ranks: Ranks
+) -> None:
+    from calipers.cli.train_audits import played_lira, show_lira
+
+    if ranks.size > 1:
+        raise InputError("--lira shares its trainings out by --jobs, not by torchrun; start it as one process.")
+    show_lira(played_lira(job, chosen, delta, tolerance), job, chosen, as_json)
+
+
 def _trained(
     job: Planned,
     chosen: dict[str, Any],
     checkpoint: Path | None,
     every: int,
     ranks: Ranks,
-    canaries: Canaries | None,
 ) -> Trained:
     from calipers.training.loop import train
+
+    records, labels = job.rows
 
     with ExitStack() as until_the_end:
         # Not before the first step: what is refused is refused in one line.
@@ -167,8 +190,8 @@ def _trained(
         return train(
             job.plan,
             job.model,
-            job.data.records,
-            job.data.labels,
+            records,
+            labels,
             prepare=job.data.prepare,
             device=chosen["device"],
             precision=chosen["precision"],
@@ -176,7 +199,7 @@ def _trained(
             checkpoint_every=every,
             identity={"model": chosen["model"]},
             progress=_heard(bar, checkpoint if ranks.leads else None),
-            canaries=canaries,
+            canaries=job.canaries,
             ranks=ranks,
         )
 

@@ -72,7 +72,7 @@ def report_outcome(
             return report_training(measurement, questions, facts)
 
         write_when_asked(report_path, report)
-    audit = _audit(trained, chosen, questions, tolerance)
+    audit = _audit(trained, data, chosen, questions, tolerance)
     if as_json:
         _document(trained, data, chosen, found, answers, audit)
         return
@@ -94,12 +94,15 @@ def report_outcome(
         click.echo(f"\nAudit of this run: {audit.sentence()}")
 
 
-def _audit(trained: Trained, chosen: dict[str, Any], questions: Questions, tolerance: float) -> Audited | None:
+def _audit(
+    trained: Trained, data: Dataset, chosen: dict[str, Any], questions: Questions, tolerance: float
+) -> Audited | None:
     if chosen["planted"] is None:
         return None
     from calipers.training.audited import audit_of
 
-    return audit_of(trained, chosen["planted"].scores(), delta=questions.deltas[0], tolerance=tolerance)
+    asked: dict[str, Any] = {"delta": questions.deltas[0], "tolerance": tolerance, "prepare": data.prepare}
+    return audit_of(trained, chosen["planted"], **asked, device=chosen["device"])
 
 
 def _document(

@@ -14,21 +14,31 @@ from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.samplers import Sampler
+    from calipers.training.canaries import Canaries
+    from calipers.training.canary_pairs import CanaryPairs
     from calipers.training.datasets import Dataset
     from calipers.training.plan import Plan
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What is trained on what."""
+    """What is trained on what; `data` has no canaries in it."""
 
     data: Dataset
     model: Any
     plan: Plan
+    canaries: Canaries | CanaryPairs | None = None
+
+    @property
+    def rows(self) -> tuple[Any, Any]:
+        """Records and labels, with canaries that are examples."""
+        own = self.data.records, self.data.labels
+        return own if self.canaries is None else self.canaries.added_to(*own)
 
 
 def planned(chosen: dict[str, Any], delta: float) -> Planned:
     """Everything that `train` needs, or a refusal."""
+    from calipers.cli.train_audits import with_canaries
     from calipers.training.datasets import load_dataset
     from calipers.training.models import build_model, parameter_count
     from calipers.training.plan import sampler_of
@@ -37,9 +47,10 @@ def planned(chosen: dict[str, Any], delta: float) -> Planned:
     _check_target(chosen)
     data = load_dataset(chosen["data"], chosen["data_dir"], vocabulary=chosen["vocabulary"])
     data = data if chosen["records"] is None else data.first(chosen["records"])
+    data, drawn_from, canaries = with_canaries(data, chosen)
     sampler = sampler_of(
         chosen["sampler"],
-        dataset_size=data.size + (chosen["canaries"] or 0),
+        dataset_size=drawn_from,
         batch_size=chosen["batch_size"],
         epochs=chosen["epochs"],
         steps=chosen["steps"],
@@ -49,7 +60,7 @@ def planned(chosen: dict[str, Any], delta: float) -> Planned:
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
-    return Planned(data, model, _plan(sampler, parameter_count(model), delta, chosen))
+    return Planned(data, model, _plan(sampler, parameter_count(model), delta, chosen), canaries)
 
 
 def _check_target(chosen: dict[str, Any]) -> None:

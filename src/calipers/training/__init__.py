@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from calipers.training.audited import Audited, train_audited
 from calipers.training.canaries import Canaries
+from calipers.training.canary_pairs import CanaryPairs
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy
@@ -31,6 +32,7 @@ __all__ = [
     "MODELS",
     "Audited",
     "Canaries",
+    "CanaryPairs",
     "Dataset",
     "Plan",
     "RankError",

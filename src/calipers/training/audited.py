@@ -17,11 +17,12 @@ from typing import Any
 
 from calipers.auditing.one_run_curve import CurveBound, one_run_curve_audit
 from calipers.auditing.one_run_game import CanaryScores, audit_one_run, default_guesses
-from calipers.auditing.pairs import ThreeNumbers
+from calipers.auditing.pairs import ThreeNumbers, audit_pairs
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
-from calipers.training.canaries import Canaries, adjacency_of
+from calipers.training.canaries import Canaries
+from calipers.training.canary_pairs import CanaryPairs
 from calipers.training.loop import Trained, train
 from calipers.training.losses import cross_entropy
 from calipers.training.plan import Plan
@@ -53,7 +54,7 @@ def train_audited(
     records: Any,
     labels: Any,
     *,
-    canaries: Canaries | int,
+    canaries: Canaries | CanaryPairs | int,
     delta: float = 1e-5,
     confidence: float = 0.95,
     tolerance: float = 1e-2,
@@ -63,7 +64,7 @@ def train_audited(
 
     Records and labels are arrays. Other settings: see `calipers.training.train`.
     """
-    planted = canaries if isinstance(canaries, Canaries) else Canaries(canaries)
+    planted = Canaries(canaries) if isinstance(canaries, int) else canaries
     PROBABILITY.check("delta", delta)
     size = len(records) + planted.count
     if plan.sampler.dataset_size != size:
@@ -72,18 +73,28 @@ def train_audited(
             f"{size}."
         )
     trained = train(plan, model, *planted.added_to(records, labels), canaries=planted, **settings)
+    asked = {"delta": delta, "confidence": confidence, "tolerance": tolerance}
+    return audit_of(trained, planted, **asked, **{name: settings[name] for name in _READING if name in settings})
 
-    def losses(examples: Any, answers: Any) -> Any:
-        return _losses(trained.model, examples, answers, settings)
 
-    return audit_of(trained, planted.scores(losses), delta=delta, confidence=confidence, tolerance=tolerance)
+_READING = ("prepare", "loss", "device")
 
 
 def audit_of(
-    trained: Trained, found: CanaryScores, *, delta: float, confidence: float = 0.95, tolerance: float = 1e-2
+    trained: Trained,
+    planted: Canaries | CanaryPairs,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    tolerance: float = 1e-2,
+    **reading: Any,
 ) -> Audited:
-    """The three numbers of a finished training, from what is known of its canaries."""
-    measurement = measure(trained.run(adjacency=adjacency_of(trained.plan)), tolerance=tolerance)
+    """The three numbers of a finished training; `reading`: its `prepare`, `loss` and `device`, if not the usual."""
+    measurement = measure(trained.run(adjacency=planted.adjacency(trained.plan)), tolerance=tolerance)
+    found = planted.scores(lambda examples, answers: _losses(trained.model, examples, answers, reading))
+    if isinstance(planted, CanaryPairs):
+        three = audit_pairs(found, measurement, delta=delta, confidence=confidence)
+        return Audited(three.certified, three.observed, delta, trained, found)
     observed = audit_one_run(found, deltas=(delta,), confidence=confidence, upper=measurement)
     return Audited(measurement.epsilon(delta=delta), observed, delta, trained, found)
 

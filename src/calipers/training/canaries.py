@@ -31,10 +31,10 @@ from calipers.schemes import scheme_named
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Canaries", "adjacency_of"]
+__all__ = ["COINS", "Canaries", "adjacency_of"]
 
 # The first key of the coins' generator; batches, noise and layers have others (`calipers.training.noise`).
-_COINS = 3
+COINS = 3
 
 
 def adjacency_of(plan: Plan) -> str:
@@ -54,6 +54,15 @@ class Canaries:
         self.included = np.zeros(0, dtype=np.bool_)
         self._real = self._dimension = 0
 
+    @property
+    def beside(self) -> int:
+        """How many records the sampler draws from that are no rows of the data."""
+        return 0 if self.examples else self.count
+
+    def adjacency(self, plan: Plan) -> str:
+        """What turning a coin around does."""
+        return adjacency_of(plan)
+
     def begin(self, plan: Plan, dimension: int) -> None:
         """Toss the coins of this training."""
         if plan.normalization not in ("constant", "none") or plan.noise_multiplier == 0:
@@ -62,7 +71,7 @@ class Canaries:
                 "normalization='constant'."
             )
         measure(plan.run(dimension=dimension, adjacency=adjacency_of(plan)))  # refused now, not after hours
-        seed = np.random.SeedSequence(plan.seed, spawn_key=(_COINS,))
+        seed = np.random.SeedSequence(plan.seed, spawn_key=(COINS,))
         self.included = np.random.default_rng(seed).random(self.count) < 0.5
         self._plan, self._dimension = plan, dimension
         self._real = plan.sampler.dataset_size - self.count

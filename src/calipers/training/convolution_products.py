@@ -62,7 +62,7 @@ class PatchProducts(Products):
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t| of all calls."""
-        found = [lengths_of(self._layer, images, back) for images, back in self._calls]
+        found = [_lengths(self._layer, images, back) for images, back in self._calls]
         read, came = (torch_module().cat(parts, dim=1) for parts in zip(*found, strict=True))
         return read, came
 
@@ -127,7 +127,7 @@ class PixelProducts(Products):
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t|."""
-        return lengths_of(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
+        return _lengths(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
 
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """As of a linear layer on patches."""
@@ -193,7 +193,7 @@ class _Pixels(Products):
         return torch_module().stack([weighted[: len(rows) - i].T @ rows[i:] for i in self._shifts]).reshape(-1)
 
 
-def lengths_of(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
+def _lengths(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
     """(records, positions): the lengths of patches, of which each is that of its pixels' lengths; and of what came
     back."""
     norm, double = torch_module("torch.linalg").vector_norm, torch_module().float64

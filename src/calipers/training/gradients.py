@@ -144,7 +144,7 @@ class GradientSum:
         """
         while True:
             try:
-                total, sound = self._added(records, labels)
+                total, sound = self._explained(records, labels)
                 if meanwhile is not None:
                     meanwhile()
                     meanwhile = None
@@ -158,15 +158,25 @@ class GradientSum:
                 return total
             records, labels = gathered((records, labels), sound.to(leaves(records)[0].device))
 
+    def _explained(self, records: Any, labels: Any) -> tuple[Any, Any]:
+        try:
+            return self._added(records, labels)
+        except self._torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as problem:
+            text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+            raise InputError(f"PyTorch cannot compute the gradient of one record by itself: {text}") from problem
+
     def _added(self, records: Any, labels: Any) -> tuple[Any, Any]:
         """(the sum of the gradients, for which records it stands)."""
-        torch, number = self._torch, count((records, labels))
+        torch, number, before = self._torch, count((records, labels)), self._changes()
         total, sound = self._zeros(), torch.ones(number, dtype=torch.bool, device=self._device)
         if not number:
             return total, sound
         if self.max_grad_norm is not None:
             with tensor_cores(False):
                 held = self._books.prepare(records, labels, self._each, self._current())
+            self._refuse_memory(before)
             if held and self._suits:
                 self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
         size = self._piece_size(number)
@@ -178,11 +188,27 @@ class GradientSum:
         for start in range(0, number, size):
             piece = slice(start, start + size)
             part, usable = self._piece(counted[piece], *(rows[piece].to(self._device) for rows in tensors))
+            self._refuse_memory(before)
             if size >= number:  # what was played is overwritten by the next call only
                 return part, usable[:number]
             total += part
             sound[piece] = usable[: number - start]
         return total, sound
+
+    def _changes(self) -> list[int]:
+        """How often each buffer was written to."""
+        return [tensor._version for tensor in self._frozen.values()]
+
+    def _refuse_memory(self, before: list[int]) -> None:
+        """Refuse buffers that the model writes to: they carry a record into the gradients of those after it, and out
+        into the world, without noise."""
+        moved = [name for name, was, now in zip(self._frozen, before, self._changes(), strict=True) if was != now]
+        if moved and self.max_grad_norm is not None:
+            raise InputError(
+                f"The model writes to its buffers while it runs ({', '.join(moved[:3])}): a record's gradient then "
+                "depends on the records before it, and no noise is added to what is kept. Use layers that keep no "
+                "statistics (track_running_stats=False), or put them into eval mode."
+            )
 
     def _work(self, counted: Any, *tensors: Any) -> tuple[Any, Any]:
         records, labels = like(self._form, tensors)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
-from calipers.training.convolution_cores import CoreProducts
 from calipers.training.convolution_products import PatchProducts, PixelProducts
 from calipers.training.layer_products import EmbeddingProducts, Products, sparing, tables_pay
 from calipers.training.torch_library import torch_module
@@ -59,9 +58,6 @@ class LayerRule:
     def products(self, calls: Calls) -> Products | None:
         """What the weight's gradients are products of; None where they are written out by `gradients`."""
         return Products(*self._joined(calls), self.layer.weight.shape)
-
-    def on_cores(self, calls: Calls) -> Products | None:
-        """The same by a kernel of its own, on tensor cores; None where there is none."""
 
     def gradients(self, calls: Calls) -> dict[str, Any]:
         """Gradients per record of what is no product: (records, ...) by the name of the layer's parameter."""
@@ -124,13 +120,6 @@ class Convolution(LayerRule):
         if len(calls) == 1 and PixelProducts.suits(layer, inputs):
             return PixelProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
         return PatchProducts(layer, [(_several(read), _several(back)) for read, back in calls])
-
-    def on_cores(self, calls: Calls) -> Products | None:
-        """Of one image per record."""
-        inputs, back = calls[0]
-        if len(calls) > 1 or not CoreProducts.suits(self.layer, inputs, back):
-            return None
-        return CoreProducts(self.layer, inputs.flatten(0, -4), back.flatten(0, -4))
 
     def _back(self, inputs: Any, back: Any) -> Any:
         pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)

@@ -36,6 +36,7 @@ from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
 from calipers.training.canaries import Canaries
+from calipers.training.canary_pairs import CanaryPairs
 from calipers.training.checkpoint import load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint
@@ -108,7 +109,7 @@ class Trainer:
         device: str = "auto",
         tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
-        canaries: Canaries | None = None,
+        canaries: Canaries | CanaryPairs | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         self._torch, self.plan, self._canaries = torch_module(), plan, canaries
@@ -143,8 +144,7 @@ class Trainer:
             self._begin_records()
 
     def _check_size(self) -> None:
-        beside = self._canaries is not None and not self._canaries.examples
-        found = self._records.size + (self._canaries.count if self._canaries is not None and beside else 0)
+        found = self._records.size + (0 if self._canaries is None else self._canaries.beside)
         if found != self.plan.sampler.dataset_size:
             raise InputError(
                 f"The sampler draws from {self.plan.sampler.dataset_size} records, but there are {found} records; give "
@@ -190,7 +190,7 @@ class Trainer:
 
         def draw() -> None:  # while a GPU is busy with the gradients
             if plan.noise_multiplier > 0 and self.ranks.leads:
-                beside = 0 if canaries is None or canaries.examples else canaries.count
+                beside = 0 if canaries is None or canaries.examples else canaries.beside
                 like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
                 noise.append(self._noise.standard_normal(number, like))
 

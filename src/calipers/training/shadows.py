@@ -5,8 +5,14 @@
     print(found.sentence())
 
 `plan`'s sampler draws from the records and this one together; if it is out, it adds nothing when it is drawn, as
-canaries do (`calipers.training.canaries`). A run shows one number: *black-box* log(p / (1 - p)), p what the finished
-model gives the record's label, *white-box* the log likelihood ratio of all noisy sums against its gradients.
+canaries do (`calipers.training.canaries`). A run shows one number:
+
+- *black-box* log(p / (1 - p)), p what the finished model gives the record's label;
+- *white-box* the log likelihood ratio of all noisy sums. As for the adversary of the lower jaw, everything about the
+  other records is known, their draws included, and subtracted: what is left of a sum is noise, and the record's clipped
+  gradient if it is in and drawn. That is so where every record is drawn by its own coin (Poisson). Who knows the
+  batches of all others of a shuffled epoch knows the record's own, which is more than the accounting allows him:
+  there nothing is subtracted, and the sums are held against the record's gradients as they are.
 
 `shadows` trainings with and without the record fit a Gaussian to each (Carlini et al. 2022), and their likelihood ratio
 is the score by which `trials` further ones are judged: no run is used for both. All are kept in ledgers, the shadows in
@@ -18,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +35,7 @@ import numpy as np
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.fitted import PILOT, gaussians
-from calipers.auditing.game import play
+from calipers.auditing.game import Progress, play
 from calipers.auditing.pairs import certified_words
 from calipers.bracket import Bracket
 from calipers.domains import PROBABILITY
@@ -36,12 +43,14 @@ from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.numerics.types import FloatArray, IntArray
+from calipers.schemes import scheme_named
 from calipers.training.canaries import adjacency_of
+from calipers.training.distributed import Ranks
 from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum
 from calipers.training.loop import train
 from calipers.training.plan import Plan
-from calipers.training.torch_library import torch_module
+from calipers.training.torch_library import chosen_device, torch_module
 
 __all__ = ["Lira", "ShadowTraining", "lira"]
 
@@ -52,7 +61,8 @@ _SHADOWS = 2**61
 class ShadowTraining:
     """Trainings with and without one record, as a target of `calipers.auditing`.
 
-    `build(seed)` makes the model with its first weights; records and labels are arrays. `white_box`: see the module.
+    `build(seed)` makes the model with its first weights; records and labels are arrays, and `prepare` turns rows into
+    the model's inputs. `white_box`: see the module.
     """
 
     chunk = 4
@@ -67,6 +77,8 @@ class ShadowTraining:
         record: Any,
         label: Any,
         white_box: bool = False,
+        prepare: Callable[[Any], Any] | None = None,
+        device: str = "cpu",
     ) -> None:
         if plan.sampler.dataset_size != len(records) + 1:
             raise InputError(
@@ -75,7 +87,8 @@ class ShadowTraining:
             )
         if plan.normalization not in ("constant", "none") or plan.noise_multiplier == 0:
             raise InputError("Shadow models need noise and a public divisor; take normalization='constant'.")
-        self.plan, self._build, self._white_box = plan, build, white_box
+        self.plan, self._build, self._white_box, self._device = plan, build, white_box, device
+        self._prepare = prepare or (lambda rows: rows)
         self._records = np.concatenate([records, np.asarray(record)[None]])
         self._labels = np.concatenate([labels, np.asarray(label)[None]])
         self.name = f"shadow models, {'white' if white_box else 'black'}-box"
@@ -84,23 +97,27 @@ class ShadowTraining:
         """The plan without its seed, the data, the model's code, and what is seen."""
         plan = {field.name: repr(getattr(self.plan, field.name)) for field in dataclasses.fields(self.plan)}
         data = hashlib.sha256(self._records.tobytes() + self._labels.tobytes()).hexdigest()
-        return {"target": self.name, "plan": plan | {"seed": ""}, "data": data, "build": str(fingerprint(self._build))}
+        code = {"build": str(fingerprint(self._build)), "prepare": str(fingerprint(self._prepare))}
+        return {"target": self.name, "plan": plan | {"seed": ""}, "data": data, **code}
 
     def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
         """One number for every training."""
         return np.array([[self._one(present, int(rng.integers(2**53)))] for _ in range(count)])
 
     def _one(self, present: bool, seed: int) -> float:
-        torch, model = torch_module(), self._build(seed)
-        watched = _OneRecord(present, model, self._records, self._labels, self._white_box)
+        torch, model, device = torch_module(), self._build(seed), chosen_device(self._device)
+        row, label = (torch.from_numpy(part[-1:]).to(device) for part in (self._records, self._labels))
+        watched = _OneRecord(present, model, len(self._records) - 1, (self._prepare(row), label), self._white_box)
         plan = dataclasses.replace(self.plan, seed=seed)
-        train(plan, model, self._records, self._labels, canaries=watched, device="cpu")
+        settings: dict[str, Any] = {"prepare": self._prepare, "device": self._device}
+        # One training of its own, also where several processes share these out.
+        train(plan, model, self._records, self._labels, canaries=watched, ranks=Ranks.alone(), **settings)
         if self._white_box:
             return watched.evidence
         model.eval()
         with torch.no_grad():
-            logits = model(torch.from_numpy(self._records[-1:])).double()[0]
-        right = int(self._labels[-1])
+            logits = model(self._prepare(row)).double()[0]
+        right = int(label)
         others = torch.cat((logits[:right], logits[right + 1 :]))
         return float(logits[right] - torch.logsumexp(others, dim=0))
 
@@ -108,34 +125,42 @@ class ShadowTraining:
 class _OneRecord:
     """The last record, in or out, in the place of canaries; white-box, what every noisy sum says about it."""
 
-    examples, count = True, 1
+    examples, count, beside = True, 1, 0
 
-    def __init__(self, present: bool, model: Any, records: Any, labels: Any, white_box: bool) -> None:
-        self._present, self._last, self.evidence = present, len(records) - 1, 0.0
+    def __init__(self, present: bool, model: Any, number: int, record: tuple[Any, Any], white_box: bool) -> None:
+        self._present, self._number, self._record, self.evidence = present, number, record, 0.0
         self._model, self._white_box = model, white_box
-        torch = torch_module()
-        self._record = torch.from_numpy(records[-1:]), torch.from_numpy(labels[-1:])
         self._sum: Any = None
+        self._others: Any = None
 
     def begin(self, plan: Plan, dimension: int) -> None:
         """The training begins."""
         assert plan.max_grad_norm is not None  # a plan with noise has one
+        law = plan.sampler.law()
         self._deviation = plan.noise_multiplier * plan.max_grad_norm
+        self._rate = law.mean_batch_size / plan.sampler.dataset_size
+        self._by_coin = scheme_named(law.sampler).independent
         self._sum = GradientSum(self._model, max_grad_norm=plan.max_grad_norm) if self._white_box else None
 
     def kept(self, rows: IntArray) -> IntArray:
-        """All records, or all but the last."""
-        return rows if self._present else rows[rows != self._last]
+        """All records, or all but this one."""
+        return rows if self._present else rows[rows != self._number]
 
     def widened(self, update: Any, batch: IntArray) -> Any:
-        """Nothing stands beside the model's coordinates."""
+        """Nothing stands beside the model's coordinates; what the others give is kept in mind."""
+        if self._sum is not None:
+            own = self._own = self._sum(*self._record).double()
+            drawn = self._present and bool((batch == self._number).any())
+            self._others = update.double() - own if drawn else update.double()
         return update
 
     def seen(self, noisy: Any, step: int) -> Any:
-        """The weights are still those of the gradients."""
+        """Add the log likelihood ratio of a step; the weights are still those of the gradients."""
         if self._sum is not None:
-            own = self._sum(*self._record).double()
-            self.evidence += float(own @ noisy.double() - own @ own / 2.0) / self._deviation**2
+            left = noisy.double() - self._others if self._by_coin else noisy.double()
+            ratio = float(self._own @ left - self._own @ self._own / 2.0) / self._deviation**2
+            out = math.log1p(-self._rate) if self._rate < 1.0 else -math.inf
+            self.evidence += np.logaddexp(out, math.log(self._rate) + ratio) if self._by_coin else ratio
         return noisy
 
     def state(self) -> dict[str, Any]:
@@ -165,6 +190,11 @@ class Lira:
             f"way, with confidence {setting(self.observed.confidence)} ({self.attack})."
         )
 
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        bracket = {"delta": self.delta, "lower": self.certified.lower, "upper": self.certified.upper}
+        return {"certified": bracket, "observed": self.observed.to_dict(), "shadows": self.shadows}
+
 
 def lira(
     target: ShadowTraining,
@@ -179,6 +209,7 @@ def lira(
     resume: bool = False,
     jobs: int = 1,
     joblib_backend: str | None = None,
+    progress: Progress | None = None,
 ) -> Lira:
     """Train `shadows` and then `trials` models with the record and as many without, and bound epsilon from below.
 
@@ -189,7 +220,7 @@ def lira(
     run = target.plan.run(dimension=None, adjacency=adjacency_of(target.plan))
     measurement = measure(run, tolerance=tolerance)  # refused now, not after hours
     kept = None if ledger is None else Path(f"{ledger}.shadows")
-    playing: dict[str, Any] = {"jobs": jobs, "joblib_backend": joblib_backend}
+    playing: dict[str, Any] = {"jobs": jobs, "joblib_backend": joblib_backend, "progress": progress}
     found = play(target, Plain(), trials=shadows, seed=seed + _SHADOWS, ledger=kept, resume=resume, **playing)
     score = gaussians(found.absent[:, None], found.present[:, None])
     observed = audit(

@@ -1,0 +1,163 @@
+"""`calipers train` that is audited: canaries in the one training, or shadow models for one record.
+
+Canaries of examples and pairs are the last training records with a label that is not theirs (the next class): nobody
+else teaches it, so that a model that knows it has seen the record.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calipers.cli.audit_self_test import refuse
+from calipers.cli.kinds import COUNT, word
+from calipers.domains import Domain
+from calipers.errors import InputError
+
+if TYPE_CHECKING:
+    from calipers.cli.train_plan import Planned
+    from calipers.training.canaries import Canaries
+    from calipers.training.canary_pairs import CanaryPairs
+    from calipers.training.datasets import Dataset
+    from calipers.training.shadows import Lira
+
+KINDS = ("gradients", "examples", "pairs")
+SHADOWS, TRIALS = 64, 500
+
+_OPTIONS = (
+    click.option("--canaries", type=COUNT, metavar="M", help="Audit the run by M canaries; see below."),
+    click.option(
+        "--canary-kind",
+        type=word(KINDS),
+        default="gradients",
+        show_default=True,
+        help="Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
+    ),
+    click.option("--lira", type=COUNT, metavar="I", help="Is record I told? Trains many times; see below."),
+    click.option("--wrong-label", is_flag=True, help="lira: give the record the next label."),
+    click.option("--white-box", is_flag=True, help="lira: the adversary sees every noisy sum, not the model alone."),
+    click.option("--shadows", type=COUNT, help=f"lira: trainings each way to fit to. [default: {SHADOWS}]"),
+    click.option("--trials", type=COUNT, help=f"lira: further trainings each way. [default: {TRIALS}]"),
+    click.option("--jobs", type=COUNT, help="lira: processes; -1 for all processors. [default: 1]"),
+    click.option("--ledger", metavar="FILE", help="lira: keep every training in FILE and FILE.shadows."),
+    click.option("--resume", is_flag=True, help="lira: go on with the ledgers where they end."),
+)
+_ABOUT_LIRA = ("wrong_label", "white_box", "shadows", "trials", "jobs", "ledger", "resume")
+
+
+def audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of this page."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_audit(chosen: dict[str, Any], others: Mapping[str, object]) -> None:
+    """Refuse options that do not go together; `others`: what belongs to one training."""
+    named = {f"--{name.replace('_', '-')}": chosen[name] for name in _ABOUT_LIRA}
+    if chosen["lira"] is None:
+        refuse({name: value is not None and value is not False for name, value in named.items()}, "needs --lira.")
+        if chosen["canaries"] is None and chosen["canary_kind"] != KINDS[0]:
+            raise InputError("--canary-kind says what canaries are; say how many with --canaries M.")
+        return
+    one = {"--canaries": chosen["canaries"], **others}
+    refuse(one, "is about one training, and --lira trains many; leave one of them out.")
+
+
+def with_canaries(data: Dataset, chosen: dict[str, Any]) -> tuple[Dataset, int, Canaries | CanaryPairs | None]:
+    """(the records that are none, from how many the sampler draws, the canaries)."""
+    from calipers.training.canaries import Canaries
+    from calipers.training.canary_pairs import CanaryPairs
+
+    count, kind = chosen["canaries"], chosen["canary_kind"]
+    if count is None:
+        return data, data.size, None
+    if kind == "gradients":
+        return data, data.size + count, Canaries(count)
+    examples = count if kind == "examples" else 2 * count
+    Domain(1, data.size - 1, integer=True).check_int("canaries", examples, f"{data.name} has {data.size} records.")
+    rest = data.size - examples
+    records, labels = data.records[rest:], (data.labels[rest:] + 1) % data.classes
+    real = replace(data, records=data.records[:rest], labels=data.labels[:rest])
+    if kind == "examples":
+        return real, data.size, Canaries(count, records=records, labels=labels)
+    return real, data.size - count, CanaryPairs(records, labels)
+
+
+def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: float) -> Lira:
+    """Train with and without the record, as often as asked."""
+    from calipers.training.shadows import ShadowTraining, lira
+
+    data, number = job.data, chosen["lira"]
+    Domain(0, data.size - 1, integer=True).check_int("lira", number, f"{data.name} has {data.size} records.")
+    others = [row for row in range(data.size) if row != number]
+    label = (data.labels[number] + 1) % data.classes if chosen["wrong_label"] else data.labels[number]
+    target = ShadowTraining(
+        job.plan,
+        partial(_built, chosen["model"], data),
+        data.records[others],
+        data.labels[others],
+        record=data.records[number],
+        label=label,
+        white_box=chosen["white_box"],
+        prepare=data.prepare,
+        device=chosen["device"],
+    )
+    shadows, trials = chosen["shadows"] or SHADOWS, chosen["trials"] or TRIALS
+    with ExitStack() as until_the_end:
+        return lira(
+            target,
+            shadows=shadows,
+            trials=trials,
+            seed=chosen["seed"] or 0,
+            delta=delta,
+            tolerance=tolerance,
+            ledger=chosen["ledger"],
+            resume=chosen["resume"],
+            jobs=chosen["jobs"] or 1,
+            progress=_Heard(shadows + trials, until_the_end),
+        )
+
+
+def _built(model: str, data: Dataset, seed: int) -> Any:
+    from calipers.training.models import build_model
+
+    return build_model(model, data, seed=seed)
+
+
+class _Heard:
+    """One bar for two games, from the first training on: what is refused is refused in one line."""
+
+    def __init__(self, pairs: int, until_the_end: ExitStack) -> None:
+        self._pairs, self._until = pairs, until_the_end
+        self._bar: Any = None
+        self._before = self._last = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            bar: Any = click.progressbar(length=2 * self._pairs, label="Training", file=sys.stderr)
+            self._bar = self._until.enter_context(bar)
+        if done < self._last:  # the shadows are done
+            self._before += self._last
+        self._last = done
+        self._bar.update(2 * (self._before + done) - self._bar.pos)
+
+
+def show_lira(found: Lira, job: Planned, chosen: dict[str, Any], as_json: bool) -> None:
+    """Print the three numbers, or all of it as JSON."""
+    told = f"Record {chosen['lira']} of {job.data.name}" + (", mislabeled" if chosen["wrong_label"] else "")
+    if not as_json:
+        click.echo(f"{told}; {chosen['model']}, {job.plan.steps:,} steps: {found.sentence()}")
+        return
+    from calipers.reports.records import to_document
+    from calipers.training.canaries import adjacency_of
+
+    run = job.plan.run(dimension=None, adjacency=adjacency_of(job.plan)).to_dict()
+    said = {"data": job.data.name, "record": chosen["lira"], "model": chosen["model"], "steps": job.plan.steps}
+    click.echo(to_document({"training": {**said, "wrong_label": chosen["wrong_label"]}, "audit": found.to_dict()}, run))
