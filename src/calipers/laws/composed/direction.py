@@ -239,20 +239,26 @@ class Below(_Order):
         return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
 
     def lower(
-        self, saddle: Saddle, eta: float, log_tail: float, log_escape: float, focus: TailFocus | None = None
+        self,
+        saddle: Saddle,
+        eta: float,
+        log_tail: float,
+        log_escape: float,
+        focus: TailFocus | None = None,
+        longest: int | None = None,
     ) -> LowerTail:
-        """Certified tests around the saddle, dense around the `focus`."""
+        """Certified tests around the saddle, dense around the `focus`; on a coarser lattice than a `longest` one."""
         laws = self.lower_laws(min(eta, COARSEST), log_tail, saddle.tilt)
         if self.steps() == 1:
             tail = single_tail(laws[0][0])
             assert isinstance(tail, LowerTail)
             return tail
         plan = self._plan(saddle, eta, log_tail, log_escape)
-        plan = replace(plan, faint=plan.step == plan.fine_step)
+        plan = replace(plan, faint=plan.step == plan.fine_step, longest=longest or plan.longest)
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
-            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus)
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, longest)
         charges = Charges.of(laws, plan.tilt, plan.step if plan.faint else None)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, focus)
 
