@@ -69,6 +69,7 @@ class LatticePlan:
     bell_shaped: bool = False
     faint: bool = False
     loud: bool = False
+    longest: int = _LONGEST
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""
@@ -251,17 +252,17 @@ def _joined(first: Window, second: Window) -> Window:
     )
 
 
-def _refuse_length(window: Window) -> None:
+def _refuse_length(window: Window, longest: int) -> None:
     length = window.high - window.low + 1
-    if length > _LONGEST:
-        raise LatticeTooLongError(length / _LONGEST)
+    if length > longest:
+        raise LatticeTooLongError(length / longest)
 
 
-def _convolve(factors: Sequence[Factor], window: Window, loud: bool) -> LatticeMeasure:
+def _convolve(factors: Sequence[Factor], window: Window, plan: LatticePlan) -> LatticeMeasure:
     """The sum of all terms, as a measure on the window; escape and error account for all that is lost."""
-    _refuse_length(window)
+    _refuse_length(window, plan.longest)
     n = fast_length(window.high - window.low + 1)
-    values, error = cyclic_product([f.cyclic(n) for f in factors], directly=not loud)
+    values, error = cyclic_product([f.cyclic(n) for f in factors], directly=not plan.loud)
     escape = 2.0 * window.loose + 1.01 * math.fsum(f.count * f.escape for f in factors)
     log_norm = math.fsum(f.count * f.log_norm for f in factors)
     positions = np.arange(window.low, window.low + n)
@@ -325,7 +326,7 @@ def _block(
     expected = 0.0 if jump is None else size * float(jump.weights.sum())
     number = _terms_needed(expected, log_escape + 5.0, size)
     window = _window_of_powers(small, range(max(1, size - number + 1), size + 1), log_escape)
-    _refuse_length(window)
+    _refuse_length(window, plan.longest)
     low, high = window.low, window.high
     n = fast_length(high - low + 1)
     moved_jump = None if jump is None else coarsen(jump, plan.fine_step, plan.step, tilt)
@@ -371,8 +372,8 @@ def compose_upper(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> Latt
         if rest:
             listed.append(Factor.plain(split_law(law, plan.step, plan.tilt), rest))
     if not plan.bell_shaped:
-        return _convolve(listed, _window(listed, plan.log_escape), plan.loud)
-    return _convolve(listed, _upper_window(listed, plan.log_escape - 2.0, (plan.tilt - 1.0) * plan.step), plan.loud)
+        return _convolve(listed, _window(listed, plan.log_escape), plan)
+    return _convolve(listed, _upper_window(listed, plan.log_escape - 2.0, (plan.tilt - 1.0) * plan.step), plan)
 
 
 def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tuple[LatticeMeasure, LatticeMeasure]:
@@ -394,4 +395,4 @@ def compose_lower(factors: Sequence[tuple[Law, int]], plan: LatticePlan) -> tupl
             for listed, measure in zip(sides, score_law(law, plan.step, plan.tilt, plan.faint), strict=True):
                 listed.append(Factor.plain(measure, rest))
     window = _joined(_window(sides[0], plan.log_escape), _window(sides[1], plan.log_escape))
-    return _convolve(sides[0], window, plan.loud), _convolve(sides[1], window, plan.loud)
+    return _convolve(sides[0], window, plan), _convolve(sides[1], window, plan)

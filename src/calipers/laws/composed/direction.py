@@ -270,17 +270,18 @@ class Below(_Order):
         log_escape: float,
         focus: TailFocus | None = None,
         placed: Placed | None = None,
+        longest: int | None = None,
     ) -> LowerTail:
-        """Certified tests around the saddle, dense around the `focus`."""
+        """Certified tests around the saddle, dense around the `focus`; on a coarser lattice than a `longest` one."""
         laws = self.lower_laws(*(placed or Placed(min(eta, COARSEST), saddle.tilt)).within(log_tail))
         if self.steps() == 1:
             return single_lower_tail(laws[0][0])
         plan = self._plan(saddle, eta, log_tail, log_escape)
-        plan = replace(plan, faint=plan.step == plan.fine_step)
+        plan = replace(plan, faint=plan.step == plan.fine_step, longest=longest or plan.longest)
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
-            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed)
+            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed, longest)
         charges = Charges.of(laws, plan.tilt, plan.step if plan.faint else None)
         return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, focus)
 

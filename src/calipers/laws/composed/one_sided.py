@@ -23,6 +23,8 @@ _NEAR = 0.7
 """Within so many deviations of its saddle point an answer is as good as the grid."""
 _DEEPEST_LOG_DELTA = -640.0
 _SPARE = 18.0
+_SHORT = 1 << 18
+"""The longest lattice of a rough look at delta, where rare large steps reach far beyond the rest."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) 
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             break
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * _eta_for_delta(saddle, tolerance))
-        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), TailFocus(epsilon=epsilon))
+        longest, focus = _SHORT if tolerance is None else None, TailFocus(epsilon=epsilon)
+        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), focus, longest=longest)
         value, threshold = tests.best_test(epsilon)
         if value > best.value:
             best = AttackValue(value, threshold, direction.reverse)
