@@ -107,8 +107,8 @@ def narrow(n: int, width: float) -> np.ndarray:
 def test_slow_waves_do_not_lose_with_the_number_of_steps(powers: tuple[int, ...]) -> None:
     """Against exact convolution: after a million steps the error is of one rounding a step, not of a transform.
 
-    On a circle of 90 points a million steps have gone round often enough that only the constant is left; twenty thousand
-    steps of a narrow bell have not.
+    On a circle of 90 points a million steps have gone round often enough that only the constant is left; twenty
+    thousand steps of a narrow bell have not.
     """
     n = 90
     made = [narrow(n, 0.4 + 0.1 * i) for i in range(len(powers))]

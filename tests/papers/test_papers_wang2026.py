@@ -21,7 +21,7 @@ from calipers.papers.items import Agreement
 from calipers.papers.sheets import Computed
 from calipers.papers.wang2026 import implementations, published, synthetic
 from calipers.papers.wang2026.ceilings import Ceiling, smallest_telling_copies
-from calipers.papers.wang2026.claims import NETWORK_LAYERS, fpr_at
+from calipers.papers.wang2026.claims import fpr_at
 from calipers.papers.wang2026.settings import (
     claimed_delta,
     claimed_epsilon,
@@ -379,8 +379,8 @@ def test_table_2_lists_every_release_up_to_the_paper():
 
 def test_parameters_of_the_small_model():
     """16 filters of 8 x 8, 32 of 4 x 4 over 16 channels, 512 to 32, 32 to 10, each with biases."""
-    assert list(NETWORK_LAYERS.values()) == [16 * 64 + 16, 32 * 16 * 16 + 32, 512 * 32 + 32, 32 * 10 + 10]
-    assert sum(NETWORK_LAYERS.values()) == published.SMALL_MODEL
+    assert list(published.NETWORK_LAYERS.values()) == [16 * 64 + 16, 32 * 16 * 16 + 32, 512 * 32 + 32, 32 * 10 + 10]
+    assert sum(published.NETWORK_LAYERS.values()) == published.SMALL_MODEL
 
 
 def test_figure_6_exceeds_its_claim(rows_of):

@@ -17,6 +17,7 @@ from calipers.errors import CertificationError, InputError, MissingExtraError
 from calipers.measure import measure
 from calipers.provenance import command, date
 from calipers.run import Run, as_phases
+from calipers.written import put_whole
 
 if TYPE_CHECKING:
     from calipers_verify import Verdict
@@ -44,8 +45,8 @@ class Certificate:
         return json.dumps(self.record, separators=(",", ":")) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8", newline="")
+        """Write the file, whole or not at all."""
+        put_whole(Path(path), [self.to_json().encode()])
 
     def _value(self, jaw: str, name: str) -> Fraction | None:
         found = [getattr(claim, name) for claim in self.verdict.claims if claim.jaw == jaw]

@@ -6,10 +6,8 @@ whole or not at all: it is written beside its place under a temporary name and t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from calipers.errors import InputError
 from calipers.provenance import origin
+from calipers.written import put_whole
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -122,23 +121,10 @@ def _origin(run: dict[str, object] | None) -> str:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Put the text at the path in one step; a link is followed, the mode of a file that is replaced is kept."""
-    place = _settled(path)
-    partial = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.partial")
     try:
-        # Created with the mode the umask leaves, like any other new file, and never over an existing one.
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with open(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        if place.exists():
-            os.chmod(partial, stat.S_IMODE(place.stat().st_mode))
-        os.replace(partial, place)
+        put_whole(path, [content.encode() if isinstance(content, str) else content])
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
 
 
 def _settled(path: Path) -> Path:

@@ -41,6 +41,7 @@ from typing import Any
 
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
+from calipers.written import put_whole
 
 if sys.platform == "win32":
     import msvcrt
@@ -61,22 +62,9 @@ def save_checkpoint(path: Path, *, belongs_to: Mapping[str, Any], contents: Mapp
 
 def write_whole(path: Path, *parts: Any, mode: int = 0o600) -> None:
     """The parts as the file `path`, durably; whole, or `InputError` and the file as it was."""
-    partial = path.with_name(path.name + ".partial")
     with _saying(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            with suppress(OSError):  # half a file only takes the room that is missing
-                partial.unlink()
-            raise
-        os.replace(partial, path)
-        _sync_folder(path.parent)
+        put_whole(path, parts, mode=mode, draft=path.name + ".partial")
 
 
 def check_writable(path: Path) -> None:
@@ -167,14 +155,3 @@ def data_digest(*arrays: Any) -> str:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(memoryview(array).cast("B") if array.size else b"")
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the renaming itself to the disk, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -78,36 +78,20 @@ class Setting:
     def plan(self, micro_batch: int) -> Plan:
         """The training this setting stands for."""
         rounds = self.records // self.batch_size
+        same = ("learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "seed")
         return Plan(
             sampler=sampler_of(self.sampler, dataset_size=self.records, batch_size=self.batch_size, epochs=self.epochs),
             noise_multiplier=self.noise_factor * noise_threshold(rounds) if self.regime == "dp" else 0.0,
             max_grad_norm=None if self.regime == "clean" else self.max_grad_norm,
-            learning_rate=self.learning_rate,
-            optimizer=self.optimizer,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            schedule=self.schedule,
             micro_batch=micro_batch,
-            seed=self.seed,
+            **{name: getattr(self, name) for name in same},
         )
 
 
 KEY = tuple(field.name for field in dataclasses.fields(Setting))
 RESULTS = (
-    "steps",
-    "dimension",
-    "noise_multiplier",
-    "accuracy",
-    "seconds",
-    "examples_per_second",
-    "micro_batch",
-    "epsilon_lower",
-    "epsilon_upper",
-    "separation_lower",
-    "separation_upper",
-    "device",
-    "torch",
-    "note",
+    *("steps", "dimension", "noise_multiplier", "accuracy", "seconds", "examples_per_second", "micro_batch"),
+    *("epsilon_lower", "epsilon_upper", "separation_lower", "separation_upper", "device", "torch", "note"),
 )
 COLUMNS = (*KEY, *RESULTS)
 
@@ -173,12 +157,8 @@ def measured(trained: Trained) -> dict[str, Any]:
         epsilon, separation = measurement.epsilon(delta=DELTA), measurement.separation()
     except CalipersError as error:
         return {"note": " ".join(str(error).split())}
-    return {
-        "epsilon_lower": epsilon.lower,
-        "epsilon_upper": epsilon.upper,
-        "separation_lower": separation.lower,
-        "separation_upper": separation.upper,
-    }
+    found = {"epsilon": epsilon, "separation": separation}
+    return {f"{name}_{end}": getattr(jaws, end) for name, jaws in found.items() for end in ("lower", "upper")}
 
 
 def settings_of(data: Dataset, chosen: dict[str, Any]) -> Iterator[Setting]:

@@ -31,14 +31,6 @@ from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors,
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
 
-NETWORK_LAYERS = {
-    "8 x 8 convolution": 1_040,
-    "4 x 4 convolution": 8_224,
-    "dense 512 to 32": 16_416,
-    "dense 32 to 10": 330,
-}
-"""The network of Tramer and Boneh for 28 x 28 images: weights and biases of each layer."""
-
 _ALPHA: FloatArray = np.linspace(0.02, 0.98, 13)
 _ROUNDING = 1e-9
 
@@ -126,7 +118,7 @@ def statements(progress: Progress) -> Computed:
     values = Sheet().beside(tight=(theorem - high, theorem - low), equal=Published("equal", -1e-3, 1e-3, 0.0))
     rate, alpha = published.FIGURE_3_REALIZED_RATE, 0.5
     gap = rate * ((1.0 - rate) ** size * (1.0 - alpha) - float(gaussian_tradeoff(1.0 / tight.noise_multiplier, alpha)))
-    values.beside(gap=gap, counted=sum(NETWORK_LAYERS.values()), large=published.LARGE_MODEL)
+    values.beside(gap=gap, counted=sum(published.NETWORK_LAYERS.values()), large=published.LARGE_MODEL)
     floors = Sheet("floors", listed=False)
     for present in (False, True):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2)

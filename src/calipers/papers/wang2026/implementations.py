@@ -49,7 +49,7 @@ from calipers.papers.wang2026.settings import (
     others_in,
     rounds,
 )
-from calipers.papers.wang2026.synthetic import audit_note, guarantees, play
+from calipers.papers.wang2026.synthetic import ASKED, audit_note, guarantees, play
 from calipers.run import Run
 
 DATA_FOLDER = "CALIPERS_DATA"
@@ -163,23 +163,10 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     """An audit of one step of the installed Opacus; `MissingExtraError` says what to install where it is missing."""
     from calipers.adapters.opacus_target import OpacusTarget
 
-    target = OpacusTarget(
-        dataset_size=size,
-        batch_size=batch_size,
-        noise_multiplier=published.NOISE_MULTIPLIER,
-        loss_reduction=loss_reduction,
-        images=records.images,
-        labels=records.labels,
-    )
-    return audit(
-        target,
-        ScoreFunction(target.scores, label="exact likelihood ratio"),
-        trials=trials,
-        seed=0,
-        confidence=published.CONFIDENCE,
-        deltas=(published.DELTA,),
-        epsilons=(0.0,),
-    )
+    data = {"images": records.images, "labels": records.labels, "loss_reduction": loss_reduction}
+    run = {"dataset_size": size, "batch_size": batch_size, "noise_multiplier": published.NOISE_MULTIPLIER}
+    target = OpacusTarget(**run, **data)  # type: ignore[arg-type]  # the names are those of its parameters
+    return audit(target, ScoreFunction(target.scores, label="exact likelihood ratio"), trials=trials, seed=0, **ASKED)
 
 
 def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Computed:

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from calipers.auditing.audit import AuditResult, audit
+from calipers.auditing.audit import AuditOptions, AuditResult, audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
@@ -44,6 +44,7 @@ from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
 QUICK_TRIALS = 2_500
+ASKED: AuditOptions = {"confidence": published.CONFIDENCE, "deltas": (published.DELTA,), "epsilons": (0.0,)}
 _NAMES = {"expected": "divided by N q", "realized": "divided by |B|"}
 
 
@@ -65,15 +66,7 @@ def play(run: Run, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = F
     score: Distinguisher = LikelihoodRatio(target)
     if normality:
         score = NormalityTest(target, aggregation="vote" if run.normalization == "realized" else "best-fit")
-    return audit(
-        target,
-        score,
-        trials=trials,
-        seed=seed,
-        confidence=published.CONFIDENCE,
-        deltas=(published.DELTA,),
-        epsilons=(0.0,),
-    )
+    return audit(target, score, trials=trials, seed=seed, **ASKED)
 
 
 def audit_note(trials: int, *, normality: bool = False) -> str:
