@@ -6,6 +6,7 @@ the three forms in which guarantees are published,
     Guarantee(epsilon=8, delta=1e-5)      (epsilon, delta)-DP
     Guarantee(mu=1.2)                     Gaussian DP
     Guarantee(rho=0.5)                    zero-concentrated DP (rho-zCDP)
+    Guarantee(epsilon=.1, delta=1e-6, times=20)   twenty releases, each with the guarantee, of the same data
 
 and a file with the same keys, `[guarantee]` above them, is read by `load_guarantee`.
 """
@@ -16,7 +17,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calipers.domains import NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
+from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.decimals import setting
 from calipers.run_keys import checked, known, read_toml, toml_value
@@ -24,7 +25,7 @@ from calipers.run_keys import checked, known, read_toml, toml_value
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 _EPSILON = Domain(0.0, 500.0)
 _RHO = Domain(1e-8, 200.0)
-_KEYS = ("epsilon", "delta", "mu", "rho", "adjacency")
+_KEYS = ("epsilon", "delta", "mu", "rho", "times", "adjacency")
 _NEIGHBORS = {
     "add-remove": "neighbors differ by adding or removing one record",
     "zero-out": "neighbors differ by zeroing out one record",
@@ -67,6 +68,7 @@ class Guarantee:
     delta: float | None = None
     mu: float | None = None
     rho: float | None = None
+    times: int = 1
     adjacency: str = "add-remove"
 
     def __post_init__(self) -> None:
@@ -77,6 +79,12 @@ class Guarantee:
                 f"{', '.join(n for n in _KEYS[:4] if getattr(self, n) is not None) or 'none of them'}."
             )
         choice("adjacency", self.adjacency, ADJACENCIES)
+        self._keep("times", COUNT.check_int("times", self.times))
+        if self.rho is not None and self.times > 1:
+            raise InputError(
+                f"zCDP adds up: {self.times} releases of {self.rho:g}-zCDP are one of {self.times * self.rho:g}-zCDP. "
+                "State that, without a number of times."
+            )
         if self.epsilon is not None:
             self._keep("epsilon", checked(_EPSILON, "epsilon", self.epsilon))
             delta = 0.0 if self.delta is None else checked(PROBABILITY, "delta", self.delta)
@@ -105,6 +113,9 @@ class Guarantee:
             assert self.epsilon is not None  # one of the three is given
             words = f"A guarantee of ({setting(self.epsilon)}, {setting(self.delta or 0.0)})-DP"
         keys = tuple((name, getattr(self, name)) for name in _KEYS[:4] if getattr(self, name) is not None)
+        if self.times > 1:
+            words = f"{self.times} releases, each with {words[0].lower()}{words[1:]}"
+            keys += (("times", self.times),)
         return Stated(words, keys, self.adjacency, "guarantee")
 
     @classmethod
@@ -115,7 +126,7 @@ class Guarantee:
         return cls(**record)  # type: ignore[arg-type]  # every value is checked by __post_init__
 
     @classmethod
-    def parse(cls, text: str, adjacency: str = "add-remove") -> Guarantee:
+    def parse(cls, text: str, adjacency: str = "add-remove", times: int = 1) -> Guarantee:
         """The guarantee that EPS,DELTA (or EPS alone) writes."""
         parts = text.split(",")
         try:
@@ -126,7 +137,8 @@ class Guarantee:
             raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.") from error
         if len(parts) > 2:
             raise InputError(f"Expected a guarantee as EPS,DELTA, for example 8,1e-5; got {text!r}.")
-        return cls(epsilon=numbers[0], delta=numbers[1] if len(numbers) == 2 else 0.0, adjacency=adjacency)
+        delta = numbers[1] if len(numbers) == 2 else 0.0
+        return cls(epsilon=numbers[0], delta=delta, times=times, adjacency=adjacency)
 
 
 def load_guarantee(path: str | os.PathLike[str]) -> Guarantee | None:

@@ -120,6 +120,32 @@ def test_zcdp_guarantees_add_up() -> None:
     assert not with_noise.closes
 
 
+@pytest.mark.parametrize(("epsilon", "delta", "times"), [(0.1, 1e-6, 20), (0.7, 1e-4, 7), (1.5, 0.0, 3)])
+def test_releases_with_one_guarantee_compose_as_well_as_any_can(epsilon: float, delta: float, times: int) -> None:
+    """Kairouz, Oh and Viswanath (2015), Theorem 3.3: delta at (k - 2 i) epsilon."""
+    measured = cp.measure(cp.Guarantee(epsilon=epsilon, delta=delta, times=times))
+    for i in range(times // 2 + 1):
+        parts = (
+            math.comb(times, few) * (math.exp((times - few) * epsilon) - math.exp((times - 2 * i + few) * epsilon))
+            for few in range(i)
+        )
+        inner = math.fsum(parts) / (1.0 + math.exp(epsilon)) ** times
+        truth = 1.0 - (1.0 - delta) ** times * (1.0 - inner)
+        found = measured.delta((times - 2 * i) * epsilon)
+        assert found.lower <= truth * (1.0 + 1e-9) + 1e-15
+        assert truth <= found.upper * (1.0 + 1e-9) + 1e-15
+        assert found.upper <= truth * 1.001 + 1e-12
+    assert cp.measure(cp.Guarantee(mu=0.5, times=16)).gdp().mu.upper == pytest.approx(2.0, rel=1e-6)
+    assert cp.Guarantee.from_dict({"epsilon": epsilon, "delta": delta, "times": times}).stated.words.startswith(
+        f"{times} "
+    )
+
+
+def test_zcdp_of_several_releases_is_stated_as_their_sum() -> None:
+    with pytest.raises(InputError, match=r"1\.5-zCDP"):
+        cp.Guarantee(rho=0.5, times=3)
+
+
 def test_gaussians_compose_in_closed_form() -> None:
     """3-4-5: two Gaussians are one, to the last digits."""
     both, one = cp.measure([gaussian(0.3), gaussian(0.4)]).epsilon(1e-6), cp.measure(cp.Guarantee(mu=0.5)).epsilon(1e-6)

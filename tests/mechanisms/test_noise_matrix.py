@@ -81,8 +81,9 @@ def test_a_pattern_too_close_would_show_more() -> None:
 def test_tree_of_a_power_of_two() -> None:
     """One participation is in log2(T) + 1 nodes; eight steps have fifteen nodes."""
     tree = NoiseMatrix.tree(8)
-    assert tree.dense is not None
-    assert tree.dense.shape == (15, 8)
+    dense = tree.materialized().dense
+    assert dense is not None
+    assert dense.shape == (15, 8)
     assert tree.sensitivity(Patterns(8, 1)).upper == pytest.approx(2.0, rel=1e-12)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection
 
 TREE = "tree"
-_NAMES = ("guarantee", "mu", "zcdp", "event")
+_NAMES = ("guarantee", "mu", "zcdp", "event", "times")
 _MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
 _BESIDE = ("beside", "clip_count_noise")
 _SELECT = ("selected_mean", "trials", "trials_shape")
@@ -130,6 +130,12 @@ def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--mu", type=REAL, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
         click.option("--zcdp", type=REAL, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
         click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
+        click.option(
+            "--times",
+            type=COUNT,
+            metavar="N",
+            help="So many releases of the same data, each with the --guarantee or --mu. [default: 1]",
+        ),
     )
     command = with_noisy_options(command)
     for option in reversed(options):
@@ -288,6 +294,10 @@ def _stated(
 ) -> StatedGuarantee | EventFile | None:
     if not stated:
         return None if run_file is None or given else _unless_run(run_file)
+    stated = dict(stated)
+    times = stated.pop("times", 1)
+    if not stated or ("event" in stated and times > 1):
+        raise InputError("--times says how many releases each have the --guarantee or the --mu beside it.")
     others = [f"--{name.replace('_', '-')}" for name in given if name != "adjacency"]
     others += ["--run"] if run_file is not None else []
     if len(stated) > 1 or others:
@@ -297,10 +307,11 @@ def _stated(
     if "event" in stated:
         return EventFile(stated["event"], adjacency)
     if "guarantee" in stated:
-        return StatedGuarantee(Guarantee.parse(stated["guarantee"], adjacency))
+        return StatedGuarantee(Guarantee.parse(stated["guarantee"], adjacency, times))
     kind, value = next(iter(stated.items()))
     try:
-        return StatedGuarantee(Guarantee(**{"mu" if kind == "mu" else "rho": value, "adjacency": adjacency}))
+        said = {"mu" if kind == "mu" else "rho": value, "times": times, "adjacency": adjacency}
+        return StatedGuarantee(Guarantee(**said))
     except InputError as error:
         raise InputError(str(error).replace("rho=", "--zcdp ").replace("rho in", "--zcdp in")) from error
 

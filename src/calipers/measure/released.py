@@ -18,8 +18,10 @@ from calipers.measure.composed import Composition, composition
 from calipers.measure.guarantees import SOME, stated_concentrated, stated_guarantee, stated_pair
 from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim, Measurement
+from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.composition import compose
 from calipers.mechanisms.concentrated import Concentrated
+from calipers.mechanisms.gaussian import gaussian
 from calipers.numerics.decimals import setting
 from calipers.stated import Guarantee, Stated
 
@@ -40,11 +42,20 @@ def is_mechanism(value: object) -> bool:
 def measure_mechanism(value: object, tolerance: float) -> Measurement:
     """The measurement of a mechanism, of a composition, or of a sequence of mechanisms that are composed."""
     if isinstance(value, Guarantee):
-        return stated_measurement(value.stated, stated_guarantee(value), tolerance, _notes_of(value))
+        found = stated_guarantee(value) if value.times == 1 else evaluation_of(compose((_pair_of(value), value.times)))
+        return stated_measurement(value.stated, found, tolerance, _notes_of(value))
     product = _composed(value)
     words = written(product)
     stated = Stated(f"What is released: {words}", (("releases", words),), "its own")
     return stated_measurement(stated, evaluation_of(product), tolerance, about(product))
+
+
+def _pair_of(guarantee: Guarantee) -> LawSource:
+    """What composes as a mechanism with the guarantee does."""
+    if guarantee.mu is not None:
+        return gaussian(guarantee.mu)
+    assert guarantee.epsilon is not None  # those of zCDP are added up before they are stated
+    return approximate_dp(guarantee.epsilon, guarantee.delta or 0.0)
 
 
 def written(product: Product) -> str:
@@ -116,8 +127,9 @@ def _notes_of(guarantee: Guarantee) -> tuple[str, ...]:
     if guarantee.delta:
         return (
             SOME,
-            f"Up to a probability of {setting(guarantee.delta)} such a guarantee allows anything, the record itself "
-            "included; so no epsilon holds at a smaller delta, and no finite mu up to a smaller delta0.",
+            f"Up to a probability of {setting(guarantee.delta)}{' each time' if guarantee.times > 1 else ''} such a "
+            "guarantee allows anything, the record itself included; so no epsilon holds at a smaller delta, and no "
+            "finite mu up to a smaller delta0.",
         )
     return (SOME,)
 

@@ -23,6 +23,7 @@ is attained.
   q_m = (m - 1) b <= p_m. For m <= l, X(p_m, p_l) = sum over s < T - p_l of c_s c_(s + p_l - p_m); with q there are no
   fewer terms, and none is smaller because q_l - q_m <= p_l - p_m and c falls: X(p_m, p_l) <= X(q_m, q_l).
 - *Fixed order*: the patterns are looked at one by one; exact if X >= 0 on them.
+- *Trees*: level by level (`calipers.mechanisms.tree_noise`).
 - *Otherwise* above: every row's best pattern on |X|, then the best pattern of these values (their Algorithm 4), since
   a maximum over more choices is no smaller. Below: the best pattern found, with signs for the gradients, which anybody
   can play. The bracket then stays open.
@@ -161,16 +162,9 @@ class NoiseMatrix:
     @classmethod
     def tree(cls, steps: int) -> NoiseMatrix:
         """Tree aggregation: one row for every complete node, in the order in which they become complete."""
-        steps = STEPS.check_int("steps", steps)
-        rows = []
-        for end in range(1, steps + 1):
-            size = 1
-            while end % size == 0 and size <= end:
-                row = np.zeros(steps)
-                row[end - size : end] = 1.0
-                rows.append(row)
-                size *= 2
-        return cls.of(np.array(rows), f"tree aggregation over {steps} steps", tree=True)
+        from calipers.mechanisms.tree_noise import TreeNoise  # a kind of this class
+
+        return TreeNoise(STEPS.check_int("steps", steps))
 
     @property
     def steps(self) -> int:
@@ -205,10 +199,12 @@ class NoiseMatrix:
         norms = self.column_norms()
         if count == 1:
             place = int(np.argmax(norms))
-            return _found(norms[place], norms[place], (place,), "the longest column", slack)
+            return found_sensitivity(norms[place], norms[place], (place,), "the longest column", slack)
         if self.bands() <= patterns.min_separation and not patterns.fixed:
             value, pattern = best_pattern(norms**2, patterns.min_separation, count)
-            return _found(math.sqrt(value), math.sqrt(value), pattern, "columns of a pattern share no row", slack)
+            return found_sensitivity(
+                math.sqrt(value), math.sqrt(value), pattern, "columns of a pattern share no row", slack
+            )
         if self.toeplitz is not None:
             return self._toeplitz_sensitivity(patterns, count, slack)
         return self._dense_sensitivity(patterns, count)
@@ -228,7 +224,9 @@ class NoiseMatrix:
         for start in pattern:
             moved[start:] += self.toeplitz[: self.steps - start]
         value = math.sqrt(float(np.sum(moved**2)))
-        return _found(value, value, pattern, "Toeplitz with non-negative coefficients that do not grow", slack)
+        return found_sensitivity(
+            value, value, pattern, "Toeplitz with non-negative coefficients that do not grow", slack
+        )
 
     def materialized(self) -> NoiseMatrix:
         """The same matrix, dense."""
@@ -256,7 +254,7 @@ class NoiseMatrix:
                 np.array(best_pattern(np.diag(gram), patterns.min_separation, count)[1]),
             ]
         lower, pattern = max((self._played(gram, one), tuple(int(i) for i in one)) for one in candidates)
-        return _found(lower, upper, pattern, reason, 1e-12)
+        return found_sensitivity(lower, upper, pattern, reason, 1e-12)
 
     def _played(self, gram: FloatArray, pattern: IntArray) -> float:
         """At most the length that this pattern shows, with signs chosen one after another; rounding charged."""
@@ -270,7 +268,8 @@ class NoiseMatrix:
         return math.sqrt(float(np.sum(np.maximum(moved - blur, 0.0) ** 2)))
 
 
-def _found(lower: float, upper: float, pattern: Sequence[int], reason: str, slack: float) -> Sensitivity:
+def found_sensitivity(lower: float, upper: float, pattern: Sequence[int], reason: str, slack: float) -> Sensitivity:
+    """Both ends, moved outward by the slack."""
     return Sensitivity(float(lower * (1.0 - slack)), float(upper * (1.0 + slack)), tuple(pattern), reason)
 
 

@@ -91,18 +91,20 @@ def _lower(law: Law, order: float) -> float:
     return value - (2.0 * order * law.mass_error + 1e-13 * (1.0 + abs(value)))
 
 
-def _upper(source: UpperSource, order: float, log_tail: float, reverse: bool) -> float:
-    """At least log E_Q[L^t] of the truth."""
+def _upper(source: UpperSource, order: float, reverse: bool, laws: dict[int, Law]) -> float:
+    """At least log E_Q[L^t] of the truth; `laws` are those of this order, which serve both directions."""
     bound = source.log_moment_bound(order, reverse)
     if bound is not None:
         return float(bound) * (1.0 + 1e-14)
+    log_tail = _log_tail(source, order)
     known, beyond = source.known_moment(order, reverse), source.log_beyond(order, log_tail, reverse)
     if known is None and beyond is None:
         raise UnsupportedError(
             "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
         )
-    law = source.upper(_resolution(source, order), log_tail)
-    law = law.reverse() if reverse else law
+    if id(source) not in laws:
+        laws[id(source)] = source.upper(_resolution(source, order), log_tail)
+    law = laws[id(source)].reverse() if reverse else laws[id(source)]
     charged = law.mass_error + order * law.shift_error
     if beyond is None:
         assert known is not None
@@ -151,13 +153,10 @@ def renyi_below(
 ) -> float:
     """At most D_t of the truth, t = order > 1, the larger over the directions: what the LOWER laws show."""
     order = ORDER.check("order", order)
-    totals = []
-    for reverse in ways:
-        total = 0.0
-        for source, count in factors:
-            law = source.lower(_resolution(source, order), _log_tail(source, order))
-            total += count * _lower(law.reverse() if reverse else law, order)
-        totals.append(total)
+    laws = [(source.lower(_resolution(source, order), _log_tail(source, order)), count) for source, count in factors]
+    totals = [
+        math.fsum(count * _lower(law.reverse() if reverse else law, order) for law, count in laws) for reverse in ways
+    ]
     return max(0.0, max(totals) / (order - 1.0))
 
 
@@ -185,10 +184,8 @@ def renyi_above(
 ) -> float:
     """At least D_t of the truth, t = order > 1, in every direction."""
     order = ORDER.check("order", order)
-    totals = [
-        math.fsum(count * _upper(source, order, _log_tail(source, order), reverse) for source, count in factors)
-        for reverse in ways
-    ]
+    laws: dict[int, Law] = {}
+    totals = [math.fsum(count * _upper(source, order, way, laws) for source, count in factors) for way in ways]
     return max(totals) * (1.0 + 1e-14) / (order - 1.0)
 
 
