@@ -184,7 +184,7 @@ def matching_run(
                 "(dataset_size, batch_size) instead."
             )
         return None, f"No Run describes this {' or this '.join(missing)}."
-    drawn = {"sample_rate": rate}
+    drawn: dict[str, object] = {"sample_rate": rate}
     if not scheme_named(found["sampler"]).independent:
         drawn = {**loader} or {"batch_size": found["dataset_size"] // found["steps"]}
     try:
