@@ -36,7 +36,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -92,13 +91,12 @@ def coarsened(strip: Strip) -> Strip:
     odd_first = low % 2
     if rows.shape[0] == 1:
         return Strip(low // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - odd_first :: 2])
-    even, half = rows[:, odd_first::2], 0.5 * rows[:, 1 - odd_first :: 2]
-    size, halves = even.shape[1], half.shape[1]
-    out = np.zeros((rows.shape[0], max(odd_first + size, halves + 1)))
-    out[:, odd_first : odd_first + size] = even
-    out[:, :halves] += half
-    out[:, 1 : halves + 1] += half
-    return Strip(low // 2, out)
+    size = rows.shape[1]
+    # Rows one after the other, with room between them for what moves out of their ends.
+    apart = np.zeros((len(rows), size + 2 + (size & 1)))
+    apart[:, 1 : size + 1] = rows
+    moved = np.correlate(apart.ravel(), _HALVES, "same").reshape(apart.shape)
+    return Strip(low // 2, moved[:, 1 - odd_first : size + 2 : 2])
 
 
 def _shrunk(strip: Strip) -> Strip | None:
@@ -339,22 +337,21 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
         up = np.ceil(np.log2(distance / nearest))
     exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
     products: dict[int, Strip] = {}
-    # Values come in order, so those of a rung stand together, left and right of the center.
-    turns = [0, *(np.flatnonzero(np.diff(exponents)) + 1).tolist(), len(values)]
-    for first, last in pairwise(turns):
-        e = int(exponents[first])
-        scaled = values[first:last] / math.ldexp(plan.step, e)
+    for e in range(int(exponents.min()), int(exponents.max()) + 1):
+        here = np.flatnonzero(exponents == e)
+        if len(here) == 0:
+            continue
+        scaled = values[here] / math.ldexp(plan.step, e)
         below = np.floor(scaled)
         part = scaled - below
         low = int(below.min())
         places = below.astype(np.int64) - low
         size = int(places.max()) + 2
         out = np.empty((rows.shape[0], size))
-        for i, row in enumerate(rows[:, first:last]):
+        for i, row in enumerate(rows[:, here]):
             out[i] = np.bincount(places, weights=row * (1.0 - part), minlength=size)
-            out[i] += np.bincount(places + 1, weights=row * part, minlength=size)
-        strip = Strip(low, out)
-        products[e] = joined(products.get(e), strip) or strip
+            out[i, 1:] += np.bincount(places, weights=row * part, minlength=size - 1)
+        products[e] = Strip(low, out)
     rungs, lost, lost_moment = regrouped(products, plan, 1, blocks)
     return Ladder(rungs, plan.step, 1, error, error, lost, lost_moment)
 

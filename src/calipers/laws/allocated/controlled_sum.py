@@ -83,6 +83,7 @@ class Earlier:
         self._rise = step * np.arange(1, int(far.max(initial=-self._low)) + 1)
         self._row: FloatArray = np.empty(self._left + size + len(self._rise))
         self._near = sliding_window_view(self._row[self._left + self._low :][: size - 2 * self._low], size)
+        self._windows = np.empty(self._near.shape)
 
     def __call__(self, payoff: Payoff) -> Payoff:
         """The payoff one round earlier."""
@@ -91,7 +92,8 @@ class Earlier:
         self._row[left : left + size] = values
         np.add(values[-1], self._rise, out=self._row[left + size :])
         totals = self._far @ self._row.take(self._chosen) + self._charges
-        found = self._masses @ self._near
+        np.copyto(self._windows, self._near)  # side by side, where a product of matrices is quick
+        found = self._masses @ self._windows
         found[:, :-1] += (np.stack((totals[:, :-1], totals[:, 1:]), axis=2) @ _CHORD).reshape(len(found), size - 1)
         found[:, -1] += totals[:, -1]
         return Payoff(payoff.low, payoff.step, found.max(axis=0))

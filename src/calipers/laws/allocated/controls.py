@@ -76,7 +76,9 @@ def cell(term: HiddenTerm, first: float, last: float, step: float, near: int, en
     places = np.concatenate((-left[::-1], np.arange(-near, near + 1), right))
     above = step * float(masses @ np.maximum(values - places[-1], 0.0))
     scaled = np.clip(values, places[0], places[-1])
-    index = np.clip(np.searchsorted(places, scaled, side="right") - 1, 0, len(places) - 2)
+    # Places are whole numbers: the number of the one before a value is that of its floor.
+    numbers = np.repeat(np.arange(len(places) - 1), np.diff(places))
+    index = numbers[np.minimum((scaled - places[0]).astype(np.int64), len(numbers) - 1)]
     up = masses * (scaled - places[index]) / (places[index + 1] - places[index])
     out: FloatArray = np.asarray(np.bincount(index, masses - up, len(places)), dtype=np.float64)
     out += np.bincount(index + 1, up, len(places))

@@ -25,6 +25,7 @@ lower hull of values of J.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from scipy.special import ndtr
 from calipers.laws.allocated.average_ladder import LadderPlan
 from calipers.laws.allocated.hidden_sum import HiddenSum, expected_payoff
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.waves import LONGEST, one_split, payoff_by_waves
 from calipers.numerics.types import FloatArray
 
 _SLACK = 1.0 + 1e-11
@@ -144,9 +146,15 @@ def seen(epsilon: float, width: float, far: float, taus: FloatArray) -> FloatArr
     farthest = np.maximum(np.abs(low), np.abs(high))
     slope = np.minimum(farthest, far)
     log_y = far * far + slope * farthest - 0.5 * slope * slope
-    shares = np.minimum(1.0, np.exp(np.minimum(log_y, 600.0))[:, None] * rho[:, None] / (4.0 * taus))
+    # Each cell counts min(1, turn / tau) times: fully up to its turn, and less beyond it.
+    turns = np.exp(np.minimum(log_y, 600.0)) * rho / 4.0
+    order = np.argsort(turns, kind="stable")
+    parts = (masses * rho)[order]
+    fully = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
+    partly = np.append(0.0, np.cumsum(parts * turns[order]))
+    index = np.searchsorted(turns[order], taus)
     beyond = float(ndtr(-ends[-1])) + (float(ndtr(start)) if epsilon < 0.0 else 0.0)
-    return np.asarray(((masses * rho) @ shares + beyond) * _SLACK)
+    return np.asarray((fully[index] + partly[index] / taus + beyond) * _SLACK)
 
 
 def first_payoff(term: HiddenTerm, known: float) -> tuple[FloatArray, FloatArray]:
@@ -181,15 +189,43 @@ def hidden_with_first(
     # What the few have to make up for is the usual sum of the many.
     usual = covered.many * covered.low * math.expm1(term.epsilon) / covered.high
     few = HiddenSum.deep(term, covered.few, log_tail).ended(usual)
-    # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will do.
-    values = _before(few, covered.high, places, values, few.plans(_FEW * resolution)[:1])
-    places, values = lower_hull(places, values)
     many = HiddenSum.deep(term, covered.many, log_tail).ended(0.0)
-    value = _before(many, covered.low, places, values, many.plans(resolution), np.zeros(1))[0]
+    value = _both_by_waves(many, few, covered, (places, values), resolution)
+    if value is None:
+        # The few are asked for many payoffs, none of which bends where they all lie near A = k B: one rough way will
+        # do.
+        values = _before(few, covered.high, places, values, few.plans(_FEW * resolution)[:1])
+        places, values = lower_hull(places, values)
+        value = float(_before(many, covered.low, places, values, many.plans(resolution), np.zeros(1))[0])
     # Sums are known up to a factor 1 +- rounding, and E|X| <= 1 + k for each of their terms.
     weight = covered.many * covered.low + covered.few * covered.high
     value += 4.0 * many.rounding * weight * (1.0 + math.exp(term.epsilon))
-    return many.node, min(1.0, float(value) * share * _SLACK)
+    return many.node, min(1.0, value * share * _SLACK)
+
+
+def _both_by_waves(
+    many: HiddenSum, few: HiddenSum, covered: Cover, payoff: tuple[FloatArray, FloatArray], resolution: float
+) -> float | None:
+    """At least E[J(low T + high T')] by transforms, both sums on one lattice; None where ladders are better."""
+    plan = min((one_split(way) for way in many.plans(resolution)), key=lambda each: each.step)
+    heavy_losses = many.term.left[1] > many.term.right[0]  # windows are too long then
+    if heavy_losses or max(many.clipped[1], few.clipped[1]) > LONGEST * plan.step or many.hopeless(resolution):
+        return None
+    places, values = payoff
+    steepest = max(1.0, float(values[-1] - values[-2]) / float(places[-1] - places[-2])) * _SLACK
+    step = covered.low * plan.step
+    light, lost, moment = many.terms(plan, step)
+    heavy, lost_too, moment_too = few.terms(replace(plan, step=step / covered.high), step)
+
+    def worth(sums: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(sums, places, values) / steepest + np.maximum(sums - places[-1], 0.0))
+
+    found = payoff_by_waves([light, heavy], worth, 0.0, resolution, everywhere=True)
+    if found is None:
+        return None
+    left_out = covered.low * many.left_out(moment) + covered.high * few.left_out(moment_too)
+    at_zero = float(np.interp(0.0, places, values))
+    return (steepest * (found + left_out) + 2.0 * at_zero * (lost + lost_too)) * _SLACK
 
 
 def _before(

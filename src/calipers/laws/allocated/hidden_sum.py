@@ -36,9 +36,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers.laws.allocated.average import cell_error, lattice_points, normal_cells, refined
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, placed
+from calipers.laws.allocated.average_ladder import UNDERFLOW, Ladder, LadderPlan, multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.waves import LONGEST, Terms, one_split, payoff_by_waves
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
@@ -134,10 +135,10 @@ class HiddenSum:
         near_zero = [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]
         return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
 
-    def ladder(self, plans: Sequence[LadderPlan], shifts: tuple[float, ...] = ()) -> Ladder:
-        """The law of the sum under noise, and with one round shifted by each of `shifts`."""
+    def one(self, plan: LadderPlan, shifts: tuple[float, ...] = ()) -> Ladder:
+        """One term under noise, and shifted by each of `shifts`, split onto the places of a ladder."""
         low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
-        bends = np.array([low, *lattice_points(plans[0], low, high), high])
+        bends = np.array([low, *lattice_points(plan, low, high), high])
         kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
         points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
@@ -147,30 +148,70 @@ class HiddenSum:
         ]
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
         values = np.clip(self.term.value(points).ravel(), low, high)
-        one = placed(values, np.stack(rows), plans[0], error, float(self.rounds))
+        one = placed(values, np.stack(rows), plan, error, float(self.rounds))
         beyond = 2.0 * math.exp(self.log_loss)
-        one = replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
-        return multiplied(one, self.rounds, plans)
+        return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
+
+    def ladder(self, plans: Sequence[LadderPlan], shifts: tuple[float, ...] = ()) -> Ladder:
+        """The law of the sum under noise, and with one round shifted by each of `shifts`."""
+        return multiplied(self.one(plans[0], shifts), self.rounds, plans)
+
+    def terms(self, plan: LadderPlan, step: float) -> tuple[Terms, float, float]:
+        """All terms on one lattice of this step, and the mass and moment that their sum lost."""
+        one = self.one(plan)
+        lost = 1.01 * self.rounds * one.lost + UNDERFLOW
+        return Terms.of(one, step, self.rounds), lost, 1.01 * one.lost_moment + lost
+
+    def hopeless(self, resolution: float) -> bool:
+        """Whether transforms were seen to be no better: few rounds, heavy terms that are replaced or looked at deep."""
+        if self.rounds <= _FEW_ROUNDS:
+            return True
+        zeroed_out = self.term.farthest_shift > 1.5 * self.term.width
+        deep = resolution > 0.25 and self.log_tail + self.term.epsilon <= -36.0 and self.term.farthest_shift > 1.0
+        return deep or (self.term.width > 1.0 and not zeroed_out)
+
+    def left_out(self, lost_moment: float) -> float:
+        """What clipping and lost observations take from an increasing payoff of slope at most one."""
+        return self.rounds * (self.beyond + (1.0 + math.exp(self.term.epsilon)) * lost_moment)
 
 
 def expected_payoff(
-    total: HiddenSum, payoff: Callable[[FloatArray], FloatArray], at_zero: FloatArray, ways: list[list[LadderPlan]]
+    total: HiddenSum,
+    payoff: Callable[[FloatArray], FloatArray],
+    at_zero: FloatArray,
+    ways: list[list[LadderPlan]],
 ) -> FloatArray:
     """At least E[payoff(X_1 + ... + X_M)] for every row of payoffs, infinite where ladders have no digits left.
 
     Payoffs are convex and increasing with slope at most one, and `at_zero` at 0. `ways`: how to keep the sum, of which
     the best counts.
     """
-    k, best = math.exp(total.term.epsilon), np.full(at_zero.shape, math.inf)
+    best = np.full(at_zero.shape, math.inf)
     for plans in ways:
         ladder = total.ladder(plans)
         if ladder.error > _LARGEST_ERROR:
             continue  # masses without digits bound nothing
         values, (noise,) = ladder.flat()
         charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
-        left_out = total.rounds * (total.beyond + (1.0 + k) * ladder.lost_moment)
-        best = np.minimum(best, charged + left_out + 2.0 * at_zero * ladder.lost)
+        best = np.minimum(best, charged + total.left_out(ladder.lost_moment) + 2.0 * at_zero * ladder.lost)
     return best
+
+
+def _call_by_waves(
+    total: HiddenSum,
+    call: Callable[[FloatArray], FloatArray],
+    strike: float,
+    at_zero: float,
+    ways: list[list[LadderPlan]],
+    resolution: float,
+) -> float | None:
+    """As `expected_payoff`, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
+    plan = min((one_split(way) for way in ways), key=lambda each: each.step)
+    if total.clipped[1] > LONGEST * plan.step or total.hopeless(resolution):
+        return None
+    terms, lost, lost_moment = total.terms(plan, plan.step)
+    found = payoff_by_waves([terms], call, strike, resolution)
+    return None if found is None else found + total.left_out(lost_moment) + 2.0 * at_zero * lost
 
 
 def divergence(
@@ -185,5 +226,11 @@ def divergence(
     # The strike is rounded too, and so is the participation it is made of.
     rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
     ways = total.plans(resolution)
-    gain = expected_payoff(total, lambda sums: np.maximum(sums - strike + rounded, 0.0), np.array(rounded), ways)
-    return total.node, min(1.0, participation * float(gain) / rounds * (1.0 + 2.0 * total.rounding))
+
+    def call(sums: FloatArray) -> FloatArray:
+        return np.maximum(sums - strike + rounded, 0.0)
+
+    gain = _call_by_waves(total, call, strike, rounded, ways, resolution)
+    if gain is None:
+        gain = float(expected_payoff(total, call, np.array(rounded), ways))
+    return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))

@@ -68,12 +68,15 @@ FINEST_RESOLUTION = 0.05
 _COARSE, _DEPTHS = 0.2, 12.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (7.0, 0.35)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (6.5, 0.33)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
 """Where the divergence is less than e^18 times the smallest that was asked for, every other node will do; laws end at
 e^8 times that, and tests at e^6."""
+_FIRST_DEPTH = -40.0
+_CUT, _TEST_CUT, _DEPTH_STEP = 16.0, 24.0, 6.0
+"""How much deeper than their value nodes and tests of a law are resolved; depths come in steps, so that laws share."""
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _NEAR = 1e-3
@@ -133,21 +136,22 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         return 2.0 / self.sigma
 
     @property
-    def _key(self) -> tuple[float, int, float]:
+    def key(self) -> tuple[float, int, float]:
+        """What ladders depend on."""
         return self.sigma, self.rounds, self.participation
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         log_tail = -60.0
-        rough = _upper_node(*self._key, epsilon, _ROUGH, log_tail)[1]
+        rough = _upper_node(*self.key, epsilon, _ROUGH, log_tail)[1]
         if rough < 1e-10:
             log_tail = max(2.0 * math.log(rough), _LOWEST_LOG_TAIL)
-        lower, _ = _tests(*self._key, epsilon, _FINE, log_tail).best(epsilon)
+        lower, _ = _tests(*self.key, epsilon, _FINE, log_tail).best(epsilon)
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
-        upper = min(_upper_node(*self._key, before, _FINE, log_tail)[1], known)
+        upper = min(_upper_node(*self.key, before, _FINE, log_tail)[1], known)
         return lower, upper
 
     def epsilon(self, delta: float) -> tuple[float, float]:
@@ -160,7 +164,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         upper = known
         guess = min(known, guess * (1.0 + 2e-4))
         for _ in range(6):
-            node, value = _upper_node(*self._key, guess, _FINE, log_tail)
+            node, value = _upper_node(*self.key, guess, _FINE, log_tail)
             excess = math.log(max(value, 1e-300)) - log_delta
             if excess <= 0.0:
                 upper = min(upper, node)
@@ -168,9 +172,9 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = _tests(*self._key, upper, _FINE, log_tail).epsilon(delta)[0]
+        lower = _tests(*self.key, upper, _FINE, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
-            lower = max(lower, _tests(*self._key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
+            lower = max(lower, _tests(*self.key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
         return lower, upper
 
     def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
@@ -178,7 +182,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         low = 0.0
 
         def excess(epsilon: float) -> float:
-            return math.log(max(_upper_node(*self._key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
+            return math.log(max(_upper_node(*self.key, epsilon, _ROUGH, log_tail)[1], 1e-300)) - log_delta
 
         # No divergence exceeds 1; where it falls below delta at once, that is found out last.
         below, above = -log_delta, _AT_KNOWN
@@ -215,7 +219,7 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
-        advantage = _upper_node(*self._key, 0.0, _LADDER * resolution, log_tail)[1]
+        advantage = _upper_node(*self.key, 0.0, _LADDER * resolution, _FIRST_DEPTH)[1]
         # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
         deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
         scale = gaps[0] * resolution
@@ -237,24 +241,44 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=12)
 def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
-    families = []
+    families: list[EventFamily] = []
+    expected = -math.log(pair.rounds)
     for epsilon in pair.nodes(resolution, log_tail, _TEST_GAPS):
-        families.append(_tests(pair.sigma, pair.rounds, pair.participation, epsilon, _LADDER * resolution, log_tail))
-        if families[-1].best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
+        while True:
+            depth = _depth(expected - _TEST_CUT, log_tail)
+            found = _tests(*pair.key, epsilon, _LADDER * resolution, depth)
+            best = found.best(epsilon)[0]
+            if depth <= log_tail or best > math.exp(depth + _TEST_CUT - _DEPTH_STEP):
+                break
+            expected = min(math.log(max(best, 1e-300)), depth) - _DEPTH_STEP
+        families.append(found)
+        if best <= math.exp(log_tail + _SHALLOWER):
             break
+        expected = math.log(best)
     # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
     return law_of_tests(families, families, log_tail + _SHALLOWER)
 
 
 @lru_cache(maxsize=12)
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
-    key = (pair.sigma, pair.rounds, pair.participation)
     profile: list[tuple[float, float]] = []
-    skipped = False
+    skipped, expected = False, -math.log(pair.rounds)
     for epsilon in pair.nodes(resolution, log_tail, _UPPER_GAPS):
         skipped = not skipped and bool(profile) and profile[-1][1] < math.exp(log_tail + _FAR)
         if not skipped:
-            profile.append(_upper_node(*key, epsilon, _LADDER * resolution, log_tail))
-            if profile[-1][1] <= math.exp(log_tail + _NEGLIGIBLE):
+            while True:
+                depth = _depth(expected - _CUT, log_tail)
+                node, value = _upper_node(*pair.key, epsilon, _LADDER * resolution, depth)
+                if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
+                    break
+                expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP
+            profile.append((node, value))
+            if value <= math.exp(log_tail + _NEGLIGIBLE):
                 break
+            expected = math.log(value)
     return law_of_profile(profile)
+
+
+def _depth(expected: float, log_tail: float) -> float:
+    """In steps, so that laws of different depths share their nodes."""
+    return max(log_tail, _DEPTH_STEP * math.floor(expected / _DEPTH_STEP))

@@ -172,7 +172,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
             node, over = excess(guess, _FINE)
             if over <= 0.0:
                 best = min(best, node)
-            margin = 1e-4 * slope * guess  # of log delta: a share 1e-4 of epsilon
+            margin = 2e-5 * slope * guess  # of log delta: a share 2e-5 of epsilon
             if over <= 0.0 and (guess == 0.0 or over > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (over + margin) / slope))
@@ -225,13 +225,15 @@ def _profile(
     """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known."""
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
-    epsilon, deviation, fall = 0.0, 0.0, 0.0
+    epsilon, deviation, fall, settled = 0.0, 0.0, 0.0, False
     gain, skipped = 0.0, _SKIPPED  # how much one control for every strike lowered the last node where both were asked
     last = gaussian_epsilon(epoch.shift, math.exp(max(log_tail, -690.0)))
     while True:
         alone = epoch.controlled(epsilon, reverse) if skipped < _SKIPPED and expected > math.log(_RARE) else 1.0
         if not profile and first is not None:
             node, value = first
+        elif settled:
+            node, value = epsilon, epoch.known(epsilon)
         elif profile and alone < profile[-1][1]:  # where it is not tried it is 1
             node, value, skipped = epsilon, min(epoch.known(epsilon), alone), skipped + 1
         else:
@@ -243,6 +245,8 @@ def _profile(
                 gain, value = better / value, min(value, better)
                 skipped = 0 if gain < _CLEARLY else _SKIPPED
         profile.append((node, value))
+        # Far out what is charged stays and what is known falls: once it is less, it is so from there on.
+        settled = settled or value == epoch.known(epsilon) < _FAR
         if value <= math.exp(log_tail + _NEGLIGIBLE) or epsilon >= last:
             return profile
         deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))

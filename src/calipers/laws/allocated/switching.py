@@ -156,7 +156,7 @@ def _policy(attack: SwitchingAttack) -> Policy:
     sizes = blocks(attack.rounds, _BLOCKS)
     release = float(gaussian_delta(attack.ways[0].present, attack.tuned))
     log_tail = max(math.log(max(release, 1e-280)) - math.log(attack.rounds) - 18.0, _LOWEST_LOG_TAIL)
-    rough = played(attack.ways, k, attack.rounds, attack.rounds, _FAR, _ROUGH, log_tail)
+    rough = played(attack.ways, k, attack.rounds, attack.rounds, _FAR, _ROUGH, log_tail, marked=False)
     strike = float(f"{attack.rounds * (1.0 - r) * math.expm1(attack.tuned) / r:.6g}")
     return Policy(tuple(sizes), tuple(levels(sizes, *marks(*rough, k), strike)), strike)
 

@@ -71,11 +71,19 @@ class PlayedRounds:
 
 
 def played(
-    ways: tuple[Way, Way], k: float, rounds: int, longest: int, far: float, resolution: float, log_tail: float
+    ways: tuple[Way, Way],
+    k: float,
+    rounds: int,
+    longest: int,
+    far: float,
+    resolution: float,
+    log_tail: float,
+    marked: bool = True,
 ) -> tuple[PlayedRounds, PlayedRounds]:
     """Sums of up to `longest` rounds of both ways on one lattice, for an epoch of `rounds`.
 
     Scores are cut off at `far` times rounds times k; masses up to about e^log_tail may get lost, which rejects nothing.
+    Where marks are looked for, the law under noise is all that is asked: rows that are not `marked`.
     """
     reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
     shift = max(max(way.present, way.absent) for way in ways)
@@ -91,7 +99,7 @@ def played(
     for way in ways:
         # A whole cell gets the score of its middle. What lies beyond the cells never rejects.
         scores = way.score(middle, k, far * rounds * max(k, 1.0))
-        rows = np.stack([mass(mean) for mean in (0.0, way.present, way.absent)])
+        rows = np.stack([mass(mean) for mean in ((0.0, way.present, way.absent) if marked else (0.0,))])
         order = np.argsort(scores, kind="stable")
         plans = ladder_plans(scores[order], rows[0][order], rounds, resolution, shift, log_tail)
         if found:
