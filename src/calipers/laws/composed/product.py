@@ -37,6 +37,8 @@ from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_delta, s
 from calipers.laws.composed.tails import TailFocus
 from calipers.laws.core.source import LawSource
 
+_MOMENTS_MISS = 1.05
+"""One moment exceeds delta by more than this factor (or is 1), and its deep laws may cost more than all else."""
 _DEEPEST_LOG_DELTA = -640.0
 """Below e^-640 a delta is reported as at most a moment bound: nothing finer fits into a double."""
 SMALLEST_DELTA = 1e-300
@@ -153,7 +155,7 @@ class Product:
             log_tail = deeper
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
             found = _tighter(found, _tilted_delta(direction, saddle, epsilon, log_tail, tolerance))
-        if found.upper > found.lower:
+        if found.upper > _MOMENTS_MISS * found.lower:
             moments = direction.moment_bound(epsilon, saddle, min(log_tail, saddle.log_delta - 60.0))
             found = _tighter(found, Jaws(0.0, moments, math.inf, direction.reverse))
         if found.upper - found.lower > tolerance * found.upper and found.upper < math.exp(0.5 * _DEEPEST_LOG_DELTA):
