@@ -93,7 +93,7 @@ def test_what_is_no_file_of_canaries_is_refused(tmp_path: Path, text: str, messa
     (tmp_path / "c.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_canaries(tmp_path / "c.csv")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="Cannot read"):
         read_canaries(tmp_path / "missing.csv")
 
 

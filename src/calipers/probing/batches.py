@@ -131,7 +131,7 @@ def _drawn(configuration: Configuration, dataset_size: int, epochs: int, seed: i
         yield batch
 
 
-def rate_interval(counts: BatchCounts, error: float) -> tuple[float, float]:
+def rates_left(counts: BatchCounts, error: float) -> tuple[float, float]:
     """Rates q that the inclusions do not exclude: for independent inclusions, q lies inside with probability 1 - error.
 
     Chernoff: all q with n KL(X/n, q) <= log(2/error).
@@ -190,7 +190,7 @@ COMPARED = "batch sizes, records' counts, successive batches, pairs and small gr
 
 
 def _joint(counts: BatchCounts, error: float, allowed: float) -> Together:
-    return together(counts.seen, *rate_interval(counts, error / 2), error / 2, allowed)
+    return together(counts.seen, *rates_left(counts, error / 2), error / 2, allowed)
 
 
 def _other_length(counts: BatchCounts, expected: int) -> Finding:

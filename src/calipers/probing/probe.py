@@ -20,7 +20,7 @@ from calipers.probing.batches import (
     count_batches,
     epochs_needed,
     loader_keys,
-    rate_interval,
+    rates_left,
     sampler_finding,
 )
 from calipers.probing.clipping import clipping_finding, infinite_finding
@@ -247,7 +247,7 @@ def _rate_findings(
             return rate, [Finding("sample rate", verdict, evidence)]
         evidence += f" The accountant is told Poisson sampling at {fraction(claimed[0])}."
         return rate, [Finding("sample rate", verdict, evidence, alarm=True)]
-    low, high = rate_interval(counts, error)
+    low, high = rates_left(counts, error)
     candidates = [] if claimed is None else [claimed[0]]
     candidates += [1 / count for count in (steps, steps + 1, steps - 1) if count >= 1]
     inside = [value for value in dict.fromkeys(candidates) if low <= value <= high]

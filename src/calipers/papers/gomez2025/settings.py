@@ -28,6 +28,7 @@ from calipers.citations import add_statement, implements
 from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
 from calipers.laws.composed.sweep import sweep
 from calipers.measure import Measurement, measure
+from calipers.measure.jaw import depth_for
 from calipers.mechanisms import DiscreteGaussian, compose, laplace, randomized_response
 from calipers.numerics.types import FloatArray
 from calipers.papers.gomez2025 import published
@@ -104,7 +105,7 @@ def fit_run(run: Run, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | 
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
         return bound
-    depth = min(1e-12, 1e-2 * delta0)
+    depth = depth_for(delta0)
     return fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
 
 
