@@ -51,6 +51,8 @@ LONE_MARGIN = 11.0
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
+_LONG_LAW = 3_000
+"""Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
 
 Kind = TypeVar("Kind", bound=AnySource)
@@ -143,6 +145,13 @@ class _Order(ABC):
     def steps(self) -> int:
         """Number of composed steps."""
         return sum(self.counts)
+
+    def together(self, log_tail: float) -> Callable[[Saddle, Saddle], bool]:
+        """Whether cells may be placed for either of two saddles; never, where laws take no time to make."""
+        if max(law.size for law, _ in self.pilot(log_tail)) < _LONG_LAW:
+            return lambda first, second: first is second
+        steps = self.steps()
+        return lambda first, second: first.alike(second, steps)
 
     def _plan(self, saddle: Saddle, eta: float, log_tail: float, log_escape: float) -> LatticePlan:
         """One stage while the lattice stays short; else half of the error budget eta^2 V for each of two stages.

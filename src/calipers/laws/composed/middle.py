@@ -19,7 +19,7 @@ it with relative accuracy, however small.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,7 +115,7 @@ def delta_near_one(direction: Direction, epsilon: float, eta: float, log_tail: f
 def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_tail: float) -> Kept:
     """Lower bounds of 1 - delta around the saddles."""
     epsilon, logs = [], []
-    for saddle, tilt in _placed(saddles, direction.steps()):
+    for saddle, tilt in _placed(saddles, direction.together(log_tail)):
         laws = direction.upper_laws(eta, log_tail, tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
@@ -145,7 +145,7 @@ def kept_nodes(direction: Direction, saddles: Sequence[Saddle], eta: float, log_
 def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, log_tail: float) -> MiddleTests:
     """Tests with thresholds around the saddles, by both their errors."""
     thresholds, log_alpha, log_miss = [], [], []
-    for saddle, tilt in _placed(saddles, direction.steps()):
+    for saddle, tilt in _placed(saddles, direction.together(log_tail)):
         laws = direction.lower_laws(eta, log_tail, tilt)
         plan = direction.plan(saddle, eta, log_tail, math.log(1e-4 * eta))
         try:
@@ -169,11 +169,11 @@ def middle_tests(direction: Direction, saddles: Sequence[Saddle], eta: float, lo
     return MiddleTests(*(np.concatenate(parts) for parts in (thresholds, log_alpha, log_miss)))
 
 
-def _placed(saddles: Sequence[Saddle], steps: int) -> Iterator[tuple[Saddle, float]]:
-    """Each saddle with the tilt that cells are placed for: that of the first one that is alike."""
+def _placed(saddles: Sequence[Saddle], together: Callable[[Saddle, Saddle], bool]) -> Iterator[tuple[Saddle, float]]:
+    """Each saddle with the tilt that cells are placed for: that of the first one that it may go `together` with."""
     first = None
     for saddle in saddles:
-        first = saddle if first is None or not first.alike(saddle, steps) else first
+        first = saddle if first is None or not together(first, saddle) else first
         yield saddle, first.tilt
 
 

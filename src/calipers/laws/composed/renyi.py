@@ -32,7 +32,7 @@ from calipers.numerics.types import FloatArray
 ORDER = Domain(1.0, 1000.0, low_open=True)
 _RESOLUTION, _FINEST, _CELL = 0.02, 5e-4, 0.04
 _CUTS, _FARTHEST = 64, 300.0
-_FAR = 20.0
+_FAR, _STEEP = 20.0, 20.0
 _BEYOND = np.geomspace(0.02, 50.0, 40)
 """How much larger s is than t, in units of t - 1 and of 1."""
 
@@ -102,9 +102,13 @@ def _upper(source: UpperSource, order: float, reverse: bool, laws: dict[int, Law
         raise UnsupportedError(
             "No finite Renyi divergence is proven for this factor; ask for epsilon at delta instead."
         )
-    if id(source) not in laws:
-        laws[id(source)] = source.upper(_resolution(source, order), log_tail)
-    law = laws[id(source)].reverse() if reverse else laws[id(source)]
+    if order * source.cell_slope > _STEEP:  # then most of the range is empty: cells are placed where L^t Q is
+        law = source.upper_for(_resolution(source, order), log_tail, 1.0 - order if reverse else order)
+    else:
+        if id(source) not in laws:
+            laws[id(source)] = source.upper(_resolution(source, order), log_tail)
+        law = laws[id(source)]
+    law = law.reverse() if reverse else law
     charged = law.mass_error + order * law.shift_error
     if beyond is None:
         assert known is not None

@@ -12,7 +12,7 @@ symmetric: a guarantee about a record being added or removed, which no single at
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,16 +80,15 @@ def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance
         Plan(saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
-    return plans if direction.steps() == 1 else _shared(direction.steps(), plans)
+    return plans if direction.steps() == 1 else _shared(direction.together(log_tail), plans)
 
 
-def _shared(steps: int, plans: Sequence[Plan]) -> list[Plan]:
-    """Neighboring saddles whose tilts a step hardly tells apart share their laws."""
+def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -> list[Plan]:
+    """Neighboring saddles that may go `together` share their laws."""
     groups: list[list[Plan]] = []
     for plan in plans:
         first = groups[-1][0] if groups else plan
-        alike = first.saddle.alike(plan.saddle, steps) and 0.5 < plan.eta / first.eta < 2.0
-        if groups and alike:
+        if groups and together(first.saddle, plan.saddle) and 0.5 < plan.eta / first.eta < 2.0:
             groups[-1].append(plan)
         else:
             groups.append([plan])

@@ -19,43 +19,27 @@ the Gaussian Poincare inequality Var(log L) <= E[(d log L / dz)^2], so a cell wi
 standard deviations of z adds a share of about w^2/6 to the variance of log L, whatever the
 sampling rate and the noise.
 
-Masses are integrals of entire functions by Gauss-Legendre quadrature, whose error on a cell of
-half width r is at most (64/15) M rho^(-2m) / (1 - rho^(-2)) with m nodes, M the maximum of the
-integrand on the Bernstein ellipse of parameter rho (Trefethen, Approximation Theory and
-Approximation Practice, Theorem 19.3). `_widest_cell` keeps cells so narrow that it is negligible.
+How cells are cut, and how accurate their masses are, is said in `calipers.laws.core.cutting`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
+from calipers.laws.core.cutting import Cells, cells_of, shared_out
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
-
-_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
-"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
-_RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
-_MOST_CELLS = 60_000
-_MANY_CELLS = {6: 20_000, 12: 3_000}
-"""With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
-_SEGMENT, _NEAR = 4.0, 3.0
-"""Lengths of the segments of a wide part, and how far from a cell its slope is looked at."""
-_LEAST_SHARE = 1e-9
-"""Parts rarer than this are no coarser than parts of this share."""
-_CELL_ERROR = 2e-14
-"""Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +160,8 @@ class Pair(LawSource):
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
         build = _split if side is Side.UPPER else _condense
-        each = _shared_out(self.smooth, resolution, log_tail, tilt)
-        cells = [_cells(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
+        each = shared_out(self.smooth, resolution, log_tail, tilt)
+        cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
         pieces = [build(part, cut) for part, cut in zip(self.smooth, cells, strict=True)]
         ratio = [piece.log_ratio for piece in pieces]
         log_p, log_q = [piece.log_p for piece in pieces], [piece.log_q for piece in pieces]
@@ -217,174 +201,6 @@ class Pair(LawSource):
         return min(usual, max(known)) if every else usual
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Cell ends, quadrature points (cells x nodes), logs of their weights, relative error of the masses."""
-
-    ends: FloatArray
-    points: FloatArray
-    log_weights: FloatArray
-    error: float
-
-
-def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
-    """Log of the relative error bound of cell integrals with the given half width, best over a few ellipses.
-
-    On the ellipse around a cell, at most half_width rho away from it, the densities grow as `growth` says; the hat
-    function adds a factor rho. A factor 64 covers the smallest ratio of a hat integral to the maximum of
-    its integrand.
-    """
-    log_decay = (2.0 * nodes - 1.0) * np.log(_RHO)
-    return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
-
-
-def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
-    """The largest cell width whose quadrature error is negligible."""
-    width = min(0.25 * part.scale, high - low)
-    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * _CELL_ERROR):
-        width *= 0.8
-        if width < 1e-6 * part.scale:
-            raise CertificationError(
-                "The quadrature error of a cell cannot be made negligible: densities vary too fast."
-            )
-    return width
-
-
-def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Widest:
-    """The largest width at every place whose quadrature error is negligible.
-
-    A wide part is steep as a whole and less so in most places: log |density| at a distance `reach` of a cell, in the
-    complex plane, exceeds that in the cell by at most the steepest slope within `reach`, times it, and reach^2.
-    """
-    widest = _widest_cell(part, low, high, nodes)
-    if part.steepest is None:
-        return _Widest(np.array([low, high]), np.array([widest]))
-    edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
-    margin = (_NEAR + 0.25) * part.scale
-    slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
-    log_decay, allowed = (2.0 * nodes - 1.0) * np.log(_RHO), math.log(0.5 * _CELL_ERROR) - math.log(64.0)
-    widths = np.full(len(slopes), 0.25 * part.scale)
-    while True:
-        reach = 0.5 * widths[:, None] * _RHO
-        grown = np.where(reach <= _NEAR * part.scale, slopes * reach + reach * reach, np.inf) - log_decay
-        wide = (np.min(grown, axis=1) > allowed) & (widths > widest)
-        if not np.any(wide):
-            break
-        widths = np.where(wide, np.maximum(0.8 * widths, widest), widths)
-    # A cell may lie in two neighboring segments, and is as narrow as either wants it.
-    padded = np.concatenate((widths[:1], widths, widths[-1:]))
-    return _Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
-
-
-class _Widest(NamedTuple):
-    """The largest width of a cell in each of several segments."""
-
-    edges: FloatArray
-    widths: FloatArray
-
-    def at(self, z: FloatArray) -> FloatArray:
-        """The width at each place."""
-        index = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, len(self.widths) - 1)
-        return np.asarray(self.widths[index])
-
-
-def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None, nodes: int) -> FloatArray:
-    low, high = part.range_for(log_tail)
-    widest = _widest_cells(part, low, high, nodes)
-    if tilt is not None:
-        return _placed_ends(part, low, high, widest, resolution, tilt)
-    if len(widest.widths) == 1:
-        count = max(8, math.ceil((high - low) / min(resolution * part.scale, float(widest.widths[0]))))
-        return np.linspace(low, high, count + 1)
-    density = 1.0 / np.minimum(resolution * part.scale, widest.widths)
-    total = np.concatenate(([0.0], np.cumsum(density * np.diff(widest.edges))))
-    ends = np.interp(np.linspace(0.0, total[-1], math.ceil(total[-1]) + 1), total, widest.edges)
-    ends[0], ends[-1] = low, high
-    return np.asarray(ends)
-
-
-def _cells(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> _Cells:
-    rule = 12 if resolution > 0.02 else 6
-    ends = _ends(part, resolution, log_tail, tilt, rule)
-    while rule in _MANY_CELLS and len(ends) > _MANY_CELLS[rule]:
-        wider = _ends(part, resolution, log_tail, tilt, 2 * rule)
-        if 2 * len(wider) >= len(ends):
-            break
-        rule, ends = 2 * rule, wider
-    nodes, weights = _RULES[rule]
-    half = 0.5 * np.diff(ends)[:, None]
-    points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
-    return _Cells(ends, points, np.log(weights * half), _CELL_ERROR)
-
-
-class _Tilted(NamedTuple):
-    """A part tilted by L^tilt on a rough grid: ends; masses and slopes of log L of cells; variance; log of its mass."""
-
-    grid: FloatArray
-    w: FloatArray
-    slope: FloatArray
-    variance: float
-    log_mass: float
-
-
-def _tilted(part: SmoothPart, low: float, high: float, tilt: float) -> _Tilted:
-    grid = np.linspace(low, high, max(64, math.ceil(4.0 * (high - low) / part.scale)) + 1)
-    x = part.log_ratio(grid)
-    middle = 0.5 * (x[:-1] + x[1:])
-    log_w = part.log_q(0.5 * (grid[:-1] + grid[1:])) + tilt * middle
-    peak, spacing = float(log_w.max()), float(grid[1] - grid[0])
-    w = np.exp(log_w - peak)
-    total = float(w.sum())
-    w /= total
-    mean = float(np.sum(w * middle))
-    variance = float(np.sum(w * (middle - mean) ** 2)) + float(np.sum(w * np.diff(x) ** 2)) / 12.0
-    return _Tilted(grid, w, np.diff(x) / spacing, variance, peak + math.log(total * spacing))
-
-
-def _shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, tilt: float | None) -> list[float]:
-    """A resolution for every part: rare ones are coarser, as much as keeps the mean square width of all cells.
-
-    A part that has a share s of the tilted law gets about s^(1/3) as many cells, as one density of cells over all parts
-    would give it.
-    """
-    if tilt is None or len(parts) < 2:
-        return [resolution] * len(parts)
-    found = [_tilted(part, *part.range_for(log_tail), tilt) for part in parts]
-    logs = np.array([each.log_mass for each in found])
-    shares, variances = np.exp(logs - logs.max()), np.array([each.variance for each in found])
-    shares = np.maximum(shares / shares.sum(), _LEAST_SHARE)
-    scale = math.sqrt(float(shares @ variances) / float(np.cbrt(shares) @ variances))
-    return [float(own) for own in np.minimum(1.0, resolution * scale / np.cbrt(shares))]
-
-
-def _placed_ends(
-    part: SmoothPart, low: float, high: float, widest: _Widest, resolution: float, tilt: float
-) -> FloatArray:
-    """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
-
-    Among all placements with n(z) cells per unit length the cost is the integral of w (dx/dz)^2 / n^2,
-    w the tilted density and x = log L; for a given number of cells it is least when n is
-    proportional to (w (dx/dz)^2)^(1/3).
-    """
-    grid, w, slope, variance, _ = _tilted(part, low, high, tilt)
-    spacing = grid[1] - grid[0]
-    shape = np.cbrt(w * slope * slope / spacing)
-    # With n = a shape the cost is the sum of w slope^2 / (a shape)^2, and w slope^2 = spacing shape^3.
-    amount = math.sqrt(spacing * float(np.sum(shape)) / (resolution * resolution * variance))
-    fewest = 1.0 / widest.at(0.5 * (grid[:-1] + grid[1:]))
-    density = np.maximum(amount * shape, fewest)
-    total = np.concatenate(([0.0], np.cumsum(density) * spacing))
-    count = math.ceil(total[-1])
-    if count > _MOST_CELLS:  # fewer cells are wider ones: still a bound, only less tight
-        share = max(0.0, _MOST_CELLS - float(np.sum(fewest)) * spacing) / count
-        density = np.maximum(share * amount * shape, fewest)
-        total = np.concatenate(([0.0], np.cumsum(density) * spacing))
-        count = math.ceil(total[-1])
-    ends = np.interp(np.linspace(0.0, total[-1], count + 1), total, grid)
-    ends[0], ends[-1] = low, high
-    return ends
-
-
 def _distinct(values: FloatArray) -> IntArray:
     """Indices of values that differ visibly: where log L saturates, neighbors merge into one node.
 
@@ -405,7 +221,7 @@ def _distinct(values: FloatArray) -> IntArray:
     return keep.astype(np.int64)
 
 
-def _split(part: SmoothPart, cells: _Cells) -> Law:
+def _split(part: SmoothPart, cells: Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     at_ends = part.log_ratio(ends)
@@ -446,7 +262,7 @@ def _split(part: SmoothPart, cells: _Cells) -> Law:
     )
 
 
-def _condense(part: SmoothPart, cells: _Cells) -> Law:
+def _condense(part: SmoothPart, cells: Cells) -> Law:
     """The LOWER atoms of a smooth part: one per cell, the two tails included as cells."""
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     log_q = row_logsumexp(part.log_q(points) + log_weights)
