@@ -81,9 +81,8 @@ def verify(data: bytes) -> Verdict:
     except Refused:
         raise
     except Exception as error:  # whatever this is, nothing was proven
-        if isinstance(error, ValueError) and type(error).__name__ in ("JSONDecodeError", "UnicodeDecodeError"):
-            raise Refused("it is not JSON") from error
-        raise Refused(f"its numbers do not fit together ({type(error).__name__})") from error
+        why = "is not JSON" if "Decode" in type(error).__name__ else f"does not fit together ({type(error).__name__})"
+        raise Refused(f"it {why}") from error
 
 
 def _verdict(record: Any) -> Verdict:
@@ -119,23 +118,18 @@ def _checked(claim: tuple[Any, ...], pairs: list[list[Phase]], said: dict[str, s
         found = [attacks.delta_shown(rows, evidence[1], epsilon)]
     if not all(value <= ball(delta) if jaw == "upper" else value >= ball(delta) for value in found):
         raise Refused(f"what is proven about the {jaw} jaw is not the delta claimed")
-    at, allowed = short(said["epsilon"]), short(said["delta"])
-    shown = f"record {direction.replace('-', ' against ')}"
-    words = f"An explicit attack shows that at epsilon = {at} delta is at least {allowed} ({where}, {shown})."
+    at, most, way = short(said["epsilon"]), short(said["delta"]), direction.replace("-", " against ")
+    words = f"An explicit attack shows that at epsilon = {at} delta is at least {most} ({where}, record {way})."
     if jaw == "upper":
-        words = (
-            f"The run is differentially private with epsilon = {at} and delta = {allowed} ({where}, both directions)."
-        )
+        words = f"The run is differentially private with epsilon = {at} and delta = {most} ({where}, both directions)."
     return Claim(jaw, epsilon, delta, direction, words)
 
 
 def short(decimal: str) -> str:
     """The same number without a row of zeros: 1e-5 for 0.00001."""
     digits = decimal.removeprefix("0.").lstrip("0")
-    if not decimal.startswith("0.000") or not digits:
-        return decimal
-    head, tail = digits[0], digits[1:].rstrip("0")
-    return f"{head}{'.' if tail else ''}{tail}e-{len(decimal) - 1 - len(digits)}"
+    whole = f"{digits[:1]}.{digits[1:]}".rstrip("0.")
+    return f"{whole}e-{len(decimal) - 1 - len(digits)}" if whole and decimal.startswith("0.000") else decimal
 
 
 def dust_of(delta: Fraction) -> int:

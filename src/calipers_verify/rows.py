@@ -6,7 +6,9 @@ that rounds says which way with `up`. FLINT multiplies polynomials exactly, so n
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 from flint import fmpz, fmpz_poly
@@ -64,7 +66,9 @@ def product(first: Row, second: Row, up: bool) -> Row:
     if count > MOST_PLACES:
         raise Refused("a product has too many places")
     spend(count)
-    return Row(first.low + second.low, rounded(fmpz_poly(first.masses) * fmpz_poly(second.masses), count, up))
+    one = fmpz_poly(first.masses)
+    other = one if second is first else fmpz_poly(second.masses)  # FLINT squares faster than it multiplies
+    return Row(first.low + second.low, rounded(one * other, count, up))
 
 
 def halved(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
@@ -77,14 +81,9 @@ def halved(row: Row, up: bool, shares: tuple[int, int] = HALVES) -> Row:
 
 def window(masses: list[Any], dust: int) -> tuple[int, int]:
     """(start, end) of the places that remain when at most `dust` is cut at each end."""
-    ends = []
-    for row in (masses, masses[::-1]):
-        cut, kept = row[0], 0
-        while cut <= dust and kept < len(row) - 1:
-            kept += 1
-            cut += row[kept]
-        ends.append(kept)
-    return min(ends[0], len(masses) - 1 - ends[1]), len(masses) - ends[1]
+    last = len(masses) - 1  # no mass is below 0, so sums from an end never fall
+    start, cut = (min(last, bisect_right(list(accumulate(row)), dust)) for row in (masses, masses[::-1]))
+    return min(start, last - cut), len(masses) - cut
 
 
 def composed(

@@ -32,8 +32,10 @@ def claims_at_delta(record: dict[str, Any], delta: Fraction, likely: Bracket, sa
     pairs, share = _read(record)
     low, high = (max(end, 1e-4) for end in _ends(likely))
     proof = UpperProof(pairs, high, float(delta), share, say)
-    above = _above(proof.smallest_epsilon(delta), delta, proof)
-    return [above, *_below(LowerAttack(pairs[0], low, float(delta), share, say).largest_epsilon(delta))]
+    proven = proof.smallest_epsilon(delta)
+    enough = (1.0 - 3.0 * share) * float(proven), float(delta)
+    attack = LowerAttack(pairs[0], low, float(delta), share, say, enough)
+    return [_above(proven, delta, proof), *_below(attack.largest_epsilon(delta))]
 
 
 def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket, say: Say) -> list[dict[str, object]]:
@@ -42,8 +44,9 @@ def claims_at_epsilon(record: dict[str, Any], epsilon: Fraction, likely: Bracket
     low, high = (min(max(end, 1e-60), 0.5) for end in _ends(likely))
     at = max(float(epsilon), 1e-3)
     proof = UpperProof(pairs, at, high, share, say)
-    above = _above(epsilon, proof.smallest_delta(epsilon), proof)
-    return [above, *_below(LowerAttack(pairs[0], at, low, share, say).largest_delta(epsilon))]
+    proven = proof.smallest_delta(epsilon)
+    attack = LowerAttack(pairs[0], at, low, share, say, (float(epsilon), 0.99 * float(proven)))
+    return [_above(epsilon, proven, proof), *_below(attack.largest_delta(epsilon))]
 
 
 def _ends(likely: Bracket) -> tuple[float, float]:

@@ -117,9 +117,11 @@ def _epoch(
 
 
 class LowerAttack:
-    """The best of a few tests at about (epsilon, delta)."""
+    """The best of a few tests at about (epsilon, delta); one that shows what is `enough`, a pair, ends the search."""
 
-    def __init__(self, phases: list[Phase], epsilon: float, delta: float, share: float, say: Say) -> None:
+    def __init__(
+        self, phases: list[Phase], epsilon: float, delta: float, share: float, say: Say, enough: tuple[float, float]
+    ) -> None:
         self.phases = phases
         self.found: list[tuple[str, dict[str, object], attacks.Rows]] = []
         self.mu = None
@@ -136,6 +138,8 @@ class LowerAttack:
         for number, (way, at) in enumerate(ways, 1):
             say(f"looking for an attack, {number} of {len(ways)}")
             self._try(way, at, spacing, dust, delta / steps / 100.0, _ROUGH_SCORE if hidden else _MOST_SCORE)
+            if not hidden and self._shown(self.found[-1], enough[0]) >= enough[1]:
+                break  # the bracket closes: no other direction shows more than is proven
         if hidden:  # the best of them again, with care
             self.found, found = [], [self._shown(one, epsilon) for one in self.found]
             say("sharpening the best attack")
