@@ -68,7 +68,7 @@ def test_gradients_are_held_against_whole_profiles_too(folder, calipers) -> None
     found = json.loads(calipers(*options(folder, "--canaries", 400, "--batch-size", 230, "--json")).stdout)
     curve = found["audit"]["curve"]
     assert 0.3 < curve["mu_lower"] < found["measurement"]["gdp"]["mu_upper"]
-    assert curve["gaussian_epsilon"] >= found["audit"]["observed"]["epsilon"][0]["epsilon_lower"]
+    assert curve["gaussian_epsilon"] >= found["audit"]["observed"]["epsilon"][0]["lower"]
 
 
 @pytest.mark.torch
