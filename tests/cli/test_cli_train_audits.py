@@ -19,7 +19,7 @@ def folder(tmp_path):
 
 
 def options(folder, *more):
-    run = ("--steps", 2, "--noise-multiplier", 0.5, "--seed", 3)
+    run = ("--steps", 2, "--noise-multiplier", 0.6, "--seed", 3)
     own = ("--data", folder / "mine.npz", "--model", "cnn", "--batch-size", 20, "--device", "cpu")
     return ("train", *own, *run, *more)
 
@@ -51,12 +51,24 @@ def test_mislabeled_canaries_end_with_three_numbers(folder, calipers, kind, size
     assert found["measurement"]["run"]["dataset_size"] == size
     assert found["training"]["records"] == {"examples": 40, "pairs": 20}[kind]
     certified = found["audit"]["certified"]
-    run = ("--dataset-size", size, "--batch-size", 20, "--steps", 2, "--noise-multiplier", 0.5)
+    run = ("--dataset-size", size, "--batch-size", 20, "--steps", 2, "--noise-multiplier", 0.6)
     divisor = ("--normalization", "constant", "--dimension", found["training"]["parameters"])
     alone = json.loads(calipers("measure", *run, *divisor, "--adjacency", relation, "--json").stdout)["epsilon"][0]
     assert certified["upper"] == pytest.approx(alone["upper"], rel=2e-2)
     assert found["audit"]["observed"]["epsilon"][0]["canaries"] == 20
-    assert f"{kind.replace('pairs', 'pairs of examples')}, black-box" in calipers(*arguments).stdout
+    assert 0.0 <= found["audit"]["curve"]["mu_lower"] <= found["measurement"]["gdp"]["mu_upper"]
+    printed = calipers(*arguments).stdout
+    assert f"{kind.replace('pairs', 'pairs of examples')}, black-box" in printed
+    assert "Held against whole Gaussian profiles, the guesses rule out " in printed
+
+
+@pytest.mark.torch
+def test_gradients_are_held_against_whole_profiles_too(folder, calipers) -> None:
+    """Little noise: the guesses rule out Gaussian profiles, and no more than the certified bracket allows."""
+    found = json.loads(calipers(*options(folder, "--canaries", 400, "--batch-size", 230, "--json")).stdout)
+    curve = found["audit"]["curve"]
+    assert 0.3 < curve["mu_lower"] < found["measurement"]["gdp"]["mu_upper"]
+    assert curve["gaussian_epsilon"] >= found["audit"]["observed"]["epsilon"][0]["lower"]
 
 
 @pytest.mark.torch

@@ -91,7 +91,7 @@ def report_outcome(
     if uncovered:
         click.echo(f"\nVocabulary: {_UNCOVERED}.")
     if audit is not None:
-        click.echo(f"\nAudit of this run: {audit.sentence()}")
+        click.echo(f"\nAudit of this run: {audit.in_full()}")
 
 
 def _audit(
@@ -127,5 +127,5 @@ def _document(
     measured = None if answers is None else measurement_record(answers)
     said: dict[str, object] = {"training": training, "measurement": measured}
     if audit is not None:
-        said["audit"] = audit.to_dict()
+        said["audit"] = audit.to_dict() | {"curve": audit.curve().to_dict(audit.delta)}
     click.echo(to_document(said, run_of_record({"measurement": measured})))

@@ -21,6 +21,7 @@ from calipers.auditing.pairs import ThreeNumbers, audit_pairs
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
+from calipers.numerics.decimals import floor_digits
 from calipers.training.canaries import Canaries
 from calipers.training.canary_pairs import CanaryPairs
 from calipers.training.loop import Trained, train
@@ -37,6 +38,17 @@ class Audited(ThreeNumbers):
 
     trained: Trained
     canaries: CanaryScores
+
+    def in_full(self) -> str:
+        """The three numbers, and what the same guesses say of whole profiles (f-DP)."""
+        found = self.curve()
+        if found.mu_lower <= 0.0:
+            return f"{self.sentence()} Held against whole Gaussian profiles, the guesses rule out none."
+        named = f"whose epsilon at this delta is {floor_digits(found.gaussian_epsilon(self.delta))}"
+        return (
+            f"{self.sentence()} Held against whole Gaussian profiles, the guesses rule out mu-GDP for mu up to "
+            f"{floor_digits(found.mu_lower)}, {named}."
+        )
 
     def curve(self) -> CurveBound:
         """The same guesses against whole Gaussian profiles; takes some seconds."""
