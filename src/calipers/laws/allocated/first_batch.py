@@ -223,7 +223,8 @@ def _both_by_waves(
     found = payoff_by_waves([light, heavy], worth, 0.0, resolution, everywhere=True)
     if found is None:
         return None
-    left_out = covered.low * many.left_out(moment) + covered.high * few.left_out(moment_too)
+    # Where one of the sums is lost, the other one counts too.
+    left_out = sum(w * each.left_out(moment + moment_too) for w, each in ((covered.low, many), (covered.high, few)))
     at_zero = float(np.interp(0.0, places, values))
     return (steepest * (found + left_out) + 2.0 * at_zero * (lost + lost_too)) * _SLACK
 
