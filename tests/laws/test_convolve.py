@@ -78,7 +78,8 @@ def test_rare_far_steps_are_left_out_and_charged() -> None:
     window = convolve._window([Factor.plain(STEPPERS["rare"], 30)], math.log(1e-3))
     assert window.high < 50
     assert 30 * 1.1e-8 * 0.999 <= window.loose <= 30 * 1.1e-8 * 1.001
-    composed = convolve._convolve([Factor.plain(STEPPERS["rare"], 30)], window)
+    plan = convolve.LatticePlan(1.0, 1.0, 1.0, math.log(1e-3))
+    composed = convolve._convolve([Factor.plain(STEPPERS["rare"], 30)], window, plan)
     assert composed.escape >= window.loose
 
 
