@@ -14,7 +14,7 @@ from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
 from calipers.reports.format import ceil_digits, claim_digits, floor_digits
 
 WIDTH, HEIGHT = 420, 330
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 48
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48
 ROW, JAW = 84, 7
 # About how wide a letter of the labels is, to keep labels inside the picture.
 LETTER = 6.6
@@ -103,7 +103,7 @@ def _grid(chart: Chart) -> list[str]:
     height = (TOP + bottom) / 2
     parts += [
         f'<text class="axis" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(chart.x.label)}</text>',
-        f'<text class="axis" transform="translate(14 {height}) rotate(-90)" text-anchor="middle">'
+        f'<text class="axis" transform="translate(12 {height}) rotate(-90)" text-anchor="middle">'
         f"{escape(chart.y.label)}</text>",
     ]
     return parts
