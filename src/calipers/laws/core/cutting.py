@@ -25,10 +25,10 @@ _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _MOST_CELLS = 60_000
-_MANY_CELLS = {6: 20_000, 12: 3_000}
+_MANY_CELLS = {6: 20_000, 12: 12_000}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
-_SEGMENT, _NEAR = 4.0, 3.0
-"""Lengths of the segments of a wide part, and how far from a cell its slope is looked at."""
+_SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.04
+"""Lengths of the segments of a wide part, how far from a cell its slope is looked at, and its widest cells."""
 _LEAST_SHARE = 1e-9
 """Parts rarer than this are no coarser than parts of this share."""
 _CELL_ERROR = 2e-14
@@ -81,7 +81,7 @@ def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Wid
     margin = (_NEAR + 0.25) * part.scale
     slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
     log_decay, allowed = (2.0 * nodes - 1.0) * np.log(_RHO), math.log(0.5 * _CELL_ERROR) - math.log(64.0)
-    widths = np.full(len(slopes), 0.25 * part.scale)
+    widths = np.full(len(slopes), _WIDEST * part.scale)
     while True:
         reach = 0.5 * widths[:, None] * _RHO
         grown = np.where(reach <= _NEAR * part.scale, slopes * reach + reach * reach, np.inf) - log_decay
