@@ -20,7 +20,7 @@ from calipers.laws.composed.direction import Direction
 from calipers.laws.composed.jumps import JumpKind, SplitSums
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import RareSteps
-from calipers.laws.composed.sweep import sweep
+from calipers.laws.composed.sweep import directed_sweep, sweep
 from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
@@ -277,3 +277,19 @@ def test_the_order_that_shows_less_is_not_refined(monkeypatch: pytest.MonkeyPatc
     assert 0.0 < jaws.upper - jaws.lower <= 1e-3 * jaws.upper
     assert not jaws.reversed
     assert True not in composed
+
+
+def test_a_curve_of_two_steps_with_hardly_any_noise() -> None:
+    """Nearly all steps that are no jump are alike and below zero: the curve ends, beside sums over a fine grid."""
+    rate, noise, alpha = 20 / 460, 0.3, 0.1
+    at = (np.arange(1000) + 0.5) / 1000 * 20.0 - 8.0
+    width = at[1] - at[0]
+    null = width * np.exp(-0.5 * at**2) / math.sqrt(2.0 * math.pi)
+    present = (1.0 - rate) * null + rate * null * np.exp(at / noise - 0.5 / noise**2)
+    both = [np.multiply.outer(one, one).ravel() for one in (present, null)]
+    order = np.argsort(-both[0] / both[1], kind="stable")
+    truth = float(np.interp(alpha, np.cumsum(both[1][order]), np.cumsum(both[0][order])))
+    curves = directed_sweep(Product([(poisson_gaussian(rate, noise), 2)]), 1e-10)
+    upper, lower = (1.0 - curves[side](alpha) for side in (Side.UPPER, Side.LOWER))
+    assert lower <= truth + 1e-4
+    assert truth - 1e-4 <= upper <= lower + 1e-3

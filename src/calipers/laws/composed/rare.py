@@ -89,7 +89,9 @@ class RareSteps:
         self.most = self._most_jumps(expected)
         # Cells of one side may have a last atom above the threshold where those of the other have none.
         some = all(any(len(part.ratio) > 0 for part in parts) for parts in self.parts.values())
-        self.useful = some and 0.0 < expected <= _MOST_EXPECTED and self.most <= _MOST_JUMPS
+        # Two or three steps with hardly any noise have a threshold below zero: nearly all that is not a jump is alike.
+        seldom = self.threshold > 0.0 and 0.0 < expected <= _MOST_EXPECTED
+        self.useful = some and seldom and self.most <= _MOST_JUMPS
         self._charged = infinite_mass(laws[Side.UPPER])
         finite = [float(np.exp(law.log_p).sum()) for law, _ in laws[Side.UPPER]]
         # More than `most` jumps: so many of the steps are jumps, the others anything.
