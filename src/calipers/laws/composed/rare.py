@@ -52,8 +52,9 @@ _CELLS = 0.01
 _MOST_EXPECTED, _MOST_JUMPS, _MOST_LOOKS = 6.0, 48, 8
 _NEGLIGIBLE = -14.0
 """What is left out, or not resolved, is this far below delta (natural logarithm)."""
-_EXACT, _MANY_STEPS = {1: 4, 2: 1, 3: 1}, 3000
-"""Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one."""
+_EXACT, _MANY_STEPS, _FEW_STEPS = {1: 4, 2: 1, 3: 1}, 3000, 30
+"""Up to so many jumps of so many kinds the small steps are counted exactly; with many steps, up to one, and of two
+kinds with few steps, of which a jump takes a good share away, up to two."""
 _MOST_KINDS = 12
 _BULK, _FURTHER = 0.1, 1.06
 """Gaps of the places of a curve: in deviations of the small steps, and as a factor beyond."""
@@ -121,7 +122,10 @@ class RareSteps:
     @property
     def _exact(self) -> int:
         """Up to how many jumps in all are kept apart by their numbers."""
-        return 1 if sum(self.counts) > _MANY_STEPS else _EXACT.get(len(self.counts), 1)
+        steps, kinds = sum(self.counts), len(self.counts)
+        if kinds == 2 and steps <= _FEW_STEPS:
+            return 2
+        return 1 if steps > _MANY_STEPS else _EXACT.get(kinds, 1)
 
     def _fewer(self, side: Side, numbers: Numbers | None) -> Numbers:
         """How many small steps fewer a profile is made of: at most as many as the jumps (UPPER), at least (LOWER).
