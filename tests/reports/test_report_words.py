@@ -13,12 +13,12 @@ from scipy.special import ndtr, ndtri
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
-from calipers.reports.answers import Questions
+from calipers.reports.answers import Questions, meaningless
 from calipers.reports.document import AT_LEAST, AT_MOST, Table, visible
 from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.format import ceil_digits, setting
-from calipers.reports.paragraph import GOOD_REGRET, paragraph, rounded_regret
+from calipers.reports.paragraph import GOOD_REGRET, paragraph, report_this, rounded_regret
 from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies
 from calipers.reports.report import asked
@@ -94,6 +94,19 @@ def test_an_infinite_end_is_said_to_be_unproven(answers):
     words = paragraph(found, TOLERANCE)
     assert "No finite mu-GDP guarantee is proven" in words
     assert "inf" not in words.replace("finite", "")
+
+
+@pytest.mark.parametrize(("claim", "claimed"), [(1.0, True), (math.inf, False)])
+def test_where_an_attack_shows_everything_no_epsilon_is_finite(answers, claim, claimed):
+    """Nothing is left to prove, so nothing is open; and no number is printed that is none."""
+    found = answers(math.inf, math.inf, claim)
+    said = verdict(found, TOLERANCE)
+    assert "no epsilon is finite" in said
+    assert ("usual accounting claims 1" in said) is claimed
+    assert is_closed(found.epsilon[0].bracket, TOLERANCE)
+    texts = (said, report_this(found), paragraph(found, TOLERANCE), _all_text(*badges(found, TOLERANCE)))
+    assert all("inf" not in text.replace("finite", "") and "open" not in text for text in texts)
+    assert any("at a larger delta" in note for note in meaningless(found))
 
 
 def _evidence(answers):

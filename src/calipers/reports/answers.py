@@ -138,7 +138,12 @@ def meaningless(answers: Answers) -> Iterator[str]:
                 f"delta = {setting(row.at)} is not below 1/N = {nearest_digits(1 / size, 3)}: it allows publishing a "
                 f"record outright now and then; ask for delta = {nearest_digits(0.1 / size, 1)}, a tenth of 1/N."
             )
-    if any(row.bracket.upper > LARGEST_EPSILON for row in answers.epsilon):
+    if any(math.isinf(row.bracket.lower) for row in answers.epsilon):
+        yield (
+            "Everything may be shown with a probability above delta, so that no epsilon is finite there; at a larger "
+            "delta one may be."
+        )
+    elif any(row.bracket.upper > LARGEST_EPSILON for row in answers.epsilon):
         yield (
             f"An epsilon above {LARGEST_EPSILON:g} promises nothing that an attacker would notice: odds may change by "
             f"a factor of e^{LARGEST_EPSILON:g}, hundreds of millions."

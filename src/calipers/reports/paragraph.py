@@ -129,6 +129,8 @@ def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
     row = answers.leading
     lower, upper = floor_digits(row.bracket.lower), ceil_digits(row.bracket.upper)
+    if math.isinf(row.bracket.lower):
+        return f"no guarantee; an attack shows that no {row.name} is finite."
     if math.isinf(row.bracket.upper):
         return f"no guarantee; no finite {row.name} is proven, and an attack shows at least {lower}."
     said = f"mu = {ceil_digits(answers.mu.upper)} up to delta0 = {setting(answers.delta0)}"

@@ -1,7 +1,8 @@
 """What a bracket says about itself and about the usual claim, in a word and in one sentence.
 
 A bracket is closed when its relative width is within the tolerance that was asked for, open otherwise. A bracket with
-an infinite end is open. What became of the claim is in `calipers.reports.readings`.
+one infinite end is open; where an attack shows that nothing is finite there is nothing left to prove. What became of
+the claim is in `calipers.reports.readings`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ _STATED = Badge("its own upper jaw", "plain")
 
 
 def is_closed(bracket: Bracket, tolerance: float) -> bool:
-    """Whether the jaws meet within the relative tolerance; an infinite width never does."""
-    return math.isfinite(bracket.upper) and bracket.relative_width <= tolerance
+    """Whether the jaws meet within the relative tolerance; those with an infinite gap never do."""
+    return math.isinf(bracket.lower) or (math.isfinite(bracket.upper) and bracket.relative_width <= tolerance)
 
 
 def between(name: str, bracket: Bracket) -> str:
     """Where a quantity lies, each end with its word."""
+    if math.isinf(bracket.lower):
+        return f"no {name} is finite (attack)"
     lower = floor_digits(bracket.lower)
     if math.isinf(bracket.upper):
         return f"{name} is at least {lower} (attack) and no finite upper bound is proven"
@@ -44,6 +47,12 @@ def verdict(answers: Answers, tolerance: float) -> str:
     state = _open_or_closed(row.bracket, tolerance)
     if not isinstance(row, Claimed):
         return f"For this run {between(row.name, row.bracket)}; the bracket is {state}."
+    if math.isinf(row.bracket.lower):
+        claimed = f", where the usual accounting claims {ceil_digits(row.claim)}" if row.refuted else ""
+        return (
+            f"At delta = {setting(row.at)} no epsilon is finite{claimed}: an attack shows everything with a "
+            "probability above delta."
+        )
     if row.refuted:
         proven = (
             f"at most {ceil_digits(row.bracket.upper)} is proven"
@@ -78,6 +87,8 @@ def badges(answers: Answers, tolerance: float) -> tuple[Badge, ...]:
     """Open or closed, and what became of the claim, at the first delta asked for."""
     row = answers.leading
     state = Badge("bracket closed", "good") if is_closed(row.bracket, tolerance) else Badge("bracket open", "open")
+    if math.isinf(row.bracket.lower):
+        state = Badge("nothing is finite", "bad")
     if not isinstance(row, Claimed):
         return (state,)
     about = claim_cell(answers, row)
