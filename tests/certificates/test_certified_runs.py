@@ -352,10 +352,11 @@ def test_the_charges_page_names_functions_that_exist() -> None:
     page = (ROOT / "docs" / "charges.md").read_text("utf-8")
     named = re.findall(r"`([a-z_/]+\.py):(\w+)`", page)
     assert len(named) > 50
-    for file, function in named:
+    for file in {file for file, _ in named}:
         folder = ROOT / "src" if file.startswith("calipers_verify") else ROOT / "src" / "calipers"
         tree = ast.parse((folder / file).read_text("utf-8"))
-        assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (file, function)
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert {function for place, function in named if place == file} <= functions, file
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what")]
     assert len(rows) > 40
     for row in rows:
