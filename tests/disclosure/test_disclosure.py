@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from disclosure.deployment import ABOUT
 
 from calipers.bracket import Bracket
 from calipers.cli import main
@@ -20,15 +21,6 @@ from calipers.measure import measure
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.1, steps=20, noise_multiplier=2.0)
-ABOUT = {
-    "name": "Digits: a *small* model",
-    "data_curators": ["Example Lab", "Another"],
-    "intended_use": "Reading digits",
-    "data_product_region": "Global",
-    "description": 'It says "hello"\nand 1e-5 # no comment',
-    "publication_date": "2026-11-15",
-    "registry_authors": ["A. Person"],
-}
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from disclosure.deployment import ABOUT
 from oracles.json_schema import complaints
 
 from calipers.disclosure import disclose
@@ -37,15 +38,6 @@ KINDS: dict[object, dict[str, object]] = {
     facts.NUMBER_OR_TEXT: {"type": ["number", "string"]},
     facts.DATE: {"type": "string", "format": "date"},
     facts.ANYTHING: {},
-}
-ABOUT = {
-    "name": "Digits: a *small* model",
-    "data_curators": ["Example Lab", "Another"],
-    "intended_use": "Reading digits",
-    "data_product_region": "Global",
-    "description": 'It says "hello"\nand 1e-5 # no comment; \\(\\epsilon\\) is a formula',
-    "publication_date": "2026-11-15",
-    "registry_authors": ["A. Person"],
 }
 TIER_3 = {
     "data_domain": "d",
