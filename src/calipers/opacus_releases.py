@@ -34,15 +34,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import Domain, choice
 from calipers.errors import ConditionError, InputError, UnsupportedError
-
-add_statement(
-    "wang2026:tab2",
-    "Table 2 (Appendix A.4)",
-    "Divisors of the noisy sum in Opacus 0.9.0-1.5.4: realized batch (A), N q (EA), floor(N q) (FEA).",
-)
 
 LOSS_REDUCTIONS = ("mean", "sum")
 _SIZE = Domain(1, 2**53, integer=True)

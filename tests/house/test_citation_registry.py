@@ -120,6 +120,21 @@ def test_every_implementation_can_be_found(registry: Registry) -> None:
     assert registry["implementations"]
 
 
+def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON whose keys are said once."""
+    keys = [key for key, _ in pairs]
+    assert sorted(set(keys)) == sorted(keys)
+    return dict(pairs)
+
+
+def test_no_source_or_statement_is_registered_twice() -> None:
+    """Of two entries with one key JSON would silently keep the last."""
+    with pytest.raises(AssertionError):
+        json.loads('{"eq1": ["a", "b"], "eq1": ["a", "c"]}', object_pairs_hook=distinct)
+    records = json.loads((SOURCE / "citations.json").read_text("utf-8"), object_pairs_hook=distinct)
+    assert all(where and says for record in records.values() for where, says in record["statements"].values())
+
+
 def test_the_key_search_sees_both_ways_to_write_a_key() -> None:
     """A decorator with an unknown source and a bare key of a known one are both found; prose is not."""
     tree = ast.parse("@implements('nobody1999:eq1')\ndef f():\n    return Evidence.of(k, 'dong2022:nowhere')")

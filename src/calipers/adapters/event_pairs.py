@@ -30,7 +30,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE, Domain
 from calipers.errors import InputError
 from calipers.laws.core.law import Law
@@ -43,12 +43,6 @@ SENSITIVITY = Domain(1, 50_000, integer=True)
 RESPONSE_NOISE = Domain(0.0, 1.0, low_open=True, high_open=True)
 SUBSAMPLE_RATE = Domain(1e-9, 1.0)
 _MOMENT_RESOLUTION = 0.02
-
-add_statement(
-    "calipers:norm-path",
-    "docs/mathematics: noise against an L1 norm",
-    "One coordinate of full size is the worst case of (discrete) Laplace noise against an L1 norm.",
-)
 
 
 def _log_rounding_charged(law: Law) -> Law:

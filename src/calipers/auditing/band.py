@@ -28,24 +28,10 @@ from numpy.typing import ArrayLike
 from calipers.auditing.bounds import attack_curve, checked_scores
 from calipers.auditing.statistics import EPSILON, TRIALS, error_level, upper_rate
 from calipers.bracket import Evidence, Kind
-from calipers.citations import add_source, add_statement, implements, statement
+from calipers.citations import implements, statement
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.numerics.types import FloatArray, IntArray
-
-add_source(
-    "massart1990",
-    "Massart",
-    "The Tight Constant in the Dvoretzky-Kiefer-Wolfowitz Inequality",
-    1990,
-    "Annals of Probability 18(3)",
-)
-add_statement(
-    "massart1990:cor1",
-    "Theorem 1 and Corollary 1",
-    "The empirical distribution function stays within sqrt(log(1/e)/(2n)) of the true one, one-sided, except with "
-    "probability e <= 1/2.",
-)
 
 _RATIO = 1.25
 _TAIL_SHARE = 0.25

@@ -35,18 +35,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, COUNT_FROM_ZERO, POSITIVE, POSITIVE_PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
 from calipers.schemes.scheme import Scheme
-
-add_statement("wang2026:def2.7", "Definition 2.7", "SGM: the sum of a Poisson batch's clipped gradients plus noise.")
-add_statement("wang2026:def2.8", "Definition 2.8", "EASGM: the noisy sum divided by N q.")
-add_statement("wang2026:def2.9", "Definition 2.9", "ASGM: the noisy sum divided by the size of the batch.")
-add_statement("wang2026:defA.1", "Definition A.1", "FEASGM: the noisy sum divided by floor(N q).")
 
 # Doubles that one chunk of outputs may hold (32 MiB), and runs that are plenty for a chunk.
 CHUNK_NUMBERS = 2**22

@@ -26,20 +26,9 @@ import numpy as np
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.mixtures import Mixture, mixture
 from calipers.auditing.targets import described, source_digest
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:audit-likelihood",
-    "The likelihood ratio of a divided noisy sum",
-    "Given the batches both hypotheses are Gaussian; the exact ratio is a ratio of two mixtures over configurations.",
-)
-add_statement(
-    "chua2024:max-test",
-    "Section 4.3, the sets E_C = {max_t w_t >= C}",
-    "The largest round distinguishes shuffled batches.",
-)
 
 
 @runtime_checkable

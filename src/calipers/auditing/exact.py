@@ -35,34 +35,9 @@ from scipy import special
 
 from calipers.auditing.binomial_rows import BinomialRows
 from calipers.auditing.statistics import EPSILON, lower_rate, upper_rate
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.domains import PROBABILITY
 from calipers.numerics.types import FloatArray
-
-add_source(
-    "berger1994",
-    "Berger, Boos",
-    "P Values Maximized Over a Confidence Set for the Nuisance Parameter",
-    1994,
-    "Journal of the American Statistical Association 89(427)",
-)
-add_statement(
-    "berger1994:p-value",
-    "The p-value p_C of Section 1",
-    "The supremum over a confidence set of the nuisance parameter, plus the set's error, is a valid p-value.",
-)
-add_source(
-    "buehler1957",
-    "Buehler",
-    "Confidence Intervals for the Product of Two Binomial Parameters",
-    1957,
-    "Journal of the American Statistical Association 52(280)",
-)
-add_statement(
-    "buehler1957:limits",
-    "Section 5",
-    "The confidence limit of a function of two binomial parameters that an order of the outcomes gives.",
-)
 
 INTERVAL_SHARE = 0.01
 """The part of the error that the interval for q may cost."""

@@ -37,12 +37,10 @@ from scipy import special
 
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.mixtures import mixture
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, choice
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
-
-add_statement("wang2026:alg1", "Algorithm 1, Appendix C", "Audit by normality tests of the output, given each batch.")
 
 TESTS = ("variance", "kolmogorov-smirnov")
 AGGREGATIONS = ("vote", "best-fit")

@@ -50,30 +50,11 @@ from scipy import special
 
 from calipers.auditing.statistics import at_least, at_most, error_level
 from calipers.bracket import Evidence, Kind
-from calipers.citations import add_source, add_statement, implements, statement
+from calipers.citations import implements, statement
 from calipers.domains import PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
-
-add_source(
-    "steinke2023",
-    "Steinke, Nasr, Jagielski",
-    "Privacy Auditing with One (1) Training Run",
-    2023,
-    "NeurIPS 2023, arXiv:2305.08846",
-)
-add_statement(
-    "steinke2023:guesses",
-    "The theorem on right guesses, for pure and for approximate privacy",
-    "Right guesses of independently included canaries are at most binomial with e^epsilon/(1 + e^epsilon), plus a term "
-    "in m delta.",
-)
-add_statement(
-    "calipers:one-run",
-    "One training run",
-    "The largest probability of v right guesses under (epsilon, delta)-privacy is a concave envelope, and attained.",
-)
 
 LOG_TAIL_ERROR = 1e-7
 """Relative error of the binomial tails here, for up to MOST_GUESSES guesses (checked; typically 1e-11)."""

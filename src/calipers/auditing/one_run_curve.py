@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 from calipers.auditing.one_run import one_run_p_value, right_guesses
 from calipers.auditing.statistics import error_level
 from calipers.bracket import Evidence, Kind
-from calipers.citations import add_source, add_statement, implements, statement
+from calipers.citations import implements, statement
 from calipers.domains import PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.elementary import halved
@@ -50,24 +50,6 @@ from calipers.numerics.types import FloatArray
 
 __all__ = ["CurveBound", "one_run_curve_audit", "one_run_curve_p_value", "one_run_mu"]
 
-add_source(
-    "mahloujifar2024",
-    "Mahloujifar, Melis, Chaudhuri",
-    "Auditing f-Differential Privacy in One Run",
-    2024,
-    "ICML 2025, arXiv:2410.22235",
-)
-add_statement(
-    "mahloujifar2024:guesses",
-    "The theorem on right guesses under f-differential privacy",
-    "A whole trade-off curve bounds the number of right guesses about independently included canaries.",
-)
-add_statement(
-    "calipers:one-run-curve",
-    "One training run against a whole profile",
-    "Any weights on the constraints of a profile give a bound on the probability of v right guesses; a linear program "
-    "finds the best.",
-)
 
 EPSILONS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0)
 """Where a profile is asked; fixed, whatever the guesses."""

@@ -26,25 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.types import FloatArray
-
-add_source(
-    "clopper1934",
-    "Clopper, Pearson",
-    "The use of confidence or fiducial limits illustrated in the case of the binomial",
-    1934,
-    "Biometrika 26(4)",
-)
-add_statement(
-    "clopper1934:limits",
-    "Section 4",
-    "The exact binomial limits: the success probabilities at which the observed tail has the stated probability.",
-)
-add_statement("wang2026:eq2", "Equation (2)", "The epsilon at delta that a test's error rates prove.")
-add_statement("wang2026:eq3", "Equation (3)", "The delta at epsilon that a test's error rates prove.")
 
 TAIL_RELATIVE_ERROR = 1e-10
 """Relative error of the binomial tails wherever they exceed 1e-250 (checked against mpmath; typically 1e-15)."""

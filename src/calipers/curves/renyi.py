@@ -23,31 +23,12 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.bracket import Side
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.curves.points import TINY, UNIT
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, POSITIVE, POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
-
-add_source(
-    "canonne2020",
-    "Canonne, Kamath, Steinke",
-    "The Discrete Gaussian for Differential Privacy",
-    2020,
-    "arXiv:2004.00010v4",
-)
-add_source(
-    "bun2016",
-    "Bun, Steinke",
-    "Concentrated Differential Privacy: Simplifications, Extensions, and Lower Bounds",
-    2016,
-    "TCC 2016, arXiv:1605.02065",
-)
-add_statement(
-    "canonne2020:prop12", "Proposition 12 (in v4)", "An RDP bound of order t > 1 implies (epsilon, delta)-DP."
-)
-add_statement("bun2016:prop1.6", "Proposition 1.6", "The Gaussian mechanism with ratio mu is (mu^2/2)-zCDP.")
 
 _ROUNDING = 1e-13
 """Relative rounding of the closed forms below, charged upward."""

@@ -30,23 +30,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure.measurement import Measurement
 from calipers.run import DATA_DEPENDENT, Run, as_phases
 from calipers.schemes import scheme_of
-
-add_source(
-    "andrew2021",
-    "Andrew, Thakkar, McMahan, Ramaswamy",
-    "Differentially Private Learning with Adaptive Clipping",
-    2021,
-    "NeurIPS 2021, arXiv:1905.03871",
-)
-add_statement(
-    "andrew2021:thm1", "Theorem 1", "A noisy gradient sum and a noisy count are jointly one Gaussian release."
-)
 
 
 @implements("andrew2021:thm1")

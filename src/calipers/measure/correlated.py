@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
@@ -33,11 +33,6 @@ from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity
 from calipers.numerics.types import FloatArray
 from calipers.stated import ADJACENCIES, Stated
 
-add_statement(
-    "choquette2023:thm4",
-    "Theorem 4",
-    "A banded matrix with cyclic Poisson sampling is a composition of Poisson-sampled Gaussians.",
-)
 _MOST_KINDS = 10
 """More different column lengths than this are rounded up (above) and down (below) to so many."""
 _ATTACK = (

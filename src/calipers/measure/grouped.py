@@ -20,17 +20,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "dong2022:thm2.14", "Theorem 2.14", "A group of g records has the trade-off curve 1 - (1 - f) composed g times."
-)
 
 _DEEPEST = 1e-280
 _SLACK = 1.0 + 1e-12

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves.rdp_curve import adp_tradeoff
 from calipers.curves.renyi import epsilon_from_rdp
 from calipers.curves.tradeoff import TradeoffCurve
@@ -28,11 +28,6 @@ from calipers.mechanisms.concentrated import attained_curve, guarantee_curve
 from calipers.numerics.decimals import setting
 from calipers.stated import Guarantee
 
-add_statement(
-    "calipers:stated-pair",
-    "docs/guarantees: an (epsilon, delta) guarantee has a worst mechanism",
-    "Randomized response with a mass delta in the clear is (epsilon, delta)-DP, and dominates all that are.",
-)
 _SLACK = 1e-13
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 4001)
 SOME = "The lower jaw is what some mechanism with this guarantee leaks; the one behind the statement may leak less."

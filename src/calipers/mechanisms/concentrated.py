@@ -28,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves.gdp import gaussian_curve
 from calipers.curves.rdp_curve import rdp_tradeoff, zcdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
@@ -45,12 +45,6 @@ ORDERS = 1.0 + np.geomspace(1e-2, 1e4, 61)
 _FIRST_STEP, _ORDERS = 1e-3, 600
 _SHARES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """How far a coin is moved from the edge of the region towards guessing before it is checked."""
-
-add_statement(
-    "calipers:zcdp-coins",
-    "docs/guarantees: what a zCDP guarantee allows",
-    "A coin whose Renyi divergences are at most rho t at every order is rho-zCDP, and attains its point of the region.",
-)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, Domain
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
@@ -34,11 +34,6 @@ _MOST_ATOMS = 2000.0
 """Above this sigma atoms are taken together in cells."""
 _RULE, _STEEPEST = 24, 9.0
 """Nodes of the rule for sums, and the largest slope times half width of a cell."""
-
-add_statement("canonne2020:def1", "Definition 1", "The discrete Gaussian on the integers.")
-add_statement(
-    "canonne2020:prop5", "Proposition 5", "Its Renyi divergence is at most that of the Gaussian, t s^2/(2 sigma^2)."
-)
 
 
 @implements("canonne2020:def1")

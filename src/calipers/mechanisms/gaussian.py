@@ -32,17 +32,11 @@ the roles of P and Q. The pair is symmetric under z -> -z.
 
 from __future__ import annotations
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.laws.core.gaussian_part import GaussianPair, gaussian_mixture_part, gaussian_pair
 from calipers.laws.core.pair import Pair
-
-add_statement(
-    "calipers:substitute-pair",
-    "docs/mathematics: substitution under Poisson sampling",
-    "Opposite gradients of full norm are the worst case of substitution under Poisson sampling.",
-)
 
 NOISE = Domain(0.02, 1e7)
 SMALLEST_RATE = 1e-12

@@ -38,31 +38,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray, IntArray
 
-add_source(
-    "denisov2022",
-    "Denisov, McMahan, Rush, Smith, Thakurta",
-    "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams",
-    2022,
-    "NeurIPS 2022, arXiv:2202.08312",
-)
-add_source(
-    "choquette2023",
-    "Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu",
-    "(Amplified) Banded Matrix Factorization: A unified approach to private training",
-    2023,
-    "NeurIPS 2023, arXiv:2306.08153",
-)
-add_statement(
-    "denisov2022:thm2.1", "Theorem 2.1", "A lower triangular Gaussian matrix mechanism is as private adaptively."
-)
-add_statement(
-    "choquette2023:alg3", "Algorithms 3 and 4", "Sensitivity under separated participation: exact if banded, or above."
-)
 STEPS = Domain(1, 10**7, integer=True)
 LARGEST_DENSE = 4096
 _UNIT = 2.0**-53

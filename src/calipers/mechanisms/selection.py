@@ -34,29 +34,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.citations import add_source, add_statement
 from calipers.domains import Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.elementary import halved_ratio
 from calipers.numerics.types import FloatArray
 
-add_source(
-    "papernot2022",
-    "Papernot, Steinke",
-    "Hyperparameter Tuning with Renyi Differential Privacy",
-    2022,
-    "ICLR 2022, arXiv:2110.03620",
-)
-add_statement(
-    "papernot2022:thm2",
-    "Theorems 2 and 6",
-    "Renyi bounds for releasing the best of a random number of trials (negative binomial and Poisson).",
-)
-add_statement(
-    "calipers:selection",
-    "docs/selection: the lemma and its proof",
-    "The best of K trials has at most m times the profile of one trial, shifted by r.",
-)
 MEAN = Domain(1.0, 1e6)
 SHAPE = Domain(-1.0, 1000.0, low_open=True)
 KINDS = ("geometric", "logarithmic", "poisson", "negative-binomial")

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_source, add_statement, implements
+from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair, SmoothPart
@@ -34,24 +34,6 @@ from calipers.laws.core.profile_law import law_of_curve
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
 from calipers.numerics.types import FloatArray
-
-add_source(
-    "dong2020",
-    "Dong, Durfee, Rogers",
-    "Optimal Differential Privacy Composition for Exponential Mechanisms and the Cost of Adaptivity",
-    2020,
-    "ICML 2020, arXiv:1909.13830",
-)
-add_statement(
-    "dong2020:br",
-    "Section 3 (bounded range)",
-    "The ratios of an epsilon-bounded-range mechanism lie in an interval of length epsilon; two candidates attain it.",
-)
-add_statement(
-    "calipers:permute-and-flip",
-    "docs/guarantees: selection by score",
-    "Permute-and-flip is dominated by Laplace noise of scale 1/epsilon, and two candidates attain every point.",
-)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.reports.answers import Answers
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 GOOD_REGRET = 0.01
 """Below this much regret Gomez et al. treat mu as a complete account."""
-
-add_statement(
-    "gomez2025:alg1", "Algorithm 1", "Report the smallest valid mu together with its regret against the whole curve."
-)
-add_statement(
-    "gomez2025:prop4.1", "Proposition 4.1", "Advantages of two curves differ by at most twice their Delta-divergence."
-)
 
 
 @implements("gomez2025:alg1", "gomez2025:prop4.1")

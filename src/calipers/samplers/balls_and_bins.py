@@ -14,18 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import permuted, repeated, sliced, throw
 from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
-
-add_statement(
-    "chua2025:sampler",
-    "Balls-and-bins sampling",
-    "Every record is thrown into one of the batches of an epoch, uniformly and independently of all others.",
-)
 
 
 @implements("chua2025:sampler")

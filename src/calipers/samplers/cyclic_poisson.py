@@ -7,18 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import bernoulli_indices
 from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
-
-add_statement(
-    "calipers:cyclic",
-    "docs/mathematics: groups that take turns",
-    "A record whose group is known takes part in the steps of that group only, by coins of its own.",
-)
 
 
 @implements("calipers:cyclic")

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from calipers.citations import add_statement
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
@@ -41,18 +40,6 @@ ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
 # 2^42 records: sums of 2^16 gaps of at most 2^43 each then stay far below 2^63, so index
 # arithmetic in `draws` cannot overflow.
 DATASET_SIZE = Domain(1, 2**42, integer=True)
-
-add_statement(
-    "chua2024:alg2", "Algorithm 2", "Deterministic batches: consecutive blocks of the dataset in a fixed order."
-)
-add_statement("chua2024:alg3", "Algorithm 3", "Shuffle batches: consecutive blocks of a uniformly random permutation.")
-add_statement("chua2024:alg4", "Algorithm 4", "Poisson batches: every record independently with probability b/n.")
-add_statement(
-    "ertan2026:def3.1", "Definition 3.1", "Poisson subsampling: independent across records and across rounds."
-)
-add_statement(
-    "ertan2026:def3.2", "Definition 3.2", "Random shuffling: M equal blocks of a permutation; its end is discarded."
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ import math
 
 import numpy as np
 
-from calipers.citations import add_statement
 from calipers.domains import OPEN_UNIT
 from calipers.errors import ConditionError
 from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
@@ -38,19 +37,6 @@ from calipers.theorems.division_guarantees import floor_divisors
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.parameters import DESCRIBED
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("wang2026:thm3.8", "Theorem 3.8", "T(P^(n-1), Q_N^(n-1)) lies above the guarantee of Equation (4).")
-add_statement("wang2026:thm3.9", "Theorem 3.9", "The ceiling of Theorem 3.8 tends to 0 as the dimension grows.")
-add_statement(
-    "wang2026:thm3.10", "Theorem 3.10", "A mixture of that ceiling with ID lies above the guarantee of Eq. (7)."
-)
-add_statement("wang2026:thm3.11", "Theorem 3.11", "The ceiling of Theorem 3.10 tends to (1 - q + q(1-q)^N) ID.")
-add_statement("wang2026:lemma3.14", "Lemma 3.14", "The ceiling of Theorem 3.8 falls as N falls.")
-add_statement("wang2026:lemma3.15", "Lemma 3.15", "Both ceilings fall as the dimension grows.")
-add_statement("wang2026:lemma3.16", "Lemma 3.16", "The ceiling of Theorem 3.10 falls as q grows.")
-add_statement("wang2026:thmA.4", "Theorem A.4", "T(P^(n-1), Q_K^(n-1)), K = floor(N q), lies above Equation (16).")
-add_statement("wang2026:thmA.6", "Theorem A.6", "The T-fold ceiling of Theorem A.4 lies above T transparent rounds.")
-add_statement("wang2026:thmB.1", "Theorem B.1", "The T-fold ceilings of Theorems 3.8 and 3.10, likewise.")
 
 _NOT_LEAKAGE = "Bounds the guarantee, which reveals batch and bit; at sample_rate < 1 the mechanism itself leaks less."
 

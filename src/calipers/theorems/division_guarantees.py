@@ -28,24 +28,12 @@ import math
 
 import numpy as np
 
-from calipers.citations import add_statement
 from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("wang2026:eq4", "Equation (4)", "Guarantee of one pair under division by N q, batch and bit revealed.")
-add_statement(
-    "wang2026:thm3.6", "Theorem 3.6", "Guarantee of every pair under division by N q, batch and bit revealed."
-)
-add_statement("wang2026:eq7", "Equation (7)", "Guarantee of one pair under division by |B|, batch and bit revealed.")
-add_statement(
-    "wang2026:thm3.7", "Theorem 3.7", "Guarantee of every pair under division by |B|, batch and bit revealed."
-)
-add_statement("wang2026:thmA.2", "Theorem A.2", "Guarantee of one pair under division by floor(N q).")
-add_statement("wang2026:thmA.3", "Theorem A.3", "Guarantee of every pair under division by floor(N q).")
 
 _LOG_OUTSIDE = math.log(1e-18)
 

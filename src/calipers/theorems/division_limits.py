@@ -28,7 +28,6 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.citations import add_statement
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
@@ -36,15 +35,6 @@ from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_ceilings import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.registry import Relation, theorem
-
-add_statement(
-    "wang2026:thm3.12",
-    "Theorem 3.12 (Theorem 5 of Dong et al.)",
-    "Composition of symmetric curves is Gaussian up to gamma.",
-)
-add_statement("wang2026:thm3.13", "Theorem 3.13", "Gaussian bounds above the ceilings of Theorems 3.8 and 3.10.")
-add_statement("wang2026:thmA.7", "Theorem A.7", "A Gaussian bound above the T-fold ceiling of Theorem A.6.")
-add_statement("wang2026:corB.2", "Corollary B.2", "A Gaussian bound above the T-fold ceiling for division by N q.")
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 _EXACT_IS_BETTER = "Bounds a ceiling whose exact value division_ceilings gives."

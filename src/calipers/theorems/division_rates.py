@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import math
 
-from calipers.citations import add_statement
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.theorems.parameters import Described
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("wang2026:eq1", "Equation (1)", "The trade-off curve that (epsilon, delta)-DP guarantees.")
-add_statement("wang2026:eq2", "Equation (2)", "The epsilon at delta that a test's error rates prove.")
-add_statement("wang2026:eq3", "Equation (3)", "The delta at epsilon that a test's error rates prove.")
 
 _MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
 _MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")

@@ -18,16 +18,9 @@ import math
 
 from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
-from calipers.citations import add_statement
 from calipers.domains import OPEN_UNIT
 from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
-
-add_statement(
-    "dong2022:cor5.4",
-    "Corollary 5.4",
-    "Symmetrized noisy SGD with q sqrt(T) -> c tends to mu = sqrt(2) c sqrt(e^(1/s^2) Phi(1.5/s) + 3 Phi(-0.5/s) - 2).",
-)
 
 
 def positive_part_variance(noise_multiplier: float) -> float:

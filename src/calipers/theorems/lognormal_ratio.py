@@ -18,19 +18,10 @@ from dataclasses import dataclass
 
 from scipy.special import erf
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
-
-add_statement(
-    "vandijk2026:propC.2", "Proposition C.2", "Central moments of the lognormal likelihood ratio of one round."
-)
-add_statement(
-    "vandijk2026:propC.3",
-    "Proposition C.3, Equations (19) to (21)",
-    "Berry-Esseen distance between the mean of n likelihood ratios and a normal law.",
-)
 
 # The proven constant of the Berry-Esseen theorem for identically distributed terms. The least valid
 # one is not known; it is at least 0.4097 (Esseen 1956).

@@ -24,7 +24,7 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, PROBABILITY, REAL
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
@@ -32,16 +32,6 @@ from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_b
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.samplers_gap import EventBound, best_threshold, deterministic_delta, event_value
-
-add_statement("chua2024:propC.1", "Proposition C.1", "The mass of a halfspace {a.w >= b} under N(mu, sigma^2 I).")
-add_statement("chua2024:propC.3", "Proposition C.3", "delta(a) - delta(b) <= e^b - e^a for a < b.")
-add_statement("chua2024:propC.2", "Proposition C.2", "TV(A^T, B^T) <= 1 - (1 - TV(A, B))^T.")
-add_statement(
-    "chua2024:thm4.2a", "Theorem 4.2(a)", "For small epsilon, Poisson batches leak less than deterministic ones."
-)
-add_statement(
-    "chua2024:thm4.2b", "Theorem 4.2(b)", "For large epsilon, Poisson batches leak more than deterministic ones."
-)
 
 # A record that is drawn more often than this is left out of P(E), which only lowers the bound.
 _MOST_DRAWS = 100

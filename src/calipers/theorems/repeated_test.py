@@ -19,15 +19,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("wang2026:lemma2.6", "Lemma 2.6", "A curve other than 1 - a, composed often enough, falls to 0.")
-add_statement("wang2026:lemma3.3", "Lemma 3.3", "A mixture whose index is revealed lies below sum w_i f_i.")
 
 _COPIES = Domain(1, 10**6, integer=True)
 _MASS_ALLOWANCE = 1e-9

@@ -39,21 +39,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from calipers.citations import add_statement
 from calipers.domains import COUNT, OPEN_UNIT, REAL
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("chua2024:thm4.1", "Theorem 4.1", "Shuffled batches are at least as private as deterministic ones.")
-add_statement("chua2024:eq3", "Equation (3)", "delta_S(eps) >= P_S(E_C) - e^eps Q_S(E_C) for E_C = {max_t w_t >= C}.")
-add_statement(
-    "chua2024:eq1-2",
-    "Equations (1) and (2)",
-    "delta_S(eps) is at least the hockey-stick divergence of P_S and Q_S in either direction.",
-)
 
 # Logarithms of probabilities down to 1e-290 are below 668 in size; each of the three that enter
 # a test value carries a few units in the last place, so the computed probabilities are within

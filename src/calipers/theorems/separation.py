@@ -37,30 +37,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
-from calipers.citations import add_statement
 from calipers.domains import COUNT, OPEN_UNIT, PROBABILITY
 from calipers.errors import ConditionError
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("ertan2026:eq17", "Equation (17)", "Trade-off curve of the test that thresholds the largest coordinate.")
-add_statement(
-    "ertan2026:eq21", "Equations (21) and (23)", "The separation of f_sub is at most that of shuffled DP-SGD."
-)
-add_statement(
-    "ertan2026:lemma6.2",
-    "Lemma 6.2",
-    "For sigma <= 1/sqrt(2 ln M) some a* <= 1/sqrt(4 pi ln M) has f_sub(a*) = (1 - a*)^(1-1/M) / 2.",
-)
-add_statement(
-    "ertan2026:thm6.1",
-    "Theorem 6.1",
-    "sigma >= 1/sqrt(2 ln M), or the separation is at least (1 - 1/sqrt(4 pi ln M))/sqrt 8.",
-)
-add_statement("ertan2026:eq30", "Equation (30)", "Theorem 6.1 with the factor 1 - 2/(M sqrt(4 pi ln M)) of its proof.")
-add_statement("ertan2026:lemma6.4", "Lemma 6.4", "f_pois <= p (1 - a) + (1 - p) f_shuf with p = (1 - q)^M.")
-add_statement(
-    "ertan2026:thm6.3", "Theorem 6.3", "Theorem 6.1 for Poisson subsampling at rate 1/M, with a factor 1 - 1/e."
-)
 
 
 @dataclass(frozen=True)

@@ -24,29 +24,10 @@ import math
 
 from scipy.special import erf
 
-from calipers.citations import add_statement
 from calipers.domains import NON_NEGATIVE, POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("ertan2026:lemma5.3", "Lemma 5.3", "A symmetric curve with fixed point a has separation (1 - 2a)/sqrt 2.")
-add_statement("ertan2026:lemmaE.1", "Lemma E.1", "sep(G_mu) = (2 Phi(mu/2) - 1)/sqrt 2.")
-add_statement("ertan2026:lemmaE.2", "Lemma E.2", "sep(f_{eps,delta}) = (e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2).")
-add_statement(
-    "ertan2026:lemmaE.3",
-    "Lemma E.3",
-    "(eps, delta)-DP and separation kappa need eps >= ln((1 + kappa sqrt 2 - 2 delta)/(1 - kappa sqrt 2)).",
-)
-add_statement(
-    "ertan2026:eq46", "Lemma F.1, Equations (46) and (49)", "mu of Poisson subsampling in the limit sqrt(E/M) -> c."
-)
-add_statement("ertan2026:eq47", "Lemma F.1, Equation (47)", "The separation that the Gaussian limit predicts.")
-add_statement("ertan2026:eq48", "Lemma F.1, Equation (48)", "sep(G_mu) >= 1/sqrt 2 - (2/sqrt pi) e^(-mu^2/8)/mu.")
-add_statement(
-    "ertan2026:eq51", "Equations (50) and (51)", "mu >= sqrt((M^(1/s^2) - 4)/M) at sigma = s/sqrt(ln M), one epoch."
-)
-add_statement("ertan2026:eq52", "Equation (52)", "Separation of that limit from below, in closed form.")
 
 _ROOT_2 = math.sqrt(2.0)
 _LIMIT = "About the Gaussian limit, not about a finite run."

@@ -23,23 +23,11 @@ from dataclasses import dataclass
 
 from scipy.special import ndtr
 
-from calipers.citations import add_statement
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
 from calipers.theorems.parameters import Described
 from calipers.theorems.registry import Relation, theorem
-
-add_statement(
-    "vandijk2026:lemmaG.5",
-    "Lemma G.5",
-    "A symmetric curve above g(a + t) - t near 1/2 is above g tensor f_(0, d).",
-)
-add_statement("vandijk2026:thm5.2-delta-hat", "Theorem 5.2, delta-hat", "The d of Lemma G.5 for g = G_mu.")
-add_statement(
-    "vandijk2026:propG.6", "Proposition G.6", "The fixed point of G_mu is Phi(-mu/2) = 1/2 - mu/sqrt(8 pi) + O(mu^3)."
-)
-add_statement("vandijk2026:sec4.1", "Section 4.1, the limit", "(1 - r M^-R)^(s M^R) - a tends to e^(-r s) - a.")
 
 _SHIFT: Described = (OPEN_UNIT, "shift t with f(a) >= G_mu(a + t) - t")
 _CONDITION = "Needs a symmetric f with f(a) >= G_mu(a + shift) - shift for a in [a* - shift, 1 - shift]."

@@ -30,16 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.citations import add_statement
 from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import Relation, theorem
-
-add_statement(
-    "chua2024:conj3.2",
-    "Conjecture 3.2",
-    "The dataset of Equations (1) and (2) is the worst case of shuffled batches. False for adaptive queries.",
-)
 
 _SIGMA = Domain(0.25, 100.0)
 _CELLS = 200_000

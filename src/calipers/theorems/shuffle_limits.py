@@ -26,21 +26,13 @@ from dataclasses import dataclass
 
 from scipy.special import erf
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, NON_NEGATIVE, REAL
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
 from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.registry import Relation, theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
-
-add_statement("vandijk2026:thm5.1", "Theorem 5.1", "F_n(x) = Phi(p_n(x)) + o(1/n), p_n a cubic in x.")
-add_statement(
-    "vandijk2026:thm5.2",
-    "Theorem 5.2",
-    "One epoch tends to G_mu; E = c^2 M epochs to at least G_{c sqrt(e^(1/s^2)-1)}.",
-)
-add_statement("vandijk2026:cor5.3", "Corollary 5.3", "The separation after E epochs is O(mu sqrt(E)).")
 
 _LIMIT = "A limit without a rate: not a bound at any finite number of rounds."
 

@@ -37,20 +37,12 @@ from dataclasses import dataclass
 
 from scipy.special import erf
 
-from calipers.citations import add_statement
 from calipers.domains import POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
 from calipers.theorems.parameters import AT_LEAST_THREE, TARGET, ratio_variance
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("vandijk2026:thm4.1", "Theorem 4.1", "f(a) >= 1 - a - delta for one epoch, with delta in closed form.")
-add_statement("vandijk2026:eq2", "Equation (2)", "The two leading terms of Theorem 4.1.")
-add_statement("vandijk2026:eq3", "Equation (3)", "Rounds needed for a given delta, by the two leading terms.")
-add_statement("vandijk2026:eq4", "Equation (4)", "Rounds needed for condition (1), by its leading terms.")
-add_statement("vandijk2026:eq53", "Equations (52) and (53)", "Theorem 4.1 for any bound on the Berry-Esseen distance.")
-add_statement("vandijk2026:lemmaD.1", "Lemma D.1", "E epochs of f >= 1 - a - delta give (1 - delta)^E - a.")
 
 _VIEW = "Holds for the isolated view (and balls-and-bins), not for shuffled batches in the worst case."
 _ROOT_2PI = math.sqrt(2.0 * math.pi)

@@ -27,21 +27,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.citations import add_statement
 from calipers.domains import POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance
 from calipers.theorems.parameters import AT_LEAST_THREE, Described, ratio_variance
 from calipers.theorems.registry import Relation, theorem
-
-add_statement("vandijk2026:propD.2", "Proposition D.2", "Where the threshold of a false positive rate near 1/2 lies.")
-add_statement(
-    "vandijk2026:propD.4", "Propositions D.3 and D.4", "The false negative rate at a threshold, up to Berry-Esseen."
-)
-add_statement("vandijk2026:propD.5", "Proposition D.5", "The trade-off curve near 1/2, up to Berry-Esseen.")
-add_statement("vandijk2026:propD.6", "Proposition D.6", "What letting the integral run over the whole line costs.")
-add_statement("vandijk2026:propD.7", "Proposition D.7", "The integral over the whole line, expanded around 1 - a.")
 
 _AROUND: Described = (
     Domain(0.0, 0.5, high_open=True),

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
@@ -52,7 +52,6 @@ from calipers.training.torch_library import low_precision, tensor_cores, torch_m
 
 __all__ = ["GradientSum", "cross_entropy", "suitable_micro_batch"]
 
-add_statement("ertan2026:def3.3", "Definition 3.3", "Gradient clipping: g times min(1, C/||g||) has norm at most C.")
 
 _ROUNDINGS = 4
 _FILL = 16

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calipers.citations import add_statement
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import NORMALIZATIONS, Run
@@ -32,10 +31,6 @@ __all__ = ["OPTIMIZERS", "SCHEDULES", "Plan", "run_of", "sampler_of"]
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")
 MOMENTUM = Domain(0.0, 1.0, high_open=True)
-
-add_statement(
-    "ertan2026:algB", "Algorithm B", "DP-SGD: clip every gradient, sum, add Gaussian noise, divide, take a step."
-)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
@@ -60,13 +60,6 @@ from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:allocation",
-    "Random allocation",
-    "The likelihood ratio of one record in a uniformly random one of M Gaussian rounds is a mean of M lognormals.",
-)
-
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _CELL_WIDTH = 0.05

@@ -39,19 +39,13 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.allocated.first_batch import cover, hidden_with_first
 from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.shuffled import ShuffledEpoch
-
-add_statement(
-    "calipers:displaced",
-    "docs/mathematics: shuffled batches, nothing left over",
-    "If every record is used in every epoch, the displaced record is seen once, before anything else was seen.",
-)
 
 _ORDERS = (2, 4, 6, 8)
 _ANGLES = 4096

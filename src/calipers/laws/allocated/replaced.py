@@ -37,7 +37,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.allocated.average import AllocatedEpoch
@@ -54,12 +54,6 @@ from calipers.numerics.normal import (
     gaussian_epsilon,
     gaussian_epsilon_bounds,
     normal_tail_quantile,
-)
-
-add_statement(
-    "calipers:replaced-pair",
-    "docs/mathematics: substitution under balls-and-bins sampling",
-    "Opposite gradients of full norm in every round are the worst case of substitution under balls-and-bins sampling.",
 )
 
 _LOWEST_LOG_TAIL = -560.0

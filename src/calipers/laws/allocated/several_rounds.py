@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.laws.allocated.average import AllocationPair
@@ -36,17 +36,6 @@ from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource, LowerSource
 from calipers.laws.divided.folded import cell_width, log_interval_mass
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "feldman2025:several",
-    "Several participations",
-    "k of t rounds are dominated by k independent allocations to one of floor(t/k) rounds.",
-)
-add_statement(
-    "calipers:several-rounds",
-    "docs/mathematics: k of t rounds",
-    "k of t rounds are k independent allocations to groups of rounds of nearly equal size; scores summed test them.",
-)
 
 TILTS = (0.3, 0.55, 1.0)
 """Values of c to try, in units of k/(t - k)."""

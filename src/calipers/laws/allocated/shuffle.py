@@ -31,7 +31,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.allocated.average import (
@@ -50,12 +50,6 @@ from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:shuffle-sum-test",
-    "The best test against shuffled batches",
-    "For fixed epsilon the likelihood ratio test of P_S against Q_S is a threshold on a sum of T independent terms.",
-)
 
 _PRESENT, _ABSENT = 2.0, 1.0
 _TEST_RESOLUTION = 0.025

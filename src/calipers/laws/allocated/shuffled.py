@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.allocated.average import AllocatedEpoch, depth_of_tests
 from calipers.laws.allocated.controlled_sum import controlled_divergence
@@ -38,12 +38,6 @@ from calipers.numerics.normal import (
     gaussian_epsilon,
     gaussian_epsilon_bounds,
     normal_tail_quantile,
-)
-
-add_statement(
-    "calipers:shuffled",
-    "docs/mathematics: shuffled batches",
-    "If every epoch leaves at least one record over, an epoch is dominated by a sum of independent worst terms.",
 )
 
 _LARGEST_SHIFTS = (3.4, 8.0)

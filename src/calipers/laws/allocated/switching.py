@@ -33,7 +33,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.allocated.average import AllocatedEpoch, shared_depth
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
@@ -43,13 +43,6 @@ from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
 from calipers.numerics.normal import gaussian_delta
-
-add_statement(
-    "calipers:switching",
-    "The attack that changes sides",
-    "Once its running sum is positive the record had better agree with the others: adaptive gradients show more than "
-    "the pair of Conjecture 3.2 of Chua et al. (2024).",
-)
 
 _BLOCKS = 20
 _RESOLUTION, _ROUGH = 0.05, 0.12

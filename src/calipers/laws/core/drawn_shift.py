@@ -30,18 +30,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import RoundedPair
-
-add_statement(
-    "calipers:drawn-shift",
-    "docs/mathematics: a shift that is drawn",
-    "A Gaussian release whose shift is drawn from a known law of lengths is worst when all shifts lie on one line.",
-)
 
 _RAREST = 1e-70
 """Larger shifts, of less probability than this together, count as telling the datasets apart."""

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import special
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
@@ -40,12 +40,6 @@ from calipers.laws.divided.folded import cell_width
 from calipers.laws.divided.hidden_bit import best_tests
 from calipers.laws.divided.scale import scale_pair
 from calipers.numerics.binomial import binomial_window
-
-add_statement(
-    "calipers:batch-revealed",
-    "Batch revealed, membership hidden, for the realized batch size",
-    "Dominates division by the realized batch size: for every size a Poisson subsampled pair of isotropic Gaussians.",
-)
 
 _NODES, _FACTOR_NODES, _MOST_ATOMS = 1_500, 240, 16_000
 _TOLD_APART = 60.0

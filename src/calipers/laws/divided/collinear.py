@@ -25,19 +25,13 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
 from calipers.laws.divided.folded import WIDEST, cell_width, interval_mass, log_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:collinear-attack",
-    "All gradients on one line",
-    "The differing record's gradient is e, all others are v e; the likelihood ratio of the noisy quotient is tested.",
-)
 
 DIRECTION = Domain(-1.0, 1.0)
 _SPARE, _DEEP = 30.0, 300.0

@@ -28,19 +28,13 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import UpperSource
 from calipers.laws.divided.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
 from calipers.laws.divided.folded import WIDEST, cell_width, half_widths, is_one_sided, log_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:hidden-bit",
-    "Batch revealed, membership hidden",
-    "Dominates division by K or K + 1: scale law in n - 1 coordinates times h_k, both branches at the same alpha.",
-)
 
 _MOST_BATCH_SIZES = 100
 

@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.pair import Pair
@@ -33,12 +33,6 @@ from calipers.laws.divided.cells import thinned_product
 from calipers.laws.divided.collinear import CollinearPair
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:moving-rate",
-    "A sampling rate that moves with the dataset",
-    "Common batch revealed: a binomial pair of rates B/N and B/(N+1) times a Poisson pair of rate B/(N+1).",
-)
 
 _FACTOR_NODES, _NODES = 400, 2_000
 

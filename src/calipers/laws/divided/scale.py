@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import Domain
 from calipers.errors import CertificationError
 from calipers.laws.core.pair import Pair, SmoothPart
@@ -38,12 +38,6 @@ DEGREES = Domain(1, 10**15, integer=True)
 DIVISOR = Domain(1, 2**53, integer=True)
 _WIDEST_RANGE = 10_000.0
 """Beyond so many deviations between the two laws there is no privacy left to measure."""
-
-add_statement(
-    "calipers:scale-law",
-    "The chi-square test between N(0, I) and N(0, s^2 I)",
-    "alpha = F_d(t), beta = 1 - F_d(t / s^2), exact in any dimension.",
-)
 
 
 @implements("calipers:scale-law")

@@ -39,7 +39,7 @@ import numpy as np
 from scipy import special
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.laws.composed.lattice import weighted_counts
 from calipers.laws.core.law import ATOM_ROUNDING, Law
@@ -49,18 +49,6 @@ from calipers.laws.divided.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log
 from calipers.laws.divided.folded import cell_width, log_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, BinomialWindow, binomial_window
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:size-and-sum",
-    "Batch size and sum revealed",
-    "Dominates division by the realized batch size in every dimension: at most two clipped gradients change.",
-)
-
-add_statement(
-    "calipers:full-batch",
-    "Size and sum, but for full and empty batches",
-    "As batch size and sum revealed, but full batches are compared by noise, and the record alone with no record.",
-)
 
 _MOST_ODDS = 160
 _FINEST_NOISE = 0.03

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.numerics.gamma import (
     LARGEST_SHAPE,
     gamma_lower_quantile_at,
@@ -34,17 +34,6 @@ from calipers.numerics.gamma import (
     log_gamma_upper_at,
 )
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:noise-length",
-    "All gradients zero",
-    "Noise divided by K or K + 1: a chi-square test of its length over all coordinates and rounds, in closed form.",
-)
-add_statement(
-    "calipers:one-moment",
-    "One moment of isotropic Gaussians",
-    "Batch and membership revealed: epsilon <= (T log E L^t + log(1/delta)) / (t - 1) for any order t > 1.",
-)
 
 BEYOND_DOUBT = 100.0
 """Deviations between two lengths beyond which they are told apart: both errors of the test are below e^-1000."""

@@ -42,7 +42,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import law_of_profile
@@ -50,13 +50,6 @@ from calipers.laws.core.source import UpperSource
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_delta
 from calipers.numerics.types import FloatArray
-
-add_statement("balle2018:thm2", "Theorem 2", "Advanced joint convexity of the hockey-stick divergence.")
-add_statement(
-    "calipers:counted",
-    "docs/mathematics: batches of fixed size, several places",
-    "A unit that takes several places of a batch of fixed size, by advanced joint convexity.",
-)
 
 _STEP = 0.02
 """Distance of the nodes, in units of the noise."""

@@ -33,22 +33,11 @@ import math
 
 from scipy.special import log_ndtr, ndtr
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import POSITIVE, POSITIVE_PROBABILITY
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import above, below, joined_at_one
-
-add_statement(
-    "lebeda2024:fixed-size",
-    "Fixed-size batches without replacement",
-    "Under fixed-size batches a record displaces another one, and no single pair is the worst case of both orders.",
-)
-add_statement(
-    "calipers:fixed-size",
-    "docs/mathematics: batches of fixed size, drawn anew",
-    "A record in a batch of fixed size displaces another one; the worst cases of both orders are joined at ratio 1.",
-)
 
 
 def _gaussian(shift: float) -> Pair:

@@ -32,7 +32,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE, POSITIVE_PROBABILITY
 from calipers.errors import UnsupportedError
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
@@ -46,12 +46,6 @@ from calipers.laws.drawn.fixed_size import fixed_size_proof
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.hypergeometric import hypergeometric, hypergeometric_rows
 from calipers.numerics.types import FloatArray
-
-add_statement(
-    "calipers:truncated",
-    "docs/mathematics: Poisson batches with a largest size",
-    "Whether a batch was truncated is revealed: a mixture of a Poisson pair and one of a batch of fixed size.",
-)
 
 _DEEPEST = -690.0
 _SPARE, _DEEP = 30.0, 300.0

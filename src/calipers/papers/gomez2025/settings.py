@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves import TradeoffCurve, epsilon_from_rdp, gdp_mu, regret
 from calipers.laws.composed.sweep import sweep
 from calipers.measure import Measurement, measure
@@ -43,12 +43,6 @@ TOPDOWN_RHO_PRODUCTION = (485 / 254) ** 2
 TOLERANCE = 1e-4
 ORDERS = np.concatenate((1.0 + np.geomspace(0.02, 1.0, 12), np.arange(2.5, 8.0, 0.5), np.geomspace(8.0, 64.0, 14)))
 """Renyi orders: dense where the conversions to (epsilon, delta) are decided for the paper's settings."""
-
-add_statement(
-    "calipers:mu-over-all-alpha",
-    "calipers.papers.gomez2025.settings, mu_over_all_alpha",
-    "T Poisson-subsampled Gaussian steps are mu-GDP at every alpha iff mu >= sqrt(T)/sigma, whatever the rate.",
-)
 
 
 @dataclass(frozen=True)

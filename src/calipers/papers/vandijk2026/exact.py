@@ -19,7 +19,7 @@ from functools import cache
 
 from scipy.special import erf, erfinv
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import CertificationError
 from calipers.laws.allocated.average import FINEST_RESOLUTION, AllocationPair
 from calipers.laws.composed.product import Product
@@ -27,12 +27,6 @@ from calipers.laws.composed.product import Product
 TOLERANCE = 4e-5
 QUICK_TOLERANCE = 1e-3
 """Relative width aimed for where many advantages are needed: rounds come out to about 0.1 percent."""
-
-add_statement(
-    "calipers:advantage-falls-with-rounds",
-    "calipers.papers.vandijk2026.exact",
-    "The advantage of one record hidden in one of M rounds does not grow with M, for any number of epochs.",
-)
 
 
 @cache

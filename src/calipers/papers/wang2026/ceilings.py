@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.errors import ConditionError
 from calipers.numerics.chi_square import log_scale_test_error
 from calipers.numerics.elementary import fewest
@@ -39,12 +39,6 @@ RELATIVE_ERROR, SMALLEST = 1e-9, 1e-300
 
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-4, 0.1, 31), np.linspace(0.02, 0.98, 49))))
 """Where curves are drawn and listed."""
-
-add_statement(
-    "calipers:limit-theorem-says-something",
-    "calipers.papers.wang2026.ceilings, smallest_telling_copies",
-    "The bound of Theorem 3.12 lies below 1 - fpr somewhere if and only if 2 Phi(mu/2) - 1 > 2 gamma.",
-)
 
 
 @dataclass(frozen=True)

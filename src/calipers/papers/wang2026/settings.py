@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from calipers.bracket import Side
-from calipers.citations import add_statement, implements
+from calipers.citations import implements
 from calipers.curves import TradeoffCurve
 from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.product import Product
@@ -48,12 +48,6 @@ _LARGEST_EPSILON = 600.0
 _THRESHOLDS = 201
 
 Tail = Callable[[float, FloatArray], FloatArray]
-
-add_statement(
-    "calipers:length-without-signal",
-    "calipers.papers.wang2026.settings, length_epsilon",
-    "The length of the coordinates without signal tells divisors apart: log((power - delta)/level) bounds epsilon.",
-)
 
 
 @dataclass(frozen=True)
