@@ -7,8 +7,6 @@ and proven analysis exists (Chua et al., "Balls-and-Bins Sampling for DP-SGD", 2
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,8 +16,8 @@ from calipers.citations import implements
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, repeated, sliced, throw
-from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+from calipers.samplers.draws import in_epochs, permuted, sliced, throw
+from calipers.samplers.law import Sampler, SamplerLaw
 
 
 @implements("chua2025:sampler")
@@ -48,16 +46,14 @@ class BallsAndBins(Sampler):
           throws at the start of an epoch.
     """
 
-    dataset_size: int
     epochs: int
     rounds: int | None = None
     batch_size: int | None = None
     reshuffle: str = "every-epoch"
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        object.__setattr__(self, "dataset_size", size)
-        object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        super().__post_init__()
+        self._keep(epochs=COUNT)
         choice("reshuffle", self.reshuffle, ("every-epoch", "once"))
         if (self.rounds is None) == (self.batch_size is None):
             raise InputError(
@@ -65,10 +61,9 @@ class BallsAndBins(Sampler):
                 f"batch_size={self.batch_size}. Give rounds if you know the number of batches in an epoch."
             )
         if self.rounds is not None:
-            object.__setattr__(self, "rounds", COUNT.check_int("rounds", self.rounds))
+            self._keep(rounds=COUNT)
         else:
-            batch = Domain(1, size, integer=True).check_int("batch_size", self.batch_size)
-            object.__setattr__(self, "batch_size", batch)
+            self._keep(batch_size=Domain(1, self.dataset_size, integer=True))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -80,22 +75,16 @@ class BallsAndBins(Sampler):
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, independent of all other records."""
+        rounds = self.steps_per_epoch
         return SamplerLaw(
-            sampler="balls-and-bins",
-            kind="random-allocation",
-            dataset_size=self.dataset_size,
-            rate=1.0 / self.steps_per_epoch,
-            rounds=self.steps_per_epoch,
+            "balls-and-bins",
+            "random-allocation",
+            self.dataset_size,
+            rate=1.0 / rounds,
+            rounds=rounds,
             epochs=self.epochs,
-            fixed_batch_size=False,
-            mean_batch_size=self.dataset_size / self.steps_per_epoch,
-            kept=self.dataset_size,
-            dropped=0,
+            mean_batch_size=self.dataset_size / rounds,
         )
-
-    def one_epoch(self) -> BallsAndBins:
-        """One throw of all records."""
-        return dataclasses.replace(self, epochs=1)
 
     def run_keys(self) -> dict[str, object]:
         """The batch size that was asked for, else one over the number of batches; and the epochs."""
@@ -109,12 +98,8 @@ class BallsAndBins(Sampler):
         """Whether the first throw is kept for all epochs."""
         return self.reshuffle == "once"
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
-        check_generator(rng)
-        if not self.repeats:
-            return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
-        return repeated(self._epoch, self.epochs, rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         sizes = throw(self.dataset_size, self.steps_per_epoch, rng)

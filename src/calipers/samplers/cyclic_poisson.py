@@ -12,7 +12,7 @@ from calipers.domains import COUNT, POSITIVE_PROBABILITY
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import bernoulli_indices
-from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+from calipers.samplers.law import Sampler, SamplerLaw
 
 
 @implements("calipers:cyclic")
@@ -29,19 +29,15 @@ class CyclicPoisson(Sampler):
         - Memory: O(batch) at any time.
     """
 
-    dataset_size: int
     steps: int
     sample_rate: float
     cycle: int
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        object.__setattr__(self, "dataset_size", size)
-        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
-        object.__setattr__(self, "cycle", COUNT.check_int("cycle", self.cycle))
-        object.__setattr__(self, "sample_rate", POSITIVE_PROBABILITY.check("sample_rate", self.sample_rate))
-        if self.cycle > size:
-            raise InputError(f"Expected cycle <= dataset_size, got {self.cycle} groups of {size} records.")
+        super().__post_init__()
+        self._keep(steps=COUNT, cycle=COUNT, sample_rate=POSITIVE_PROBABILITY)
+        if self.cycle > self.dataset_size:
+            raise InputError(f"Expected cycle <= dataset_size, got {self.cycle} groups of {self.dataset_size} records.")
 
     @property
     def batch_size(self) -> float | None:
@@ -50,30 +46,15 @@ class CyclicPoisson(Sampler):
 
     def law(self) -> SamplerLaw:
         """Coins of rate q whenever it is the group's turn; the run is one epoch."""
-        return SamplerLaw(
-            sampler="cyclic-poisson",
-            kind="poisson",
-            dataset_size=self.dataset_size,
-            rate=self.sample_rate,
-            rounds=self.steps,
-            epochs=1,
-            fixed_batch_size=False,
-            mean_batch_size=self.sample_rate * self.dataset_size / self.cycle,
-            kept=self.dataset_size,
-            dropped=0,
-        )
-
-    def one_epoch(self) -> CyclicPoisson:
-        """The whole run."""
-        return self
+        size, rate = self.dataset_size, self.sample_rate
+        mean = rate * size / self.cycle
+        return SamplerLaw("cyclic-poisson", "poisson", size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
     def run_keys(self) -> dict[str, object]:
         """Rate, steps and groups."""
         return {"sample_rate": self.sample_rate, "steps": self.steps, "cycle": self.cycle}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The `steps` batches in order, each drawn when it is asked for."""
-        check_generator(rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return (self._batch(step % self.cycle, rng) for step in range(self.steps))
 
     def _batch(self, group: int, rng: np.random.Generator) -> IntArray:

@@ -13,7 +13,7 @@ import numpy as np
 from calipers.citations import implements
 from calipers.numerics.types import IntArray
 from calipers.samplers.equal_batches import EqualBatches
-from calipers.samplers.law import SamplerLaw, check_generator
+from calipers.samplers.law import SamplerLaw
 
 
 @implements("chua2024:alg2")
@@ -36,9 +36,7 @@ class Deterministic(EqualBatches):
         """Fixed positions; `rate` is 1 because some record is certain to be in any given round."""
         return self._law("deterministic", "fixed", rate=1.0)
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The batches of all epochs in order. `rng` is checked but not used."""
-        check_generator(rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         starts, end = range(0, self.kept, self.batch_size), self.kept
         return (
             np.arange(start, min(start + self.batch_size, end), dtype=np.int64)

@@ -131,13 +131,15 @@ def distinct(size: int, count: int, rng: np.random.Generator) -> IntArray:
     return found
 
 
-def repeated(
-    epoch: Callable[[np.random.Generator], Iterator[IntArray]], epochs: int, rng: np.random.Generator
+def in_epochs(
+    epoch: Callable[[np.random.Generator], Iterator[IntArray]], epochs: int, rng: np.random.Generator, *, once: bool
 ) -> Iterator[IntArray]:
-    """One epoch, drawn once and repeated: the same numbers give the same batches, cheaper than keeping them."""
+    """The batches of every epoch, drawn anew; or `once`, and repeated: the same numbers give the same batches, which is
+    cheaper than keeping them.
+    """
     again = copy.deepcopy(rng)
-    later = (epoch(copy.deepcopy(again)) for _ in range(epochs - 1))
-    return itertools.chain(epoch(rng), itertools.chain.from_iterable(later))
+    drawn = (epoch(copy.deepcopy(again) if once and number else rng) for number in range(epochs))
+    return itertools.chain.from_iterable(drawn)
 
 
 class _BitSet:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Self
 
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
-from calipers.samplers.law import DATASET_SIZE, ParticipationKind, Sampler, SamplerLaw
+from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,29 +17,24 @@ class EqualBatches(Sampler):
     what does not fill a batch makes a shorter last one.
     """
 
-    dataset_size: int
     batch_size: int
     epochs: int
     rounds: int | None = None
     last_batch: str = "drop"
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        batch = Domain(1, size, integer=True).check_int("batch_size", self.batch_size)
-        object.__setattr__(self, "dataset_size", size)
-        object.__setattr__(self, "batch_size", batch)
-        object.__setattr__(self, "epochs", COUNT.check_int("epochs", self.epochs))
+        super().__post_init__()
+        self._keep(batch_size=Domain(1, self.dataset_size, integer=True), epochs=COUNT)
         choice("last_batch", self.last_batch, ("drop", "keep"))
         if self.last_batch == "keep" and self.rounds is not None:
             raise InputError("last_batch='keep' uses every record, so the number of rounds follows; leave rounds out.")
         if self.rounds is not None:
-            rounds = COUNT.check_int("rounds", self.rounds)
-            if batch * rounds > size:
+            self._keep(rounds=COUNT)
+            if self.batch_size * self.rounds > self.dataset_size:
                 raise InputError(
-                    f"Expected rounds * batch_size <= dataset_size, got {rounds} * {batch} > {size}. "
-                    "Leave rounds out to use as many full batches as the dataset holds."
+                    f"Expected rounds * batch_size <= dataset_size, got {self.rounds} * {self.batch_size} > "
+                    f"{self.dataset_size}. Leave rounds out to use as many full batches as the dataset holds."
                 )
-            object.__setattr__(self, "rounds", rounds)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -62,24 +55,19 @@ class EqualBatches(Sampler):
         full, rest = divmod(self.kept, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
-    def one_epoch(self) -> Self:
-        """The same batches, once."""
-        return dataclasses.replace(self, epochs=1)
-
     def run_keys(self) -> dict[str, object]:
         """Batch size, epochs, and what becomes of the last batch."""
         return {"batch_size": self.batch_size, "epochs": self.epochs, "last_batch": self.last_batch}
 
     def _law(self, sampler: str, kind: ParticipationKind, rate: float) -> SamplerLaw:
         return SamplerLaw(
-            sampler=sampler,
-            kind=kind,
-            dataset_size=self.dataset_size,
+            sampler,
+            kind,
+            self.dataset_size,
             rate=rate,
             rounds=self.steps_per_epoch,
             epochs=self.epochs,
             fixed_batch_size=True,
             mean_batch_size=self.kept / self.steps_per_epoch,
-            kept=self.kept,
             dropped=self.dataset_size - self.kept,
         )

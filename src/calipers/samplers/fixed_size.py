@@ -6,7 +6,6 @@ a uniformly random record, so a record may come several times.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import numpy as np
 from calipers.domains import COUNT, Domain
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import distinct
-from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +29,32 @@ class FixedSize(Sampler):
         - Exact in integer arithmetic. Memory: O(batch) at any time, whatever the dataset size.
     """
 
-    dataset_size: int
     batch_size: int
     steps: int
     replacement: bool = False
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        object.__setattr__(self, "dataset_size", size)
-        most = DATASET_SIZE.high if self.replacement else size
-        object.__setattr__(self, "batch_size", Domain(1, most, integer=True).check_int("batch_size", self.batch_size))
-        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
+        super().__post_init__()
+        most = DATASET_SIZE.high if self.replacement else self.dataset_size
+        self._keep(batch_size=Domain(1, most, integer=True), steps=COUNT)
 
     def law(self) -> SamplerLaw:
         """Independent rounds with rate B/N; `rounds` is 1 and `epochs` counts the steps."""
         return SamplerLaw(
-            sampler="with-replacement" if self.replacement else "without-replacement",
-            kind="poisson",
-            dataset_size=self.dataset_size,
+            "with-replacement" if self.replacement else "without-replacement",
+            "poisson",
+            self.dataset_size,
             rate=min(1.0, self.batch_size / self.dataset_size),
-            rounds=1,
             epochs=self.steps,
             fixed_batch_size=True,
             mean_batch_size=float(self.batch_size),
-            kept=self.dataset_size,
-            dropped=0,
         )
-
-    def one_epoch(self) -> FixedSize:
-        """A single step: nothing ties steps together."""
-        return dataclasses.replace(self, steps=1)
 
     def run_keys(self) -> dict[str, object]:
         """Size and steps; the name says whether records are put back."""
         return {"batch_size": self.batch_size, "steps": self.steps}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The `steps` batches in order, each drawn when it is asked for."""
-        check_generator(rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         if self.replacement:
             return (rng.integers(self.dataset_size, size=self.batch_size) for _ in range(self.steps))
         return (distinct(self.dataset_size, self.batch_size, rng) for _ in range(self.steps))

@@ -25,10 +25,11 @@ analysis replaces the record by one that contributes zero ("zero-out") or by ano
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -42,7 +43,7 @@ ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
 DATASET_SIZE = Domain(1, 2**42, integer=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SamplerLaw:
     """The law of participation of one record, as the accounting needs it.
 
@@ -56,27 +57,24 @@ class SamplerLaw:
         epochs: independent repetitions of the epoch (the steps, for "poisson").
         fixed_batch_size: whether every batch has the same, known size.
         mean_batch_size: expected number of records in a batch.
-        kept: records that can take part in one epoch; exactly so many do, except for "poisson".
-        dropped: N - kept, the records that sit out one epoch.
+        dropped: the records that sit out one epoch.
     """
 
     sampler: str
     kind: ParticipationKind
     dataset_size: int
+    _: KW_ONLY
     rate: float
-    rounds: int
-    epochs: int
-    fixed_batch_size: bool
     mean_batch_size: float
-    kept: int
-    dropped: int
+    rounds: int = 1
+    epochs: int = 1
+    fixed_batch_size: bool = False
+    dropped: int = 0
 
-    def __post_init__(self) -> None:
-        if self.kept + self.dropped != self.dataset_size:
-            raise InputError(
-                f"Expected kept + dropped = dataset_size, got {self.kept} + {self.dropped} != {self.dataset_size}. "
-                "Take the law from a sampler's law() instead of writing it by hand."
-            )
+    @property
+    def kept(self) -> int:
+        """Records that can take part in one epoch; exactly so many do, except for "poisson"."""
+        return self.dataset_size - self.dropped
 
     @property
     def steps(self) -> int:
@@ -91,6 +89,7 @@ class SamplerLaw:
         return 1.0 if self.kind == "fixed" else self.kept / self.dataset_size
 
 
+@dataclass(frozen=True, kw_only=True)
 class Sampler(ABC):
     """What every batch sampler offers: it draws, it states the law it draws from, and the keys of such a run.
 
@@ -98,15 +97,21 @@ class Sampler(ABC):
     for, where one was.
     """
 
-    if TYPE_CHECKING:  # fields of the samplers, which are dataclasses
+    dataset_size: int
 
-        @property
-        def dataset_size(self) -> int:
-            """N."""
+    if TYPE_CHECKING:  # a field of most samplers
 
         @property
         def batch_size(self) -> float | None:
             """The size asked for."""
+
+    def __post_init__(self) -> None:
+        self._keep(dataset_size=DATASET_SIZE)
+
+    def _keep(self, **domains: Domain) -> None:
+        """Check these fields, and keep whole numbers as such."""
+        for name, domain in domains.items():
+            object.__setattr__(self, name, domain.check(name, getattr(self, name)))
 
     @property
     def repeats(self) -> bool:
@@ -117,13 +122,19 @@ class Sampler(ABC):
     def law(self) -> SamplerLaw:
         """The law of the batches that `batches` draws."""
 
-    @abstractmethod
     def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """All batches of the run in order, drawn lazily from `rng`."""
+        """All batches of the run in order, each drawn from `rng` when it is asked for."""
+        check_generator(rng)
+        return self._drawn(rng)
 
     @abstractmethod
-    def one_epoch(self) -> Sampler:
-        """The sampler of a single epoch."""
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]: ...
+
+    def one_epoch(self) -> Self:
+        """The sampler of a single epoch: of a single step where nothing ties steps together."""
+        if self.law().epochs == 1:
+            return self
+        return dataclasses.replace(self, **{"epochs" if hasattr(self, "epochs") else "steps": 1})
 
     @abstractmethod
     def run_keys(self) -> dict[str, object]:

@@ -6,7 +6,6 @@ never implement. Its batches vary in size and may be empty.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from calipers.domains import COUNT, POSITIVE_PROBABILITY, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.draws import bernoulli_indices
-from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+from calipers.samplers.law import Sampler, SamplerLaw
 
 
 @implements("chua2024:alg4", "ertan2026:def3.1")
@@ -41,26 +40,23 @@ class Poisson(Sampler):
     3
     """
 
-    dataset_size: int
     steps: int
     sample_rate: float | None = None
     batch_size: float | None = None
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        object.__setattr__(self, "dataset_size", size)
-        object.__setattr__(self, "steps", COUNT.check_int("steps", self.steps))
+        super().__post_init__()
+        self._keep(steps=COUNT)
         if (self.sample_rate is None) == (self.batch_size is None):
             raise InputError(
                 "Expected exactly one of sample_rate and batch_size, got "
                 f"sample_rate={self.sample_rate}, batch_size={self.batch_size}. Give the one your training loop uses."
             )
         if self.sample_rate is not None:
-            object.__setattr__(self, "sample_rate", POSITIVE_PROBABILITY.check("sample_rate", self.sample_rate))
+            self._keep(sample_rate=POSITIVE_PROBABILITY)
         else:
-            expected = Domain(0.0, size, low_open=True).check("batch_size", self.batch_size)
-            POSITIVE_PROBABILITY.check("batch_size / dataset_size", expected / size)
-            object.__setattr__(self, "batch_size", expected)
+            self._keep(batch_size=Domain(0.0, self.dataset_size, low_open=True))
+            POSITIVE_PROBABILITY.check("batch_size / dataset_size", self.rate)
 
     @property
     def rate(self) -> float:
@@ -72,22 +68,9 @@ class Poisson(Sampler):
 
     def law(self) -> SamplerLaw:
         """Independent rounds with rate q: `rounds` is 1 and `epochs` counts the steps."""
-        return SamplerLaw(
-            sampler="poisson",
-            kind="poisson",
-            dataset_size=self.dataset_size,
-            rate=self.rate,
-            rounds=1,
-            epochs=self.steps,
-            fixed_batch_size=False,
-            mean_batch_size=self.rate * self.dataset_size if self.batch_size is None else self.batch_size,
-            kept=self.dataset_size,
-            dropped=0,
-        )
-
-    def one_epoch(self) -> Poisson:
-        """A single step: nothing ties steps together."""
-        return dataclasses.replace(self, steps=1)
+        size, rate = self.dataset_size, self.rate
+        mean = rate * size if self.batch_size is None else self.batch_size
+        return SamplerLaw("poisson", "poisson", size, rate=rate, epochs=self.steps, mean_batch_size=mean)
 
     def run_keys(self) -> dict[str, object]:
         """The batch size where it is whole, else the rate; and the steps."""
@@ -95,7 +78,5 @@ class Poisson(Sampler):
             return {"batch_size": int(self.batch_size), "steps": self.steps}
         return {"sample_rate": self.rate, "steps": self.steps}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The `steps` batches in order, each drawn when it is asked for."""
-        check_generator(rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return (bernoulli_indices(self.dataset_size, self.rate, rng) for _ in range(self.steps))

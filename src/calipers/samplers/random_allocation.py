@@ -10,7 +10,7 @@ import numpy as np
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.law import DATASET_SIZE, Sampler, SamplerLaw, check_generator
+from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
 
 _MOST_PLACES = 2**29
 _BLOCK = 2**20
@@ -27,21 +27,18 @@ class RandomAllocation(Sampler):
         - Exact in integer arithmetic. Memory: 8 bytes for each of the k N places, drawn before the first batch.
     """
 
-    dataset_size: int
     steps: int
     participations: int
 
     def __post_init__(self) -> None:
-        size = DATASET_SIZE.check_int("dataset_size", self.dataset_size)
-        object.__setattr__(self, "dataset_size", size)
-        steps = COUNT.check_int("steps", self.steps)
-        object.__setattr__(self, "steps", steps)
-        chosen = Domain(1, steps, integer=True).check_int("participations", self.participations)
-        object.__setattr__(self, "participations", chosen)
-        if size * chosen > _MOST_PLACES:
+        super().__post_init__()
+        self._keep(steps=COUNT)
+        self._keep(participations=Domain(1, self.steps, integer=True))
+        places = self.dataset_size * self.participations
+        if places > _MOST_PLACES:
             raise InputError(
-                f"Expected dataset_size * participations <= {_MOST_PLACES}, got {size * chosen}: the places of all "
-                "records are drawn beforehand and kept in memory."
+                f"Expected dataset_size * participations <= {_MOST_PLACES}, got {places}: the places of all records "
+                "are drawn beforehand and kept in memory."
             )
 
     @property
@@ -51,30 +48,16 @@ class RandomAllocation(Sampler):
 
     def law(self) -> SamplerLaw:
         """One epoch of all steps, in k of which a record takes part."""
-        return SamplerLaw(
-            sampler="random-allocation",
-            kind="random-allocation",
-            dataset_size=self.dataset_size,
-            rate=self.participations / self.steps,
-            rounds=self.steps,
-            epochs=1,
-            fixed_batch_size=False,
-            mean_batch_size=self.dataset_size * self.participations / self.steps,
-            kept=self.dataset_size,
-            dropped=0,
-        )
-
-    def one_epoch(self) -> RandomAllocation:
-        """The whole run."""
-        return self
+        rate = self.participations / self.steps
+        mean = self.dataset_size * self.participations / self.steps
+        allocated: ParticipationKind = "random-allocation"
+        return SamplerLaw(allocated, allocated, self.dataset_size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
     def run_keys(self) -> dict[str, object]:
         """k of t."""
         return {"steps": self.steps, "participations": self.participations}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The batches of all steps in order."""
-        check_generator(rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         places = self._places(rng)
         order = np.argsort(places, kind="stable")
         ends = np.cumsum(np.bincount(places, minlength=self.steps))

@@ -5,7 +5,6 @@ This is what data loaders do when they are told to shuffle and to drop the last 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,9 +13,9 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import choice
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import permuted, repeated, sliced
+from calipers.samplers.draws import in_epochs, permuted, sliced
 from calipers.samplers.equal_batches import EqualBatches
-from calipers.samplers.law import SamplerLaw, check_generator
+from calipers.samplers.law import SamplerLaw
 
 
 @implements("chua2024:alg3", "ertan2026:def3.2")
@@ -66,12 +65,8 @@ class Shuffle(EqualBatches):
         """As for all equal batches, and how often an order is drawn."""
         return {**super().run_keys(), "reshuffle": self.reshuffle}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The batches of all epochs in order; an epoch's permutation is drawn as it is used."""
-        check_generator(rng)
-        if self.reshuffle == "every-epoch":
-            return itertools.chain.from_iterable(self._epoch(rng) for _ in range(self.epochs))
-        return repeated(self._epoch, self.epochs, rng)
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)
 
     def _epoch(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return sliced(permuted(self.dataset_size, rng), iter(self.sizes))

@@ -10,8 +10,8 @@ import numpy as np
 
 from calipers.domains import COUNT
 from calipers.numerics.types import IntArray
-from calipers.samplers.draws import bernoulli_indices, distinct
-from calipers.samplers.law import SamplerLaw, check_generator
+from calipers.samplers.draws import distinct
+from calipers.samplers.law import SamplerLaw
 from calipers.samplers.poisson import Poisson
 
 
@@ -31,7 +31,7 @@ class TruncatedPoisson(Poisson):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "max_batch_size", COUNT.check_int("max_batch_size", self.max_batch_size))
+        self._keep(max_batch_size=COUNT)
 
     def law(self) -> SamplerLaw:
         """As Poisson's, at most `max_batch_size` records on average."""
@@ -43,10 +43,8 @@ class TruncatedPoisson(Poisson):
         """As Poisson's, and the limit."""
         return {**super().run_keys(), "max_batch_size": self.max_batch_size}
 
-    def batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
-        """The `steps` batches in order, each drawn when it is asked for."""
-        check_generator(rng)
-        return (self._kept(bernoulli_indices(self.dataset_size, self.rate, rng), rng) for _ in range(self.steps))
+    def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        return (self._kept(joined, rng) for joined in super()._drawn(rng))
 
     def _kept(self, joined: IntArray, rng: np.random.Generator) -> IntArray:
         if joined.size <= self.max_batch_size:
