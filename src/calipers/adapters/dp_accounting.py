@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from calipers.adapters.event_library import library as library_of_events
+from calipers.adapters.event_json import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
 from calipers.adapters.event_releases import PAIRS, is_silent, truncated_release
 from calipers.adapters.event_releases import READERS as MORE

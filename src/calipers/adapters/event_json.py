@@ -17,13 +17,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calipers.adapters.event_library import library
 from calipers.errors import InputError, UnsupportedError
+from calipers.extras import library as imported
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _MODULE = "dp_accounting.dp_event"
+
+
+def library() -> Any:
+    """The module dp_accounting, or `MissingExtraError` with the line to type."""
+    return imported(
+        "dp_accounting",
+        "Reading and writing events needs the library dp-accounting: pip install '.[dp-accounting]' in the clone.",
+    )
 
 
 def load_event(path: str | os.PathLike[str]) -> DpEvent:

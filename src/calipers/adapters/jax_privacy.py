@@ -21,19 +21,17 @@ What is read:
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import sys
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
 from calipers.adapters.dp_accounting import RELATIONS
-from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.errors import InputError, UnsupportedError
+from calipers.extras import library
 from calipers.run import Run
 
-__all__ = ["dp_sgd_plan", "jax_privacy_module", "library_module", "run_of"]
+__all__ = ["dp_sgd_plan", "library_module", "run_of"]
 
 # Where plans have lived, the newest place first: top level since 2.2, experimental before.
 _PLANS = ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan")
@@ -41,57 +39,23 @@ _PLANS = ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan
 _CONFIGURATIONS = ("BandMFConfig", "BandMFExecutionPlanConfig")
 
 
-def library_module(name: str) -> Any:
-    """The module called `name` of JAX-Privacy or of what comes with it.
-
-    A library that is not there is a `MissingExtraError` with the line to type. One that is there and cannot be
-    imported, or lacks the module, is an `UnsupportedError` that names the version and what went wrong.
-    """
-    library = name.partition(".")[0]
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name == library:
-            raise MissingExtraError(
-                f"This needs the library {library} (JAX-Privacy 2.0 or newer): pip install '.[jax-privacy]'."
-            ) from error
-        raise _broken(name, library, error) from error
-    except Exception as error:  # whatever goes wrong inside a library while it is imported
-        raise _broken(name, library, error) from error
-
-
-def _broken(name: str, library: str, error: Exception) -> UnsupportedError:
-    said = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(". ")
-    return UnsupportedError(f"{library} {_version(library)} is installed, but importing {name} fails: {said}.")
-
-
-def _version(library: str) -> str:
-    loaded = sys.modules.get(library)
-    if loaded is not None and hasattr(loaded, "__version__"):
-        return str(loaded.__version__)
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "of unknown version"
-
-
-def jax_privacy_module(name: str = "jax_privacy") -> Any:
-    """The module of JAX-Privacy called `name` (see `library_module`)."""
-    return library_module(name)
+def library_module(name: str = "jax_privacy") -> Any:
+    """The module called `name` of JAX-Privacy or of what comes with it (see `calipers.extras.library`)."""
+    missing = f"This needs the library {name.partition('.')[0]} (JAX-Privacy 2.0 or newer)"
+    return library(name, f"{missing}: pip install '.[jax-privacy]'.")
 
 
 def _plan_names() -> tuple[Any, type[Any]]:
     """The module of execution plans and the class of their configuration, in the installed version."""
-    version = library_module("jax_privacy").__version__
+    version = library_module().__version__
     for place in _PLANS:
         try:
-            plans = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name is not None and place.startswith(error.name):
+            plans = library_module(place)
+        except UnsupportedError as error:
+            absent = getattr(error.__cause__, "name", None)
+            if isinstance(error.__cause__, ModuleNotFoundError) and absent is not None and place.startswith(absent):
                 continue
-            raise _broken(place, "jax_privacy", error) from error
-        except Exception as error:
-            raise _broken(place, "jax_privacy", error) from error
+            raise
         for name in _CONFIGURATIONS:
             if hasattr(plans, name):
                 return plans, getattr(plans, name)
@@ -111,7 +75,7 @@ def run_of(config: Any, *, dataset_size: int | None = None, dimension: int | Non
     if len(config.strategy) != 1:
         raise UnsupportedError(
             f"A strategy of {len(config.strategy)} bands correlates the noise of different rounds, which no Run "
-            f"describes (JAX-Privacy {library_module('jax_privacy').__version__}); "
+            f"describes (JAX-Privacy {library_module().__version__}); "
             "calipers.adapters.jax_matrices.correlated_of reads it, and measure takes what it gives."
         )
     plan, adjacency = plan_and_adjacency(config)
@@ -135,7 +99,7 @@ def configuration_of(config: Any) -> Any:
     inner = getattr(config, "config", None)
     config = inner if isinstance(inner, kind) else config
     if not isinstance(config, kind):
-        raise InputError(_no_configuration(config, kind, library_module("jax_privacy").__version__))
+        raise InputError(_no_configuration(config, kind, library_module().__version__))
     return config
 
 
@@ -145,7 +109,7 @@ def plan_and_adjacency(config: Any) -> tuple[Any, str]:
     relation = _relation(config, plan)
     adjacency = next((word for word, name in RELATIONS.items() if name == relation), None)
     if adjacency is None:
-        version = library_module("jax_privacy").__version__
+        version = library_module().__version__
         raise UnsupportedError(
             f"The neighboring relation {relation} of JAX-Privacy {version} is not known to Calipers."
         )
@@ -244,7 +208,7 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
     `dataset_size` is needed where groups of equal size are used whole. Anything else is an `UnsupportedError` that says
     why.
     """
-    kinds = jax_privacy_module("jax_privacy.batch_selection")
+    kinds = library_module("jax_privacy.batch_selection")
     name = type(strategy).__name__
 
     def is_a(kind: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import dp_sgd_plan, jax_privacy_module, noise_of
+from calipers.adapters.jax_privacy import dp_sgd_plan, library_module, noise_of
 from calipers.numerics.types import FloatArray, IntArray
 
 __all__ = ["JaxPrivacyConfiguration", "written_for"]
@@ -59,7 +59,7 @@ class JaxPrivacyConfiguration:
         self._step = self._compiled()
 
     def _compiled(self) -> Any:
-        jax = jax_privacy_module("jax")
+        jax = library_module("jax")
         clipped = self._plan.clipped_grad(lambda weights, records: (records @ weights).sum())
         noise = self._plan.noise_addition_transform
         weights = jax.numpy.zeros(self.dimension)

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import dp_sgd_plan, jax_privacy_module
+from calipers.adapters.jax_privacy import dp_sgd_plan, library_module
 from calipers.auditing.builtin import NoisySums
 from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -106,7 +106,7 @@ class JaxPrivacyTarget:
             f"{without:g}" if without == with_record else f"{without:g} without the record, {with_record:g} with it"
         )
         steps = "one step" if self.steps == 1 else f"{self.steps} steps"
-        return f"JAX-Privacy {jax_privacy_module().__version__}, {steps}, normalize_by={divisor}"
+        return f"JAX-Privacy {library_module().__version__}, {steps}, normalize_by={divisor}"
 
     @property
     def chunk(self) -> int:
@@ -115,7 +115,7 @@ class JaxPrivacyTarget:
 
     def identity(self) -> dict[str, object]:
         """Everything that changes the law of the outputs."""
-        versions = {name: str(jax_privacy_module(name).__version__) for name in ("jax_privacy", "jax")}
+        versions = {name: str(library_module(name).__version__) for name in ("jax_privacy", "jax")}
         return {**self.sums.identity(), "target": "jax-privacy", **versions}
 
     def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
@@ -148,7 +148,7 @@ class _Engine:
         self._run = self._compiled(sums.dimension)
 
     def _compiled(self, dimension: int) -> Any:
-        jax = jax_privacy_module("jax")
+        jax = library_module("jax")
         clipped = self._plan.clipped_grad(lambda weights, records: (records * weights[0]).sum())
         noise = self._plan.noise_addition_transform
         weights = jax.numpy.zeros(dimension)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.metadata
-import importlib.util
 import inspect
 import logging
 import warnings
@@ -13,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calipers.errors import InputError, MissingExtraError, UnsupportedError
+from calipers.errors import InputError, UnsupportedError
+from calipers.extras import library
 
 __all__ = [
     "check_mode",
@@ -26,36 +24,24 @@ __all__ = [
 ]
 
 
-def _imported(name: str) -> Any:
-    library = name.partition(".")[0]
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        if importlib.util.find_spec(library) is None:
-            raise MissingExtraError(
-                f"This needs the library {library}: pip install '.[opacus]' in the clone. To keep a PyTorch for "
-                "GPUs out, install the one for CPUs first."
-            ) from error
-        # It is there and does not work, alone or beside what else is installed: installing it again changes nothing.
-        raise UnsupportedError(
-            f"{library} {importlib.metadata.version(library)} is installed, but importing {name} fails: {error}. "
-            "Calipers reads Opacus 1.5 to 1.6; compare the releases that are installed."
-        ) from error
-
-
-def installed_opacus() -> str:
-    """The installed release in words, for messages."""
-    return f"Opacus {opacus_module().__version__}"
-
-
 def opacus_module(name: str = "opacus") -> Any:
-    """The module of Opacus called `name`, or `MissingExtraError` with the line to type."""
-    return _imported(name)
+    """The module of Opacus called `name` (see `calipers.extras.library`)."""
+    return library(
+        name,
+        f"This needs the library {name.partition('.')[0]}: pip install '.[opacus]' in the clone. To keep a PyTorch for "
+        "GPUs out, install the one for CPUs first.",
+        " Calipers reads Opacus 1.5 to 1.6; compare the releases that are installed.",
+    )
 
 
 def torch_module(name: str = "torch") -> Any:
-    """The module of PyTorch called `name`, or `MissingExtraError` with the line to type."""
-    return _imported(name)
+    """The module of PyTorch called `name`, likewise."""
+    return opacus_module(name)
+
+
+def installed_opacus() -> str:
+    """The name and version of the Opacus that is installed, for messages."""
+    return f"Opacus {opacus_module().__version__}"
 
 
 def check_device(device: str) -> None:

@@ -25,14 +25,14 @@ into tensors with no rows, which layers accept.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from calipers.domains import COUNT, Domain
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
+from calipers.extras import library
 from calipers.samplers import Poisson, Sampler
 from calipers.samplers.stream import BatchStream
 
@@ -104,6 +104,9 @@ class TorchBatches:
         self._beginning = self._stream.state()
 
 
+_NO_TORCH = "Collating into tensors needs PyTorch: pip install '.[torch]' in the clone."
+
+
 class CollateWithEmpty:
     """A `collate_fn` that also accepts a batch without records, shaped like the dataset's first record.
 
@@ -112,7 +115,7 @@ class CollateWithEmpty:
 
     def __init__(self, dataset: Any, collate: Callable[[Sequence[Any]], Any] | None = None) -> None:
         self._dataset = dataset
-        self._collate = _default_collate() if collate is None else collate
+        self._collate = collate or library("torch.utils.data", _NO_TORCH).default_collate
 
     def __call__(self, records: Sequence[Any]) -> Any:
         """The records as a batch."""
@@ -127,12 +130,3 @@ def _without_rows(batch: Any) -> Any:
         parts = [_without_rows(part) for part in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     return batch[:0]
-
-
-def _default_collate() -> Callable[[Sequence[Any]], Any]:
-    try:
-        data = importlib.import_module("torch.utils.data")
-    except ImportError as error:
-        raise MissingExtraError("Collating into tensors needs PyTorch: pip install '.[torch]' in the clone.") from error
-    collate: Callable[[Sequence[Any]], Any] = data.default_collate
-    return collate

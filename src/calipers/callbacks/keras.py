@@ -12,12 +12,12 @@ sampler="shuffle", not "poisson".
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
+from calipers.extras import library
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
@@ -79,12 +79,8 @@ class _KerasStopping:
 
 
 def _base() -> Any:
-    try:
-        return importlib.import_module("keras").callbacks.Callback
-    except ImportError as error:
-        raise MissingExtraError(
-            "This callback needs Keras: install calipers[keras] and one of its backends."
-        ) from error
+    missing = "This callback needs Keras: install calipers[keras] and one of its backends."
+    return library("keras", missing).callbacks.Callback
 
 
 __getattr__ = on_demand(__name__, _KerasStopping, _base)

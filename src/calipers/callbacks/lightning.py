@@ -8,13 +8,13 @@ if not. Lightning goes on in spite of that while `min_steps` or `min_epochs` are
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
-from calipers.errors import MissingExtraError
+from calipers.errors import CalipersError
+from calipers.extras import library
 
 
 class _LightningStopping:
@@ -55,12 +55,11 @@ class _LightningStopping:
 
 
 def _base() -> Any:
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            return importlib.import_module(name).Callback
-        except ImportError:
-            continue
-    raise MissingExtraError("This callback needs Lightning: install calipers[lightning].")
+    missing = "This callback needs Lightning: install calipers[lightning]."
+    try:
+        return library("lightning.pytorch", missing).Callback
+    except CalipersError:
+        return library("pytorch_lightning", missing).Callback
 
 
 __getattr__ = on_demand(__name__, _LightningStopping, _base)

@@ -11,14 +11,13 @@ budget. What the flag cannot prevent (the very first step, a step after `should_
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
-from calipers.errors import MissingExtraError
+from calipers.extras import library
 
 
 class _TransformersStopping:
@@ -68,10 +67,7 @@ class _TransformersStopping:
 
 
 def _base() -> Any:
-    try:
-        return importlib.import_module("transformers").TrainerCallback
-    except ImportError as error:
-        raise MissingExtraError("This callback needs Transformers: install calipers[transformers].") from error
+    return library("transformers", "This callback needs Transformers: install calipers[transformers].").TrainerCallback
 
 
 __getattr__ = on_demand(__name__, _TransformersStopping, _base)

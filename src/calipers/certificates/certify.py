@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.domains import NON_NEGATIVE, Domain
-from calipers.errors import CertificationError, InputError, MissingExtraError
+from calipers.errors import CertificationError, InputError
+from calipers.extras import library
 from calipers.measure import measure
 from calipers.provenance import command, date
 from calipers.run import Run, as_phases
@@ -65,12 +66,9 @@ class Certificate:
 
 def needs_flint() -> None:
     """Raise `MissingExtraError` where python-flint is not installed."""
-    try:
-        import flint  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "Certificates need python-flint, which computes in whole numbers and balls: pip install '.[verify]'."
-        ) from error
+    library(
+        "flint", "Certificates need python-flint, which computes in whole numbers and balls: pip install '.[verify]'."
+    )
 
 
 def certify(

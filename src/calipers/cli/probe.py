@@ -141,10 +141,10 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
     if foreign:
         raise InputError(f"{', '.join(foreign)}: an option of Opacus; leave it out with {target}.")
     if target == "jax-privacy":
-        from calipers.adapters.jax_privacy import jax_privacy_module
+        from calipers.adapters.jax_privacy import library_module
         from calipers.adapters.jax_privacy_probe import written_for
 
-        version = jax_privacy_module().__version__
+        version = library_module().__version__
         return f"JAX-Privacy {version}", written_for(dataset_size, batch_size, **settings)
     if settings:
         raise InputError(f"{target} chooses its own noise and clipping; leave --noise-multiplier and the like out.")

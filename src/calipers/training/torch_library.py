@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from calipers.domains import choice
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
+from calipers.extras import library
 
 __all__ = ["PRECISIONS", "chosen_device", "low_precision", "random_layers", "tensor_cores", "torch_module"]
 
@@ -17,13 +17,11 @@ PRECISIONS = ("full", "bf16")
 
 def torch_module(name: str = "torch") -> Any:
     """The module of PyTorch called `name`, or `MissingExtraError` with the line to type."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(
-            "Training needs PyTorch (2.4 or newer): pip install '.[torch]' in the clone. To keep a PyTorch for GPUs "
-            "out, install the one for CPUs first."
-        ) from error
+    return library(
+        name,
+        "Training needs PyTorch (2.4 or newer): pip install '.[torch]' in the clone. To keep a PyTorch for GPUs out, "
+        "install the one for CPUs first.",
+    )
 
 
 def chosen_device(name: str = "auto") -> Any:
