@@ -17,7 +17,6 @@ from calipers.auditing.statistics import (
     error_level,
     gains,
     lower_rate,
-    rate_interval,
     upper_rate,
 )
 from calipers.errors import InputError
@@ -78,7 +77,7 @@ def test_tails_are_as_accurate_as_they_say(successes: int, trials: int) -> None:
 
 def test_textbook_interval() -> None:
     """3 of 10 at 95 %: (0.0667, 0.6525), and the rule of three for 0 of n."""
-    low, high = rate_interval(3, 10, 0.95)
+    low, high = (float(limit(3, 10, error_level(0.95) / 2)) for limit in (lower_rate, upper_rate))
     assert (round(low, 4), round(high, 4)) == (0.0667, 0.6525)
     assert float(upper_rate(0, 1000, 0.05)) == pytest.approx(1 - 0.05 ** (1 / 1000), rel=1e-8)
     assert error_level(0.95) <= 1 - 0.95
@@ -130,7 +129,7 @@ def test_equation_two_is_never_rounded_up_where_little_room_is_left() -> None:
         lambda: upper_rate(3, 0, 0.05),
         lambda: upper_rate(3, 10, 0.0),
         lambda: upper_rate(3, 10, float("nan")),
-        lambda: rate_interval(3, 10, 1.0),
+        lambda: error_level(1.0),
         lambda: gains(-0.1, 0.5, 0.0),
         lambda: gains(0.1, float("nan"), 0.0),
         lambda: gains(0.1, 0.5, -1.0),

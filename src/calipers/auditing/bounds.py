@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.auditing.exact import EventCounts, exact_delta, exact_epsilon
-from calipers.auditing.statistics import error_level, gains, upper_rate
+from calipers.auditing.statistics import error_level, gains, upper_rate, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.gdp import gdp_mu
@@ -51,7 +51,7 @@ _DELTA0 = Domain(0.0, 1.0, high_open=True)
 _ERROR_SHARES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _MOST_CANDIDATES = 1000
 _TAIL_CANDIDATES = 50
-_CAUTION = np.array(0.16)  # one standard deviation
+_CAUTION = -float(special.ndtri(0.16))  # one standard deviation
 
 Objective = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -127,14 +127,6 @@ class Candidates:
     fnr: FloatArray
 
 
-def wilson_upper(rate: FloatArray, trials: int, error: FloatArray) -> FloatArray:
-    """Wilson's approximate upper bound for a proportion: an estimate, used to plan and to choose, never to conclude."""
-    z = -special.ndtri(error)
-    middle = rate + z * z / (2.0 * trials)
-    width = z * np.sqrt(rate * (1.0 - rate) / trials + z * z / (4.0 * trials * trials))
-    return np.asarray(np.minimum((middle + width) / (1.0 + z * z / trials), 1.0), dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class Chosen:
     """A test and its share of the error budget, with the rates that the first part saw and the bounds it expects."""
@@ -206,8 +198,8 @@ class SplitScores:
         fpr = wilson_upper(self.candidates.fpr, self._choosing[0].size, _CAUTION)[:, None]
         fnr = wilson_upper(self.candidates.fnr, self._choosing[1].size, _CAUTION)[:, None]
         absent, present = self.trials
-        upper_fpr = wilson_upper(fpr, absent, self.error * _ERROR_SHARES)
-        return upper_fpr, wilson_upper(fnr, present, self.error * (1.0 - _ERROR_SHARES))
+        upper_fpr = wilson_upper(fpr, absent, -special.ndtri(self.error * _ERROR_SHARES))
+        return upper_fpr, wilson_upper(fnr, present, -special.ndtri(self.error * (1.0 - _ERROR_SHARES)))
 
     def choose(self, objective: Objective) -> Chosen:
         """The test and share where the expected bounds make `objective` largest; uses the first part only."""

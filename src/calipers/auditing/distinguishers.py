@@ -77,12 +77,8 @@ class LikelihoodRatio:
     """
 
     target: NoisySums
+    name: ClassVar[str] = "exact likelihood ratio"
     blind: ClassVar[str] = ""  # no score sees more of these two datasets
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return "exact likelihood ratio"
 
     def identity(self) -> dict[str, object]:
         """The law whose ratio it is."""
@@ -113,12 +109,8 @@ class MatchedFilter:
     """
 
     direction: tuple[float, ...] | None = None
+    name: ClassVar[str] = "matched filter"
     blind: ClassVar[str] = "everything but the sum of the outputs along one direction"
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return "matched filter"
 
     def identity(self) -> dict[str, object]:
         """The direction."""
@@ -146,12 +138,8 @@ class MaximumTest:
     """
 
     rounds: int
+    name: ClassVar[str] = "maximum over the rounds of an epoch"
     blind: ClassVar[str] = "everything but the largest output of each epoch along one direction"
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return "maximum over the rounds of an epoch"
 
     def identity(self) -> dict[str, object]:
         """The rounds of an epoch."""
@@ -170,12 +158,8 @@ class MaximumTest:
 class Plain:
     """The output as it is, for targets that show one number in each run."""
 
+    name: ClassVar[str] = "the output itself"
     blind: ClassVar[str] = "differences that no threshold on the output shows (a changed spread)"
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        return "the output itself"
 
     def identity(self) -> dict[str, object]:
         """Nothing to choose."""

@@ -34,7 +34,7 @@ import numpy as np
 from scipy import special
 
 from calipers.auditing.binomial_rows import BinomialRows
-from calipers.auditing.statistics import EPSILON, lower_rate, upper_rate
+from calipers.auditing.statistics import EPSILON, lower_rate, upper_rate, wilson_upper
 from calipers.citations import implements
 from calipers.domains import PROBABILITY
 from calipers.numerics.types import FloatArray
@@ -104,7 +104,7 @@ class EventCounts:
     def least_likely(self) -> float:
         """Wilson's lower limit of p, at its weight: an estimate."""
         x, n = self.likely
-        return float(1.0 - _wilson(np.array(n - x), n, self.quantile * self.weights[0]))
+        return float(1.0 - wilson_upper(np.array((n - x) / n), n, self.quantile * self.weights[0]))
 
     @cached_property
     def _cells(self) -> tuple[FloatArray, FloatArray]:
@@ -179,13 +179,6 @@ class EventCounts:
             tails = likely.tails(p[rows], least[np.minimum(place, least.size - 1)])
             found[rows] = before + (masses * tails[:, :-1]).sum(axis=1) + after * tails[:, -1]
         return found
-
-
-def _wilson(counts: FloatArray, trials: int, z: float) -> FloatArray:
-    """Wilson's upper limit of a proportion."""
-    rate = counts / trials
-    width = z * np.sqrt(rate * (1.0 - rate) / trials + z * z / (4.0 * trials * trials))
-    return np.asarray((rate + z * z / (2.0 * trials) + width) / (1.0 + z * z / trials), dtype=np.float64)
 
 
 @implements("berger1994:p-value", "buehler1957:limits")

@@ -80,17 +80,7 @@ def upper_rate(successes: ArrayLike, trials: int, error: ArrayLike) -> FloatArra
     Post-condition: P[Bin(trials, p) <= successes] <= error at every p >= the returned one (or the returned one is 1),
     so the bound falls below the true rate with probability at most `error`. Verified, rounding included.
     """
-    counts, trials = _counts(successes, trials)
-    counts, level = np.broadcast_arrays(counts, _levels(error))
-    shape = counts.shape
-    counts, level = counts.ravel(), level.ravel()
-    bound = np.ones(counts.size)
-    open_ = counts < trials
-    k, a = counts[open_], level[open_]
-    start = np.asarray(special.betainccinv(k + 1.0, trials - k, a), dtype=np.float64)
-    start = np.where(np.isfinite(start), start, (k + 1.0) / (trials + 1.0))
-    bound[open_] = _pushed(start, lambda p: at_most(k, trials, p) * (1.0 + TAIL_RELATIVE_ERROR) <= a, up=True)
-    return bound.reshape(shape)
+    return _limit(successes, trials, error, up=True)
 
 
 @implements("clopper1934:limits")
@@ -100,26 +90,30 @@ def lower_rate(successes: ArrayLike, trials: int, error: ArrayLike) -> FloatArra
     Post-condition: P[Bin(trials, p) >= successes] <= error at every p <= the returned one (or the returned one is 0),
     so the bound exceeds the true rate with probability at most `error`. Verified, rounding included.
     """
+    return _limit(successes, trials, error, up=False)
+
+
+def _limit(successes: ArrayLike, trials: int, error: ArrayLike, *, up: bool) -> FloatArray:
     counts, trials = _counts(successes, trials)
     counts, level = np.broadcast_arrays(counts, _levels(error))
     shape = counts.shape
     counts, level = counts.ravel(), level.ravel()
-    bound = np.zeros(counts.size)
-    open_ = counts > 0
+    bound = np.full(counts.size, float(up))
+    open_ = counts < trials if up else counts > 0
     k, a = counts[open_], level[open_]
-    start = np.asarray(special.betaincinv(k, trials - k + 1.0, a), dtype=np.float64)
-    start = np.where(np.isfinite(start), start, k / (trials + 1.0))
-    bound[open_] = _pushed(start, lambda p: at_least(k, trials, p) * (1.0 + TAIL_RELATIVE_ERROR) <= a, up=False)
+    tail = at_most if up else at_least
+    quantile = special.betainccinv(k + 1.0, trials - k, a) if up else special.betaincinv(k, trials - k + 1.0, a)
+    start = np.where(np.isfinite(quantile), quantile, (k + up) / (trials + 1.0))
+    bound[open_] = _pushed(start, lambda p: tail(k, trials, p) * (1.0 + TAIL_RELATIVE_ERROR) <= a, up=up)
     return bound.reshape(shape)
 
 
-def rate_interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """The two-sided Clopper-Pearson interval: half of 1 - confidence on each side.
-
-    Post-condition: it misses the true rate with probability at most 1 - confidence.
-    """
-    error = 0.5 * error_level(confidence)
-    return float(lower_rate(successes, trials, error)), float(upper_rate(successes, trials, error))
+def wilson_upper(rate: FloatArray, trials: int, z: ArrayLike) -> FloatArray:
+    """Wilson's upper limit of a proportion, `z` deviations up: an estimate, to plan and choose, never to conclude."""
+    z = np.asarray(z, dtype=np.float64)
+    width = z * np.sqrt(rate * (1.0 - rate) / trials + z * z / (4.0 * trials * trials))
+    limit = (rate + z * z / (2.0 * trials) + width) / (1.0 + z * z / trials)
+    return np.asarray(np.minimum(limit, 1.0), dtype=np.float64)
 
 
 def error_level(confidence: float) -> float:

@@ -34,10 +34,11 @@ from functools import cache
 from typing import TypeAlias
 
 import numpy as np
+from scipy import special
 
 from calipers.auditing.band import Band
-from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest, wilson_upper
-from calipers.auditing.statistics import EPSILON, gains
+from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
+from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
 from calipers.curves.rdp_curve import adp_tradeoff
@@ -227,11 +228,11 @@ def _trials_estimate(
     most = min(_MOST_TRIALS, to_exclude)
     odds = math.exp(choice.epsilon)
     factors = (odds, 1.0) if forward else (1.0, odds)
-    total = played
+    total, z = played, -float(special.ndtri(scores.error))
     while gap > 0.0 and total < most:
         counted = max(int(total * scores.trials[0] / scores.absent.size), 1)
         # Independent errors add up in squares, as they do in the exact test.
-        widths = [float(wilson_upper(np.array(rate), counted, np.array(scores.error))) - rate for rate in rates]
+        widths = [float(wilson_upper(np.array(rate), counted, z)) - rate for rate in rates]
         if gap > math.hypot(*(factor * width for factor, width in zip(factors, widths, strict=True))):
             return total
         total = math.ceil(1.1 * total)
