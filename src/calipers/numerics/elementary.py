@@ -59,15 +59,10 @@ def row_logsumexp(rows: FloatArray) -> FloatArray:
 
 
 def log_sums_at(rates: FloatArray, places: np.ndarray, log_weights: FloatArray | float) -> FloatArray:
-    """log of the sum of e^(s x) times weights over places x, at every rate s: one after the other, in a cache."""
-    found = np.empty(len(rates))
-    for i, rate in enumerate(rates.tolist()):
-        terms = rate * places
-        terms += log_weights
-        peak = float(terms.max())
-        terms -= peak
-        found[i] = peak + math.log(float(np.exp(terms, out=terms).sum()))
-    return found
+    """log of the sum of e^(s x) times weights over places x, at every rate s: as many at once as a cache holds."""
+    rows = max(1, 16_384 // len(places))
+    blocks = [rates[start : start + rows] for start in range(0, len(rates), rows)]
+    return np.concatenate([row_logsumexp(np.multiply.outer(block, places) + log_weights) for block in blocks])
 
 
 def log_complement(log_value: FloatArray) -> FloatArray:

@@ -161,14 +161,9 @@ class _Outlook:
         # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
         furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
         rates = np.append(_rates(variance), np.array([2.0, 6.0]) / (furthest + 1.0))
-        return cls(
-            math.fsum(f.count * f.mean for f in kept),
-            variance,
-            rates,
-            np.sum([f.count * f.log_mgf(-rates) for f in kept], axis=0),
-            np.sum([f.count * f.log_mgf(rates) for f in kept], axis=0),
-            loose,
-        )
+        both = np.sum([f.count * f.log_mgf(np.append(-rates, rates)) for f in kept], axis=0)
+        below, above = np.split(both, 2)
+        return cls(math.fsum(f.count * f.mean for f in kept), variance, rates, below, above, loose)
 
     def window(self, log_escape: float) -> Window:
         """Where the sum lives."""

@@ -97,7 +97,7 @@ class Shelf(Generic[Kind]):
     ) -> None:
         self.factors = list(factors)
         self._build, self._side = build, side
-        self._laws: dict[tuple[float, float, float | None], Laws] = {}
+        self._laws: dict[tuple[float, float, float | None], dict[bool, Laws]] = {}
 
     def laws(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> Laws:
         """Every factor as a law; pairs place their cells for `tilt`, which is meant in the given direction."""
@@ -112,9 +112,11 @@ class Shelf(Generic[Kind]):
                 law = self._build(source, *key)
                 self._side.same(law.side)
                 built.append((law, count))
-            self._laws[key] = built
-        kept = self._laws[key]
-        return [(law.reverse(), count) for law, count in kept] if reverse else kept
+            self._laws[key] = {False: built}
+        ways = self._laws[key]
+        if reverse not in ways:
+            ways[True] = [(law.reverse(), count) for law, count in ways[False]]
+        return ways[reverse]
 
 
 def upper_shelf(factors: Sequence[tuple[UpperSource, int]]) -> Shelf[UpperSource]:

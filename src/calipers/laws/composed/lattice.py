@@ -103,9 +103,10 @@ def _split_positions(ratio: FloatArray, step: float) -> tuple[IntArray, FloatArr
     below = np.floor(scaled)
     part = scaled - below
     width = -math.expm1(-step)
-    down = -np.expm1((part - 1.0) * step) / width
-    up = -np.expm1(-part * step) * np.exp((part - 1.0) * step) / width
-    return below.astype(np.int64), down, up
+    short = -np.expm1((part - 1.0) * step)
+    # e^((part - 1) step) = 1 - short keeps its digits unless the step is wide.
+    relative = 1.0 - short if step < 0.1 else np.exp((part - 1.0) * step)
+    return below.astype(np.int64), short / width, -np.expm1(-part * step) * relative / width
 
 
 def split_law(law: Law, step: float, tilt: float) -> LatticeMeasure:

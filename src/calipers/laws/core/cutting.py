@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
 """Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
+_LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
 _MANY_CELLS = {6: 20_000, 12: 12_000}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
@@ -52,7 +53,7 @@ def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width:
     function adds a factor rho. A factor 64 covers the smallest ratio of a hat integral to the maximum of
     its integrand.
     """
-    log_decay = (2.0 * nodes - 1.0) * np.log(_RHO)
+    log_decay = (2.0 * nodes - 1.0) * _LOG_RHO
     return math.log(64.0) + float(np.min(part.growth(low, high, half_width * _RHO) - log_decay))
 
 
@@ -80,7 +81,7 @@ def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Wid
     edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
     margin = (_NEAR + 0.25) * part.scale
     slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
-    log_decay, allowed = (2.0 * nodes - 1.0) * np.log(_RHO), math.log(0.5 * _CELL_ERROR) - math.log(64.0)
+    log_decay, allowed = (2.0 * nodes - 1.0) * _LOG_RHO, math.log(0.5 * _CELL_ERROR) - math.log(64.0)
     widths = np.full(len(slopes), _WIDEST * part.scale)
     while True:
         reach = 0.5 * widths[:, None] * _RHO
@@ -102,6 +103,8 @@ class _Widest(NamedTuple):
 
     def at(self, z: FloatArray) -> FloatArray:
         """The width at each place."""
+        if len(self.widths) == 1:
+            return np.full(len(z), self.widths[0])
         index = np.clip(np.searchsorted(self.edges, z, side="right") - 1, 0, len(self.widths) - 1)
         return np.asarray(self.widths[index])
 
@@ -133,7 +136,7 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
     nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
-    return Cells(ends, points, np.log(weights * half), _CELL_ERROR)
+    return Cells(ends, points, np.log(weights) + np.log(half), _CELL_ERROR)
 
 
 class _Tilted(NamedTuple):
