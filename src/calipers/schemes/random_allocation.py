@@ -11,7 +11,7 @@ import functools
 
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.laws.allocated.several_rounds import TILTS, several_rounds_attack, several_rounds_proof
+from calipers.laws.allocated.several_rounds import several_rounds_attack, several_rounds_proof, tilts_for
 from calipers.run_fields import RunFields
 from calipers.samplers.random_allocation import RandomAllocation
 from calipers.schemes.dealt import hidden, hidden_noise
@@ -122,7 +122,8 @@ def _attack(run: RunFields, factors: Shown) -> Attack:
 @functools.lru_cache(maxsize=16)
 def _factors(noise: float, steps: int, chosen: int, adjacency: str) -> tuple[Proven, tuple[Shown, ...]]:
     """Those of the proof, and those of every attack."""
-    attacks = [several_rounds_attack(noise, steps, chosen, adjacency, tilt) for tilt in TILTS]
+    tilts = tilts_for(noise, steps, chosen)
+    attacks = [several_rounds_attack(noise, steps, chosen, adjacency, tilt) for tilt in tilts]
     return tuple(several_rounds_proof(noise, steps, chosen, adjacency)), tuple(tuple(factors) for factors in attacks)
 
 

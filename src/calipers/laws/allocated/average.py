@@ -68,10 +68,10 @@ ROUNDS = Domain(1, 10**11, integer=True)
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.02
 """Where a law is built in about a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_RESOLUTIONS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
+_RESOLUTIONS = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
-_DEPTHS = 26.0
+_DEPTHS, _DEPTH_STEP = 26.0, 12.0
 _LONE_CURVE = -39.0
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
@@ -257,7 +257,8 @@ class AllocationPair(AllocatedEpoch, LawSource):
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
-        return _allocation(self.sigma, self.rounds, max(below, default=finest), max(log_tail, _LOWEST_LOG_TAIL))
+        depth = -_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP) if log_tail < -_DEPTH_STEP else log_tail
+        return _allocation(self.sigma, self.rounds, max(below, default=finest), max(depth, _LOWEST_LOG_TAIL))
 
     @property
     def maximum(self) -> MaximumTests:

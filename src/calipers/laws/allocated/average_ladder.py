@@ -18,6 +18,9 @@ term, at a uniformly random place, follows the i-th marked law instead. A sum of
 
     row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
 
+Several sums of equally many terms may share a ladder, for most of the work is that of rungs, not of their numbers: with
+`laws` of them the first `laws` rows are their base laws, and every other row i belongs to that of number i mod `laws`.
+
 Cost. Every second doubling the lowest rung moves up, as the deviation has doubled. A product convolves rung e of one
 ladder with the rest of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
 
@@ -143,7 +146,8 @@ class Ladder:
     """The law of a sum of `terms` terms, rung by rung.
 
     `error` and `drift` bound rounding as the module says. The base masses that were left out at this
-    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`.
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`; of `laws` that share the
+    ladder, neither is larger for any of them.
     """
 
     rungs: dict[int, Strip]
@@ -153,6 +157,7 @@ class Ladder:
     drift: float
     lost: float = 0.0
     lost_moment: float = 0.0
+    laws: int = 1
 
     def flat(self) -> tuple[FloatArray, FloatArray]:
         """Values in increasing order, and the rows of their masses."""
@@ -164,30 +169,33 @@ class Ladder:
         return merged[order], masses[:, order]
 
 
-def _cross(first: Strip, second: Strip, share: float, accurate: bool) -> Strip:
+def _cross(first: Strip, second: Strip, share: float, accurate: bool, laws: int) -> Strip:
     """All rows of a product of two strips; `share` of the terms belong to the first."""
     (low, rows), (other_low, other) = first, second
     out = np.empty((len(rows), rows.shape[1] + other.shape[1] - 1))
-    out[0] = _convolved(rows[0], other[0], accurate)
-    for i in range(1, rows.shape[0]):
-        out[i] = share * _convolved(rows[i], other[0], accurate)
-        out[i] += (1.0 - share) * _convolved(rows[0], other[i], accurate)
+    for i in range(len(rows)):
+        base = i % laws
+        out[i] = _convolved(rows[i], other[base], accurate)
+        if i >= laws:
+            out[i] *= share
+            out[i] += (1.0 - share) * _convolved(rows[base], other[i], accurate)
     return Strip(low + other_low, out)
 
 
-def _square(rung: Strip, finer: Strip | None, once: Strip, accurate: bool) -> Strip:
+def _square(rung: Strip, finer: Strip | None, once: Strip, accurate: bool, laws: int) -> Strip:
     """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice; `once`: rung + finer."""
-    (low, rows), twice = rung, once.rows[0]
-    out = np.empty((len(rows), rows.shape[1] + len(twice) - 1))
+    (low, rows), twice = rung, once.rows[:laws]
+    out = np.empty((len(rows), rows.shape[1] + twice.shape[1] - 1))
     start = 0 if finer is None else finer.low - once.low
     if finer is not None:
         twice = twice.copy()
-        twice[start : start + finer.rows.shape[1]] += finer.rows[0]
-    out[0] = _convolved(rows[0], twice, accurate)
-    for i in range(1, len(rows)):
-        out[i] = _convolved(rows[i], once.rows[0], accurate)
+        twice[:, start : start + finer.rows.shape[1]] += finer.rows[:laws]
+    for i in range(laws):
+        out[i] = _convolved(rows[i], twice[i], accurate)
+    for i in range(laws, len(rows)):
+        out[i] = _convolved(rows[i], once.rows[i % laws], accurate)
         if finer is not None:
-            other = _convolved(finer.rows[i], rows[0], accurate)
+            other = _convolved(finer.rows[i], rows[i % laws], accurate)
             out[i, start : start + len(other)] += other
     return Strip(low + once.low, out)
 
@@ -206,12 +214,12 @@ def _products(first: Ladder, second: Ladder, accurate: bool) -> dict[int, Strip]
         found: Strip | None = None
         if square:
             if rung_first is not None and all_first is not None:
-                found = _square(rung_first, finer_first, all_first, accurate)
+                found = _square(rung_first, finer_first, all_first, accurate, first.laws)
         else:
             if rung_second is not None and all_first is not None:
-                found = _cross(all_first, rung_second, share, accurate)
+                found = _cross(all_first, rung_second, share, accurate, first.laws)
             if rung_first is not None and finer_second is not None:
-                found = joined(found, _cross(rung_first, finer_second, share, accurate))
+                found = joined(found, _cross(rung_first, finer_second, share, accurate, first.laws))
             all_second = joined(finer_second, rung_second)
             finer_second = None if all_second is None else coarsened(all_second)
         finer_first = None if all_first is None else coarsened(all_first)
@@ -234,12 +242,12 @@ def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Lad
     operations = (min(longest, _SHORT_SUM + longest // _SHORT_SUM + 1) if accurate else longest) + 8 * (height + 2) + 64
     share_lost = operations * UNIT_ROUNDOFF
     error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
-    rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks)
-    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment)
+    rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks, first.laws)
+    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment, first.laws)
 
 
 def regrouped(
-    products: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+    products: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float, laws: int = 1
 ) -> tuple[dict[int, Strip], float, float]:
     """Strips on any rungs, each moved up until its spacing suits its distance from the center, and trimmed.
 
@@ -260,7 +268,7 @@ def regrouped(
                 above = coarsened(above)
         e += 1
     # A doubling makes a tail one rung longer at most, so the ends may wait for every other one.
-    return _trimmed(rungs, plan, terms, blocks) if terms.bit_length() % 2 else (rungs, 0.0, 0.0)
+    return _trimmed(rungs, plan, terms, blocks, laws) if terms.bit_length() % 2 else (rungs, 0.0, 0.0)
 
 
 def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None, Strip | None]:
@@ -285,7 +293,7 @@ def _parted(strip: Strip, plan: LadderPlan, exponent: int) -> tuple[Strip | None
 
 
 def _trimmed(
-    rungs: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float
+    rungs: dict[int, Strip], plan: LadderPlan, terms: int, blocks: float, laws: int
 ) -> tuple[dict[int, Strip], float, float]:
     """Without the far ends, as long as they matter less than e^log_loss for the final sum.
 
@@ -294,16 +302,17 @@ def _trimmed(
     marked law the first moment stands for it.
     """
     order, values, masses = _sorted(rungs, plan.step)
-    marked = masses[1:].sum(axis=0) if masses.shape[0] > 1 else masses[0] * np.abs(values) / terms
-    weight = (blocks + 1.0) * masses[0] + marked
+    base = masses[:laws].sum(axis=0)
+    marked = masses[laws:].sum(axis=0) if len(masses) > laws else base * np.abs(values) / terms
+    weight = (blocks + 1.0) * base + marked
     allowed = math.exp(plan.log_loss)
     left = int(np.searchsorted(np.cumsum(weight[order]), allowed))
     right = int(np.searchsorted(np.cumsum(weight[order][::-1]), allowed))
     dropped = np.concatenate((order[:left], order[len(order) - right :]))
     if len(dropped) == 0:
         return rungs, 0.0, 0.0
-    lost = float(masses[0, dropped].sum())
-    lost_moment = float(np.sum(masses[0, dropped] * np.abs(values[dropped]))) / terms
+    lost = float(base[dropped].sum())
+    lost_moment = float(np.sum(base[dropped] * np.abs(values[dropped]))) / terms
     gone = np.zeros(len(values), dtype=bool)
     gone[dropped] = True
     kept: dict[int, Strip] = {}
@@ -384,7 +393,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
     assert total is not None
     slack = 1.0 + 1e-6 + 4.0 * total.error
     lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
-    return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment)
+    return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment, one.laws)
 
 
 def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr
@@ -47,7 +47,7 @@ from calipers.numerics.types import FloatArray
 _CELL = 0.05
 _FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _DEEPEST = -620.0
-_LARGEST_ERROR = 0.1
+LARGEST_ERROR = 0.1
 _SELDOM = 1e-5
 """How often a term of the size of the upper end may fail to make up for the others."""
 _CLOSED_FORM = 1e-12
@@ -62,6 +62,8 @@ class HiddenSum:
     rounds: int
     log_tail: float
     clipped: tuple[float, float] = (-math.inf, math.inf)
+    offset: float = 0.0
+    """What is taken off every term, so that sums that share a ladder have one center."""
 
     @classmethod
     def deep(cls, term: HiddenTerm, rounds: int, log_tail: float) -> HiddenSum:
@@ -78,12 +80,10 @@ class HiddenSum:
         """Where observations are cut: E[A; z > end] = Phi(shift - end) <= e^log_loss."""
         return math.sqrt(-2.0 * self.log_loss) + self.term.farthest_shift
 
-    @cached_property
+    @property
     def _noise(self) -> tuple[FloatArray, FloatArray]:
         """Terms and their density on a plain mesh, for choices that decide cost, not truth."""
-        mesh, weights = normal_cells(refined(np.array([-self.end, self.end])))
-        density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
-        return self.term.value(mesh).ravel(), density
+        return _plain(self.term, self.end)
 
     def ended(self, strike: float) -> HiddenSum:
         """With terms clipped where that hardly changes the call at the strike."""
@@ -138,7 +138,8 @@ class HiddenSum:
     def one(self, plan: LadderPlan, shifts: tuple[float, ...] = ()) -> Ladder:
         """One term under noise, and shifted by each of `shifts`, split onto the places of a ladder."""
         low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
-        bends = np.array([low, *lattice_points(plan, low, high), high])
+        places = lattice_points(plan, low - self.offset, high - self.offset) + self.offset
+        bends = np.array([low, *places, high])
         kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
         points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
@@ -148,7 +149,7 @@ class HiddenSum:
         ]
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
         values = np.clip(self.term.value(points).ravel(), low, high)
-        one = placed(values, np.stack(rows), plan, error, float(self.rounds))
+        one = placed(values - self.offset, np.stack(rows), plan, error, float(self.rounds))
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
 
@@ -172,7 +173,14 @@ class HiddenSum:
 
     def left_out(self, lost_moment: float) -> float:
         """What clipping and lost observations take from an increasing payoff of slope at most one."""
-        return self.rounds * (self.beyond + (1.0 + math.exp(self.term.epsilon)) * lost_moment)
+        return self.rounds * (self.beyond + (1.0 + math.exp(self.term.epsilon) + abs(self.offset)) * lost_moment)
+
+
+@lru_cache(maxsize=16)
+def _plain(term: HiddenTerm, end: float) -> tuple[FloatArray, FloatArray]:
+    mesh, weights = normal_cells(refined(np.array([-end, end])))
+    density = (np.exp(-0.5 * mesh * mesh) * weights).ravel() / math.sqrt(2.0 * math.pi)
+    return term.value(mesh).ravel(), density
 
 
 def expected_payoff(
@@ -189,7 +197,7 @@ def expected_payoff(
     best = np.full(at_zero.shape, math.inf)
     for plans in ways:
         ladder = total.ladder(plans)
-        if ladder.error > _LARGEST_ERROR:
+        if ladder.error > LARGEST_ERROR:
             continue  # masses without digits bound nothing
         values, (noise,) = ladder.flat()
         charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
@@ -214,6 +222,12 @@ def _call_by_waves(
     return None if found is None else found + total.left_out(lost_moment) + 2.0 * at_zero * lost
 
 
+def strike_of(term: HiddenTerm, rounds: int, participation: float) -> tuple[float, float]:
+    """The strike, and how far rounding may have moved it: the participation it is made of is rounded too."""
+    strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
+    return strike, 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
+
+
 def divergence(
     term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float
 ) -> tuple[float, float]:
@@ -221,10 +235,8 @@ def divergence(
 
     The node is the term's epsilon >= 0 up to rounding. A smaller `resolution` gives a smaller delta.
     """
-    strike = rounds * (1.0 - participation) * math.expm1(term.epsilon) / participation
+    strike, rounded = strike_of(term, rounds, participation)
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    # The strike is rounded too, and so is the participation it is made of.
-    rounded = 8.0 * UNIT_ROUNDOFF * (strike + rounds * math.expm1(term.epsilon) / participation)
     ways = total.plans(resolution)
 
     def call(sums: FloatArray) -> FloatArray:

@@ -31,6 +31,7 @@ UPPER law connects the upper values at some k (the profile is convex in k), a LO
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -40,11 +41,14 @@ import numpy as np
 from calipers.citations import implements
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
+from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
-from calipers.laws.allocated.hidden_sum import HiddenSum, divergence
+from calipers.laws.allocated.hidden_sum import HiddenSum, divergence, strike_of
+from calipers.laws.allocated.hidden_sums import alike, divergences, shared_ladder
 from calipers.laws.allocated.hidden_term import opposite
 from calipers.laws.allocated.shuffle_tests import law_of_tests
+from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import law_of_profile
 from calipers.laws.core.source import LawSource
@@ -69,8 +73,8 @@ _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
 """Where the divergence is less than e^18 times the smallest that was asked for, every other node will do; laws end at
 e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
-_CUT, _TEST_CUT, _DEPTH_STEP = 16.0, 24.0, 6.0
-"""How much deeper than their value nodes and tests of a law are resolved; depths come in steps, so that laws share."""
+_CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
+"""How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
 _ROUGH, _FINE = 0.2, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it."""
 _NEAR = 1e-3
@@ -91,18 +95,31 @@ def _tests(
     sigma: float, rounds: int, participation: float, epsilon: float, resolution: float, log_tail: float
 ) -> EventFamily:
     """Tests on the rounded sum, tuned to epsilon >= 0; by symmetry they serve both directions."""
-    found = []
+    return _all_tests(sigma, rounds, participation, [epsilon], resolution, log_tail)[0]
+
+
+def _all_tests(
+    sigma: float, rounds: int, participation: float, epsilons: Sequence[float], resolution: float, log_tail: float
+) -> list[EventFamily]:
+    """Such tests for epsilons that are near to each other."""
     # Clipped terms are a statistic too, and near the strike, to which a test is tuned, they tell as much.
-    strike = rounds * (1.0 - participation) * math.expm1(epsilon) / participation
-    hidden = HiddenSum(opposite(sigma, epsilon), rounds, log_tail).ended(strike)
-    for plans in hidden.plans(resolution):
-        total = hidden.ladder(plans, (1.0 / sigma, -1.0 / sigma))
-        values, (noise, present, absent) = total.flat()
+    terms = [opposite(sigma, epsilon) for epsilon in epsilons]
+    strikes = [strike_of(term, rounds, participation)[0] for term in terms]
+    sums = [HiddenSum(term, rounds, log_tail).ended(strike) for term, strike in zip(terms, strikes, strict=True)]
+    found: list[list[EventFamily]] = [[] for _ in sums]
+    for plans, centered in alike(sums, strikes, resolution):
+        total = shared_ladder(centered, plans, (1.0 / sigma, -1.0 / sigma))
+        values, rows = total.flat()
         kept = math.exp(-total.error)  # erasure, see `calipers.laws.allocated.average`
-        p = kept * (participation * present + (1.0 - participation) * noise)
-        q = kept * (participation * absent + (1.0 - participation) * noise)
-        found.append(tail_families(values, p, q, 2.02 * total.drift + 1e-15)[0])
-    columns = zip(*((tests.alpha, tests.power, tests.threshold) for tests in found), strict=True)
+        for families, one, noise, present, absent in zip(found, centered, *np.split(rows, 3), strict=True):
+            p = kept * (participation * present + (1.0 - participation) * noise)
+            q = kept * (participation * absent + (1.0 - participation) * noise)
+            families.append(tail_families(values + rounds * one.offset, p, q, 2.02 * total.drift + 1e-15)[0])
+    return [_united(families) for families in found]
+
+
+def _united(families: Sequence[EventFamily]) -> EventFamily:
+    columns = zip(*((tests.alpha, tests.power, tests.threshold) for tests in families), strict=True)
     return EventFamily(*(np.concatenate(column) for column in columns))
 
 
@@ -120,9 +137,14 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     q_zero: ClassVar[float] = 0.0
 
     @property
+    def known(self) -> bool:
+        """Whether there is but one round, and the record is in it."""
+        return self.rounds == 1 and self.participation == 1.0
+
+    @property
     def coarse(self) -> bool:
         """A finer law would cost more than it tells."""
-        return True
+        return not self.known
 
     @property
     def shift(self) -> float:
@@ -205,10 +227,14 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from above; mass up to about e^log_tail may lie beyond its last node, and is charged."""
+        if self.known:
+            return gaussian_pair(self.shift).upper(resolution, log_tail)
         return _upper_law(self, *_within(resolution, log_tail))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from below: tests on ever larger epsilons."""
+        if self.known:
+            return gaussian_pair(self.shift).lower(resolution, log_tail)
         return _lower_law(self, *_within(resolution, log_tail))
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
@@ -234,21 +260,32 @@ def _within(resolution: float, log_tail: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=12)
+def _outward_tests(pair: ReplacedPair, resolution: float) -> Outward[EventFamily]:
+    return Outward(
+        lambda epsilons, depth: _all_tests(*pair.key, epsilons, _LADDER * resolution, depth),
+        lambda epsilon, tests: math.log(max(tests.best(epsilon)[0], _NOTHING)),
+        -math.log(pair.rounds),
+        _TEST_CUT,
+    )
+
+
+@lru_cache(maxsize=12)
+def _outward_nodes(pair: ReplacedPair, resolution: float) -> Outward[tuple[float, float]]:
+    def look(epsilons: Sequence[float], depth: float) -> list[tuple[float, float]]:
+        terms = [opposite(pair.sigma, epsilon) for epsilon in epsilons]
+        return divergences(terms, pair.rounds, pair.participation, _LADDER * resolution, depth)
+
+    return Outward(look, lambda _, found: math.log(max(found[1], _NOTHING)), -math.log(pair.rounds), _CUT)
+
+
+@lru_cache(maxsize=12)
 def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     families: list[EventFamily] = []
-    expected = -math.log(pair.rounds)
-    for epsilon in pair.nodes(resolution, log_tail, _TEST_GAPS):
-        while True:
-            depth = _depth(expected - _TEST_CUT, log_tail)
-            found = _tests(*pair.key, epsilon, _LADDER * resolution, depth)
-            best = found.best(epsilon)[0]
-            if depth <= log_tail or best > math.exp(depth + _TEST_CUT - _DEPTH_STEP):
-                break
-            expected = min(math.log(max(best, 1e-300)), depth) - _DEPTH_STEP
-        families.append(found)
-        if best <= math.exp(log_tail + _SHALLOWER):
+    nodes = pair.nodes(resolution, log_tail, _TEST_GAPS)
+    for epsilon, tests in _outward_tests(pair, resolution).along(nodes, log_tail):
+        families.append(tests)
+        if tests.best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
             break
-        expected = math.log(best)
     # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
     return law_of_tests(families, families, log_tail + _SHALLOWER)
 
@@ -256,23 +293,9 @@ def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
 @lru_cache(maxsize=12)
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     profile: list[tuple[float, float]] = []
-    skipped, expected = False, -math.log(pair.rounds)
-    for epsilon in pair.nodes(resolution, log_tail, _UPPER_GAPS):
-        skipped = not skipped and bool(profile) and profile[-1][1] < math.exp(log_tail + _FAR)
-        if not skipped:
-            while True:
-                depth = _depth(expected - _CUT, log_tail)
-                node, value = _upper_node(*pair.key, epsilon, _LADDER * resolution, depth)
-                if depth <= log_tail or value > math.exp(depth + _CUT - _DEPTH_STEP):
-                    break
-                expected = min(math.log(max(value, 1e-300)), depth) - _DEPTH_STEP
-            profile.append((node, value))
-            if value <= math.exp(log_tail + _NEGLIGIBLE):
-                break
-            expected = math.log(value)
+    nodes = pair.nodes(resolution, log_tail, _UPPER_GAPS)
+    for _, found in _outward_nodes(pair, resolution).along(nodes, log_tail, log_tail + _FAR):
+        profile.append(found)
+        if found[1] <= math.exp(log_tail + _NEGLIGIBLE):
+            break
     return law_of_profile(profile)
-
-
-def _depth(expected: float, log_tail: float) -> float:
-    """In steps, so that laws of different depths share their nodes."""
-    return max(log_tail, _DEPTH_STEP * math.floor(expected / _DEPTH_STEP))

@@ -35,10 +35,13 @@ from calipers.laws.allocated.replaced import ReplacedPair
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource, LowerSource
 from calipers.laws.divided.folded import cell_width, log_interval_mass
+from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
 TILTS = (0.3, 0.55, 1.0)
 """Values of c to try, in units of k/(t - k)."""
+_LINEAR, _SELDOM = 0.3, 1e-7
+"""Where c Y is rarely larger, scores log(1 + c Y) are about c Y, and all tilts are about one test."""
 
 
 @implements("calipers:several-rounds", "feldman2025:several")
@@ -64,6 +67,13 @@ def several_rounds_attack(
         (ScoredRound(shift, weight, opposite, True), chosen),
     ]
     return [(source, count) for source, count in factors if count]
+
+
+def tilts_for(sigma: float, rounds: int, chosen: int) -> tuple[float, ...]:
+    """The tilts whose tests differ."""
+    shift, weight = 1.0 / sigma, chosen / max(rounds - chosen, 0.5)
+    largest = shift * (float(normal_tail_quantile(_SELDOM / rounds)) + 0.5 * shift)
+    return TILTS[-1:] if weight * math.exp(min(largest, 700.0)) < _LINEAR else TILTS
 
 
 def _checked(rounds: int, chosen: int) -> int:

@@ -23,6 +23,8 @@ _NEAR = 0.7
 """Within so many deviations of its saddle point an answer is as good as the grid."""
 _DEEPEST_LOG_DELTA = -640.0
 _SPARE = 18.0
+_FIRST_DEPTH = -36.0
+"""Deep enough for a delta of 1e-8 of one step, or for an advantage, and no deeper than epsilon at 1e-5 asks."""
 _SHORT = 1 << 18
 """The longest lattice of a rough look at delta, where rare large steps reach far beyond the rest."""
 
@@ -81,7 +83,7 @@ def delta_above(product: Product, epsilon: float, tolerance: float) -> float:
 
 
 def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> float:
-    log_tail, best = -60.0, 1.0
+    log_tail, best = _FIRST_DEPTH, 1.0
     for _ in range(_LOOKS):
         far, log_leak = direction.end(log_tail)
         if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left

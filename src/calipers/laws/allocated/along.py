@@ -1,0 +1,67 @@
+"""Looking at a profile from epsilon = 0 outward, at several neighboring epsilons at a time.
+
+What is found at an epsilon must be resolved deeper than its own value, which is known only afterwards: the values
+before it say about how deep to look, and whoever looked in vain looks again. Laws of all depths share what was found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+_TOGETHER, _SPAN = 10, 1.2
+"""How many epsilons are looked at together, and how far apart: sums that share a ladder have to be alike."""
+_DEPTH_STEP = 6.0
+"""Depths come in steps."""
+_BELOW = 18.0
+"""How much deeper than the depth of a law its last values are resolved at most."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Outward(Generic[T]):
+    """What `look` finds at (epsilons, depth), kept for laws of every depth.
+
+    `worth` is the logarithm of the value of what was found at an epsilon, about `first` at the first of them; it is
+    resolved if the depth was `cut` below it.
+    """
+
+    look: Callable[[Sequence[float], float], list[T]]
+    worth: Callable[[float, T], float]
+    first: float
+    cut: float
+    _known: dict[float, tuple[T, float, float]] = field(default_factory=dict)
+
+    def along(self, epsilons: Sequence[float], log_tail: float, far: float = -math.inf) -> Iterator[tuple[float, T]]:
+        """(epsilon, found) for each, or for every other one where values are below e^far; down to about e^log_tail."""
+        at, stride, last, fall = 0, 1, self.first, 0.0
+        while at < len(epsilons):
+            some = epsilons[at : at + stride * _TOGETHER : stride]
+            some = [epsilon for epsilon in some if epsilon <= some[0] + _SPAN]
+            self._find(some, last - fall * (some[-1] - some[0]), log_tail - _BELOW)
+            values = [self._known[epsilon][1] for epsilon in some]
+            yield from ((epsilon, self._known[epsilon][0]) for epsilon in some)
+            if len(some) > 1:
+                fall = (values[0] - values[-1]) / (some[-1] - some[0])
+            last = values[-1]
+            at += stride * len(some) - stride
+            stride = 2 if last < far else 1
+            at += stride
+
+    def _find(self, epsilons: Sequence[float], expected: float, deepest: float) -> None:
+        missing = [epsilon for epsilon in epsilons if not self._resolved(epsilon, deepest)]
+        while missing:
+            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut) / _DEPTH_STEP))
+            for epsilon, found in zip(missing, self.look(missing, depth), strict=True):
+                self._known[epsilon] = found, self.worth(epsilon, found), depth
+            missing = [epsilon for epsilon in missing if not self._resolved(epsilon, deepest)]
+            expected = min([depth, *(self._known[epsilon][1] for epsilon in missing)]) - _DEPTH_STEP
+
+    def _resolved(self, epsilon: float, deepest: float) -> bool:
+        if epsilon not in self._known:
+            return False
+        _, value, depth = self._known[epsilon]
+        return depth <= deepest or value > depth + self.cut - _DEPTH_STEP
