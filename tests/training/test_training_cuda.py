@@ -131,8 +131,10 @@ def test_a_resumed_run_has_the_weights_of_an_uninterrupted_one(tmp_path, sampler
     first.save(place)
     second = build_model("cnn", data, seed=2)
     train(plan, second, data.records, data.labels, prepare=data.prepare, checkpoint=place)
-    for here, there in zip(whole.parameters(), second.parameters(), strict=True):
-        assert torch.allclose(here, there, rtol=1e-3, atol=1e-5)
+    here, there = (torch.cat([p.detach().flatten() for p in model.parameters()]) for model in (whole, second))
+    # A recorded step may add in another order, and a number next to the bend of a ReLU then falls on its other side.
+    # With another batch or other noise in one step this is 1e-2.
+    assert float((here - there).norm() / here.norm()) < 1e-3
 
 
 def test_micro_batches_fit_the_memory() -> None:
@@ -180,3 +182,14 @@ def test_recordings_that_are_thrown_away_do_not_spoil_others() -> None:
             assert total._piece.refused is None
     finally:
         gc.set_threshold(*before)
+
+
+def test_weights_with_channels_last_are_trained() -> None:
+    """Their gradients lie otherwise, which PyTorch's fused optimizers refuse."""
+    data = digits()
+    plan = Plan(sampler=Shuffle(dataset_size=200, batch_size=32, epochs=1), noise_multiplier=0.5, seed=7)
+    models = [build_model("cnn", data, seed=1), build_model("cnn", data, seed=1).to(memory_format=torch.channels_last)]
+    for model in models:
+        train(plan, model, data.records, data.labels, prepare=data.prepare)
+    here, there = (torch.cat([p.detach().flatten() for p in model.parameters()]) for model in models)
+    assert float((here - there).norm() / here.norm()) < 1e-3

@@ -62,7 +62,7 @@ class PatchProducts(Products):
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t| of all calls."""
-        found = [_lengths(self._layer, images, back) for images, back in self._calls]
+        found = [lengths_of(self._layer, images, back) for images, back in self._calls]
         read, came = (torch_module().cat(parts, dim=1) for parts in zip(*found, strict=True))
         return read, came
 
@@ -127,7 +127,7 @@ class PixelProducts(Products):
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t|."""
-        return _lengths(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
+        return lengths_of(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
 
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """As of a linear layer on patches."""
@@ -193,13 +193,19 @@ class _Pixels(Products):
         return torch_module().stack([weighted[: len(rows) - i].T @ rows[i:] for i in self._shifts]).reshape(-1)
 
 
-def _lengths(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
-    """(records, positions): the lengths of patches, of which each is that of its pixels' lengths; and of what came
-    back."""
-    norm, double = torch_module("torch.linalg").vector_norm, torch_module().float64
-    pixels = norm(images, dim=2, keepdim=True, dtype=double)
-    read, came = norm(_patches(layer, pixels).flatten(3), dim=3), norm(back, dim=2, dtype=double)
-    return read.reshape(len(images), -1), came.flatten(1)
+def lengths_of(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
+    """(records, positions): no less than the lengths of patches, of which each is that of its pixels' lengths, and of
+    what came back; in double precision."""
+    norm = torch_module("torch.linalg").vector_norm
+    read = norm(_patches(layer, _pixel_lengths(images).unsqueeze(2)).flatten(3), dim=3)
+    return read.reshape(len(images), -1), _pixel_lengths(back).flatten(1)
+
+
+def _pixel_lengths(images: Any) -> Any:
+    """The lengths of pixels, no less: n squares are off by n u, and those that are too small are lost."""
+    limits, channels = torch_module().finfo(images.dtype), images.shape[2]
+    found = torch_module("torch.linalg").vector_norm(images, dim=2).double()
+    return found * (1.0 + channels * limits.eps) + math.sqrt(channels * limits.tiny)
 
 
 def _patches(layer: Any, images: Any) -> Any:

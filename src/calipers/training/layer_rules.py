@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calipers.errors import InputError
+from calipers.training.convolution_cores import CoreProducts
 from calipers.training.convolution_products import PatchProducts, PixelProducts
 from calipers.training.layer_products import EmbeddingProducts, Products, sparing, tables_pay
 from calipers.training.torch_library import torch_module
@@ -58,6 +59,9 @@ class LayerRule:
     def products(self, calls: Calls) -> Products | None:
         """What the weight's gradients are products of; None where they are written out by `gradients`."""
         return Products(*self._joined(calls), self.layer.weight.shape)
+
+    def on_cores(self, calls: Calls) -> Products | None:
+        """The same by a kernel of its own, on tensor cores; None where there is none."""
 
     def gradients(self, calls: Calls) -> dict[str, Any]:
         """Gradients per record of what is no product: (records, ...) by the name of the layer's parameter."""
@@ -120,6 +124,14 @@ class Convolution(LayerRule):
         if len(calls) == 1 and PixelProducts.suits(layer, inputs):
             return PixelProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
         return PatchProducts(layer, [(_several(read), _several(back)) for read, back in calls])
+
+    def on_cores(self, calls: Calls) -> Products | None:
+        """Of one image per record, but not where tables are cheap and every other pixel would be read."""
+        (inputs, back), layer = calls[0], self.layer
+        skips = tuple(layer.stride) != (1, 1) and tuple(layer.kernel_size) != (1, 1) and self.pays(calls)
+        if len(calls) > 1 or skips or not CoreProducts.suits(layer, inputs, back):
+            return None
+        return CoreProducts(self.layer, inputs.flatten(0, -4), back.flatten(0, -4))
 
     def _back(self, inputs: Any, back: Any) -> Any:
         pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)

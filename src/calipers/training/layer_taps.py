@@ -143,9 +143,13 @@ class Pass:
         entries, weight = self._entries, trained[0]
         tables = rule.pays(calls)
         kept = tables or rule.spares(calls)
-        if kept:
-            calls = [(self._accuracy.cut(read), self._accuracy.cut(back)) for read, back in calls]
-        products = rule.products(calls)
+        products = rule.on_cores(calls) if self._accuracy.short else None
+        if products is not None:
+            tables = kept  # nothing has to be written for the norms
+        else:
+            if kept:
+                calls = [(self._accuracy.cut(read), self._accuracy.cut(back)) for read, back in calls]
+            products = rule.products(calls)
         for path in trained:
             part = path.rpartition(".")[2]
             if part == "bias" or products is None:

@@ -187,6 +187,7 @@ class Trainer:
         batch = next(self._stream)
         seed, canaries = self._noise.layer_seed(number), self._canaries
         noise: list[Any] = []
+        self._updates.forget()
 
         def draw() -> None:  # while a GPU is busy with the gradients
             if plan.noise_multiplier > 0 and self.ranks.leads:

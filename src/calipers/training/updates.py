@@ -49,8 +49,8 @@ class Updates:
             )
         if self._schedule is not None and plan.schedule != "constant":
             raise InputError("The plan names a schedule, and another is given; leave one of them out.")
-        self._flat: Any = None
         self._views: list[Any] = []
+        self._place, self._steady = 0, False
         kind = f"{type(self.optimizer).__qualname__} {self.optimizer.defaults!r}"
         self.told = f"{kind}, schedule {fingerprint(schedule)}" if self._own or schedule is not None else "the plan's"
 
@@ -65,20 +65,24 @@ class Updates:
                 "The optimizer holds no trained parameter of this model; make it of the model's parameters."
             )
 
-    def apply(self, update: Any, divisor: float, step: int) -> None:
-        """Take a step with the noisy sum over the divisor; that is in the parameters' `grad` afterwards.
+    def forget(self) -> None:
+        """Let go of the last gradient before the next is computed, unless both lie in one place (a recording)."""
+        if not self._steady:
+            self._views = []
+            for parameter in self._parameters:
+                parameter.grad = None
 
-        The gradients lie in one place for all steps: `update` may be overwritten by the next.
-        """
+    def apply(self, update: Any, divisor: float, step: int) -> None:
+        """Divide the noisy sum, in its place, and take a step; it is in the parameters' `grad` afterwards."""
         if not self._own and self._schedule is None:
             for group in self.optimizer.param_groups:
                 group["lr"] = self._plan.rate_at(step)
-        torch = torch_module()
-        if self._flat is None:
-            self._flat = torch.empty_like(update)
-            parts = self._flat.split([parameter.numel() for parameter in self._parameters])
+        update.div_(divisor)
+        self._steady = bool(self._views) and update.data_ptr() == self._place
+        if not self._steady:
+            self._place = update.data_ptr()
+            parts = update.split([parameter.numel() for parameter in self._parameters])
             self._views = [part.view_as(own) for part, own in zip(parts, self._parameters, strict=True)]
-        torch.div(update, divisor, out=self._flat)
         for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.grad = view
         self.optimizer.step()
@@ -100,8 +104,9 @@ class Updates:
 
 def _of_plan(plan: Plan, parameters: list[Any]) -> Any:
     optim = torch_module("torch.optim")
-    # On a GPU one kernel for all parameters; elsewhere what PyTorch chooses.
-    fused = True if parameters[0].device.type == "cuda" else None
+    # On a GPU one kernel for all parameters, if they lie as their gradients do; elsewhere what PyTorch chooses.
+    usual = all(parameter.is_contiguous() for parameter in parameters)
+    fused = True if usual and parameters[0].device.type == "cuda" else None
     settings: dict[str, Any] = {"lr": plan.learning_rate, "weight_decay": plan.weight_decay, "fused": fused}
     if plan.optimizer == "adam":
         return optim.Adam(parameters, betas=(plan.momentum or 0.9, 0.999), **settings)
