@@ -13,7 +13,7 @@ against whole profiles by `curve()` (`calipers.auditing.one_run_curve`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from calipers.auditing.one_run_curve import CurveBound, one_run_curve_audit
 from calipers.auditing.one_run_game import CanaryScores, audit_one_run, default_guesses
@@ -24,8 +24,8 @@ from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
 from calipers.training.canaries import Canaries
 from calipers.training.canary_pairs import CanaryPairs
+from calipers.training.handling import Handling, HowToTrain, TrainingOptions
 from calipers.training.loop import Trained, train
-from calipers.training.losses import cross_entropy
 from calipers.training.plan import Plan
 from calipers.training.torch_library import chosen_device, torch_module
 
@@ -70,7 +70,7 @@ def train_audited(
     delta: float = 1e-5,
     confidence: float = 0.95,
     tolerance: float = 1e-2,
-    **settings: Any,
+    **settings: Unpack[TrainingOptions],
 ) -> Audited:
     """Train with canaries, a number of gradients or examples of one's own, and audit that one run.
 
@@ -85,11 +85,8 @@ def train_audited(
             f"{size}."
         )
     trained = train(plan, model, *planted.added_to(records, labels), canaries=planted, **settings)
-    asked = {"delta": delta, "confidence": confidence, "tolerance": tolerance}
-    return audit_of(trained, planted, **asked, **{name: settings[name] for name in _READING if name in settings})
-
-
-_READING = ("prepare", "loss", "device")
+    how: Any = {name: value for name, value in settings.items() if name in HowToTrain.__annotations__}
+    return audit_of(trained, planted, delta=delta, confidence=confidence, tolerance=tolerance, **how)
 
 
 def audit_of(
@@ -99,11 +96,11 @@ def audit_of(
     delta: float,
     confidence: float = 0.95,
     tolerance: float = 1e-2,
-    **reading: Any,
+    **how: Unpack[HowToTrain],
 ) -> Audited:
-    """The three numbers of a finished training; `reading`: its `prepare`, `loss` and `device`, if not the usual."""
+    """The three numbers of a finished training; `how` it was trained, if not as usual."""
     measurement = measure(trained.run(adjacency=planted.adjacency(trained.plan)), tolerance=tolerance)
-    found = planted.scores(lambda examples, answers: _losses(trained.model, examples, answers, reading))
+    found = planted.scores(lambda examples, answers: _losses(trained.model, examples, answers, Handling(**how)))
     if isinstance(planted, CanaryPairs):
         three = audit_pairs(found, measurement, delta=delta, confidence=confidence)
         return Audited(three.certified, three.observed, delta, trained, found)
@@ -111,14 +108,14 @@ def audit_of(
     return Audited(measurement.epsilon(delta=delta), observed, delta, trained, found)
 
 
-def _losses(model: Any, records: Any, labels: Any, settings: dict[str, Any]) -> list[float]:
+def _losses(model: Any, records: Any, labels: Any, how: Handling) -> list[float]:
     """The loss of every record, of the model as it is used."""
-    torch, device = torch_module(), chosen_device(settings.get("device", "auto"))
-    prepare, loss = settings.get("prepare") or (lambda rows: rows), settings.get("loss", cross_entropy)
+    torch, device = torch_module(), chosen_device(how.device)
+    prepare = how.prepare or (lambda rows: rows)
     was_training = model.training
     model.eval()
     with torch.no_grad():
         rows, answers = prepare(torch.as_tensor(records).to(device)), torch.as_tensor(labels).to(device)
-        found = [float(loss(model(rows[i : i + 1]), answers[i : i + 1])) for i in range(len(answers))]
+        found = [float(how.loss(model(rows[i : i + 1]), answers[i : i + 1])) for i in range(len(answers))]
     model.train(was_training)
     return found

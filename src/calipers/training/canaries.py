@@ -31,7 +31,7 @@ from calipers.schemes import scheme_named
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
-__all__ = ["COINS", "Canaries", "adjacency_of"]
+__all__ = ["COINS", "Canaries", "Planted", "adjacency_of"]
 
 # The first key of the coins' generator; batches, noise and layers have others (`calipers.training.noise`).
 COINS = 3
@@ -42,7 +42,40 @@ def adjacency_of(plan: Plan) -> str:
     return "add-remove" if scheme_named(plan.sampler.law().sampler).independent else "zero-out"
 
 
-class Canaries:
+class Planted:
+    """What a training asks of canaries. By itself it stands for none of them."""
+
+    examples, count = True, 0
+
+    @property
+    def beside(self) -> int:
+        """How many records the sampler draws from that are no rows of the data."""
+        return 0
+
+    def begin(self, plan: Plan, dimension: int) -> None:
+        """The training begins."""
+
+    def kept(self, rows: IntArray) -> IntArray:
+        """The records of a batch that are summed."""
+        return rows
+
+    def widened(self, update: Any, batch: IntArray) -> Any:
+        """The sum, and what stands beside the model's coordinates."""
+        return update
+
+    def seen(self, noisy: Any, step: int) -> Any:
+        """Look at the noisy sum of a step; the model's part of it is returned."""
+        return noisy
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {}
+
+    def go_to(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` gave."""
+
+
+class Canaries(Planted):
     """`count` gradients, or so many examples with labels; coins from the plan's seed, or from the system's entropy."""
 
     def __init__(self, count: int, *, records: Any = None, labels: Any = None) -> None:

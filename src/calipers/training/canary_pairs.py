@@ -16,16 +16,14 @@ from calipers.auditing.pairs import Pairs
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.types import IntArray
-from calipers.training.canaries import COINS
+from calipers.training.canaries import COINS, Planted
 from calipers.training.plan import Plan
 
 __all__ = ["CanaryPairs"]
 
 
-class CanaryPairs:
+class CanaryPairs(Planted):
     """Examples 0 to m - 1 and m to 2 m - 1; the sampler draws from the real records and m of them."""
-
-    examples = True
 
     def __init__(self, records: Any, labels: Any) -> None:
         if len(records) % 2 or len(records) != len(labels):
@@ -61,14 +59,6 @@ class CanaryPairs:
         """Of a pair that is drawn, the one that is in."""
         chosen = np.concatenate([np.arange(self._real), self._real + self._pairs.rows])
         return np.asarray(chosen[rows])
-
-    def widened(self, update: Any, batch: IntArray) -> Any:
-        """Nothing stands beside the model's coordinates."""
-        return update
-
-    def seen(self, noisy: Any, step: int) -> Any:
-        """Only the finished model is looked at."""
-        return noisy
 
     def scores(self, losses: Any) -> CanaryScores:
         """By `losses(records, labels)` of the finished model."""

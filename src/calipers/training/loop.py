@@ -25,43 +25,34 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.run import Run
 from calipers.samplers.stream import BatchStream
-from calipers.training.canaries import Canaries
-from calipers.training.canary_pairs import CanaryPairs
+from calipers.training.canaries import Planted
 from calipers.training.checkpoint import load_checkpoint, locked, save_checkpoint
 from calipers.training.distributed import Ranks, refuse_wrapped, versions, weights_digest
 from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum
-from calipers.training.losses import Loss, cross_entropy
+from calipers.training.handling import Along, Handling, HowToTrain, TrainingOptions
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
 from calipers.training.records import records_of
-from calipers.training.torch_library import PRECISIONS, chosen_device, random_layers, torch_module
+from calipers.training.torch_library import chosen_device, random_layers, torch_module
 from calipers.training.updates import Updates
 
-__all__ = ["Progress", "Trained", "Trainer", "train"]
-
-Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again.
-
-Of several processes, rank 0's is called.
-"""
+__all__ = ["Trained", "Trainer", "train"]
 
 Evaluation = tuple[int, Any]
 """(steps done, what the evaluation returned)."""
 
 # Batches and noise (`calipers.training.noise`) of one seed must not share random numbers.
 _BATCHES = 1
-WORKERS = Domain(0, 1024, integer=True)
 
 
 @dataclass(frozen=True)
@@ -84,13 +75,11 @@ class Trained:
 class Trainer:
     """A plan applied to a model and records, step by step.
 
-    `records` and `labels` are arrays with one row per record (several, or by name: `calipers.training.inputs`), and
-    `prepare` turns rows on the device into the model's inputs; or `records` is a dataset or a loader of PyTorch
-    (`calipers.training.records`), read by `workers` processes. `loss`: of one record (`calipers.training.losses`);
-    `optimizer`, `schedule`: instead of the plan's (`calipers.training.updates`). `precision` "bf16": products of 8
-    bits. `tf32`: whether CUDA may round factors of products to 11 bits, which the clipping accounts for. `identity` is
-    written into checkpoints beside the plan. `ranks`: the processes that train together; left out, those of PyTorch's
-    group. All of them make the trainer, step, save and resume. `canaries`: see `calipers.training.audited`.
+    `records` and `labels` are arrays with one row per record (several, or by name: `calipers.training.inputs`); or
+    `records` is a dataset or a loader of PyTorch (`calipers.training.records`). `how`: the fields of
+    `calipers.training.handling.Handling`. `identity` is written into checkpoints beside the plan. `ranks`: the
+    processes that train together; left out, those of PyTorch's group. All of them make the trainer, step, save and
+    resume. `canaries`: see `calipers.training.audited`.
     """
 
     def __init__(
@@ -100,70 +89,63 @@ class Trainer:
         records: Any,
         labels: Any = None,
         *,
-        prepare: Callable[[Any], Any] | None = None,
-        loss: Loss = cross_entropy,
-        optimizer: Any = None,
-        schedule: Callable[[Any], Any] | None = None,
-        precision: str = "full",
-        workers: int = 0,
-        device: str = "auto",
-        tf32: bool = True,
         identity: Mapping[str, Any] | None = None,
-        canaries: Canaries | CanaryPairs | None = None,
+        canaries: Planted | None = None,
         ranks: Ranks | None = None,
+        **how: Unpack[HowToTrain],
     ) -> None:
-        self._torch, self.plan, self._canaries = torch_module(), plan, canaries
+        self._torch, self.plan, self._canaries = torch_module(), plan, canaries or Planted()
+        self._how = handling = Handling(**how)
         self.ranks = Ranks.found() if ranks is None else ranks
         with self.ranks.together():
             # Check and keep everything; no rank waits for another here.
             refuse_wrapped(model)
-            WORKERS.check_int("workers", workers)
-            self.device = chosen_device(device)
+            handling.check()
+            self.device = chosen_device(handling.device)
             self.model = model.to(self.device)
             self._sum = GradientSum(
                 self.model,
                 max_grad_norm=plan.max_grad_norm,
-                loss=loss,
+                loss=handling.loss,
                 micro_batch=plan.micro_batch,
-                tf32=tf32,
-                precision=choice("precision", precision, PRECISIONS),
+                tf32=handling.tf32,
+                precision=handling.precision,
             )
-            self._updates = Updates(plan, self._sum.parameters, optimizer, schedule)
-            self._records = records_of(records, labels, prepare=prepare, workers=workers, loss=loss, device=self.device)
+            self._updates = Updates(plan, self._sum.parameters, handling.optimizer, handling.schedule)
+            self._records = records_of(records, labels, handling, self.device)
             self._check_size()
-            if canaries is not None:
-                canaries.begin(plan, self._sum.dimension)
-            self._belongs_to = self._identity(identity, loss, prepare)
+            self._canaries.begin(plan, self._sum.dimension)
+            self._belongs_to = self._identity(identity or {})
         self.dimension, self.evaluations = self._sum.dimension, list[Evaluation]()
         self._noise: SeededNoise | SecureNoise = SecureNoise() if plan.seed is None else SeededNoise(plan.seed)
         self._stream = BatchStream(plan.sampler, _batch_generator(plan.seed))
-        self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": tf32, **versions()})
+        self.ranks.agree({**self._belongs_to, "model": fingerprint(model), "tf32": handling.tf32, **versions()})
         if self.ranks.size > 1:
             self._go_to(self.ranks.from_first(self._contents(), self.device) or {})
         else:
             self._begin_records()
 
     def _check_size(self) -> None:
-        found = self._records.size + (0 if self._canaries is None else self._canaries.beside)
+        found = self._records.size + self._canaries.beside
         if found != self.plan.sampler.dataset_size:
             raise InputError(
                 f"The sampler draws from {self.plan.sampler.dataset_size} records, but there are {found} records; give "
                 f"the sampler dataset_size={found}."
             )
 
-    def _identity(self, given: Mapping[str, Any] | None, loss: Loss, prepare: Any) -> dict[str, Any]:
+    def _identity(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a checkpoint belongs to."""
         shapes = str([(name, list(p.shape), p.requires_grad) for name, p in self.model.named_parameters()])
         return {
-            **(given or {}),
+            **given,
             **{field.name: repr(getattr(self.plan, field.name)) for field in dataclasses.fields(self.plan)},
             "parameters": f"{self._sum.dimension}, {hashlib.sha256(shapes.encode()).hexdigest()[:16]}",
             "data": self._records.digest,
-            "loss": fingerprint(loss),
-            "prepare": fingerprint(prepare),
+            "loss": fingerprint(self._how.loss),
+            "prepare": fingerprint(self._how.prepare),
             "updates": self._updates.told,
             "precision": self._sum.precision,
-            "canaries": "none" if self._canaries is None else str(self._canaries.count),
+            "canaries": str(self._canaries.count or "none"),
             "device": self.device.type,
         }
 
@@ -172,8 +154,7 @@ class Trainer:
 
     def _share(self, batch: IntArray) -> IntArray:
         """This rank's records of the batch; of canaries, those that are records and in."""
-        share = self.ranks.share(batch)
-        return share if self._canaries is None else self._canaries.kept(share)
+        return self._canaries.kept(self.ranks.share(batch))
 
     @property
     def step(self) -> int:
@@ -191,19 +172,17 @@ class Trainer:
 
         def draw() -> None:  # while a GPU is busy with the gradients
             if plan.noise_multiplier > 0 and self.ranks.leads:
-                beside = 0 if canaries is None or canaries.examples else canaries.beside
+                beside = 0 if canaries.examples else canaries.beside
                 like = self._sum.parameters[0].detach().new_empty(1).expand(self.dimension + beside)
                 noise.append(self._noise.standard_normal(number, like))
 
         with random_layers((seed + self.ranks.rank) % 2**64, self.device):
             update = self._sum(*self._records.take(number, self._share(batch), seed), draw)
-        if canaries is not None:
-            update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
+        update = canaries.widened(update, batch if self.ranks.leads else batch[:0])
         if noise:
             assert plan.max_grad_norm is not None  # a plan with noise has a clipping norm
             update.add_(noise[0], alpha=plan.noise_multiplier * plan.max_grad_norm)
-        update = self.ranks.add_up(update)
-        update = update if canaries is None else canaries.seen(update, number)
+        update = canaries.seen(self.ranks.add_up(update), number)
         self._updates.apply(update, plan.divisor(len(batch)), number)
 
     def save(self, path: Path) -> None:
@@ -255,7 +234,7 @@ class Trainer:
             "batches": json.dumps(self._stream.state()),
             "noise": json.dumps(self._noise.state()),
             "evaluations": json.dumps(self.evaluations),
-            "canaries": "null" if self._canaries is None else json.dumps(self._canaries.state()),
+            "canaries": json.dumps(self._canaries.state()),
         }
 
     def _go_to(self, contents: Mapping[str, Any]) -> None:
@@ -264,8 +243,7 @@ class Trainer:
         self._noise = noise_source(json.loads(contents["noise"]))
         self._stream = BatchStream.resumed(self.plan.sampler, json.loads(contents["batches"]))
         self.evaluations = [(step, value) for step, value in json.loads(contents["evaluations"])]
-        if self._canaries is not None:
-            self._canaries.go_to(json.loads(contents["canaries"]))
+        self._canaries.go_to(json.loads(contents["canaries"]))
         self._begin_records()
 
 
@@ -275,53 +253,46 @@ def train(
     records: Any,
     labels: Any = None,
     *,
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int = 100,
-    progress: Progress | None = None,
-    evaluation: Callable[[Any, int], Any] | None = None,
-    evaluate_every: int | None = None,
+    canaries: Planted | None = None,
     ranks: Ranks | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainingOptions],
 ) -> Trained:
-    """Train `model` in place by the plan; go on from `checkpoint` if that file is there. `settings`: see `Trainer`.
+    """Train `model` in place by the plan; go on from `checkpoint` if that file is there.
 
-    A checkpoint is written every `checkpoint_every` steps and at the end. Nobody else may use the file meanwhile.
-    `evaluation(model, step)` is called every `evaluate_every` steps (None: once, at the end) and returns numbers.
+    `settings`: those of `Trainer`, and what happens along the way (`calipers.training.handling.Along`).
     """
-    ranks = Ranks.found() if ranks is None else ranks
+    given: dict[str, Any] = {**settings}
+    along = Along(**{one.name: given.pop(one.name) for one in dataclasses.fields(Along) if one.name in given})
+    ranks, path = Ranks.found() if ranks is None else ranks, along.path
     with ranks.together():
-        COUNT.check_int("checkpoint_every", checkpoint_every)
-        if evaluate_every is not None:
-            COUNT.check_int("evaluate_every", evaluate_every)
-    ranks.agree({"checkpoint": "none" if checkpoint is None else f"every {checkpoint_every} steps"})
-    trainer = Trainer(plan, model, records, labels, ranks=ranks, **settings)
-    path = None if checkpoint is None else Path(checkpoint)
-
-    def after(done: int) -> None:
-        if evaluation is not None and (done == plan.steps or (evaluate_every and done % evaluate_every == 0)):
-            trainer.evaluate(evaluation)
-        if path is not None and (done % checkpoint_every == 0 or done == plan.steps):
-            trainer.save(path)
-        if progress is not None and ranks.leads:
-            progress(done, plan.steps)
-
+        along.check()
+    ranks.agree({"checkpoint": "none" if path is None else f"every {along.checkpoint_every} steps"})
+    trainer = Trainer(plan, model, records, labels, canaries=canaries, ranks=ranks, **given)
     with ExitStack() as held:
         if path is not None:
             with ranks.together():
                 if ranks.leads:
                     held.enter_context(locked(path))
-            if trainer.resume(path) and progress is not None and ranks.leads and trainer.step:
-                progress(trainer.step, plan.steps)
-        return _trained(trainer, after, checked=path is not None)
+            if trainer.resume(path) and along.progress is not None and ranks.leads and trainer.step:
+                along.progress(trainer.step, plan.steps)
+        return _trained(trainer, along)
 
 
-def _trained(trainer: Trainer, after: Callable[[int], None], *, checked: bool) -> Trained:
+def _trained(trainer: Trainer, along: Along) -> Trained:
     """Take the steps that are left."""
     begun, resumed_at = time.perf_counter(), trainer.step
-    while trainer.step < trainer.plan.steps:
+    steps, path = trainer.plan.steps, along.path
+    while trainer.step < steps:
         trainer.take_step()
-        after(trainer.step)
-    if not checked:  # else the last checkpoint was
+        done = trainer.step
+        evaluated = done == steps or (along.evaluate_every and done % along.evaluate_every == 0)
+        if along.evaluation is not None and evaluated:
+            trainer.evaluate(along.evaluation)
+        if path is not None and (done % along.checkpoint_every == 0 or done == steps):
+            trainer.save(path)
+        if along.progress is not None and trainer.ranks.leads:
+            along.progress(done, steps)
+    if path is None:  # else the last checkpoint was checked
         trainer.check_ranks()
     seconds, seen = time.perf_counter() - begun, tuple(trainer.evaluations)
     return Trained(trainer.model, trainer.plan, trainer.dimension, seconds, resumed_at, trainer.precision, seen)

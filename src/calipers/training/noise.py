@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.training.torch_library import torch_module
 
-__all__ = ["NoiseSource", "SecureNoise", "SeededNoise", "noise_source"]
+__all__ = ["SecureNoise", "SeededNoise", "noise_source"]
 
 KEY_BYTES = 32
 # Whole numbers that double precision holds exactly, so that no seed is silently another one.
@@ -48,22 +48,6 @@ SEED = Domain(0, 2**53, integer=True)
 _BLOCK = 2**20
 # Noise, batches (1, `calipers.training.loop`) and layers of one seed must not share random numbers.
 _NOISE, _LAYERS = 0, 2
-
-
-class NoiseSource(Protocol):
-    """Standard normal vectors, one for each step."""
-
-    def standard_normal(self, step: int, like: Any) -> Any:
-        """Independent N(0, 1) entries, shaped, typed and placed like the tensor `like`; the same for the same step."""
-        ...
-
-    def layer_seed(self, step: int) -> int:
-        """A seed for the layers that draw random numbers; the same for the same step."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What `noise_source` needs to make the source again. Secret."""
-        ...
 
 
 class SeededNoise:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
@@ -125,39 +126,13 @@ class Plan:
         )
 
 
-def sampler_of(
-    name: str,
-    *,
-    dataset_size: int,
-    batch_size: int,
-    epochs: int | None = None,
-    steps: int | None = None,
-    last_batch: str = "drop",
-    reshuffle: str = "every-epoch",
-    max_batch_size: int | None = None,
-    cycle: int | None = None,
-    participations: int | None = None,
-) -> Sampler:
+def sampler_of(name: str, *, dataset_size: int, batch_size: int, **keys: Any) -> Sampler:
     """The sampler called `name`; an epoch is floor(N/B) batches, or one more that is shorter. Give epochs or steps."""
     scheme = scheme_named(choice("sampler", name, SAMPLERS))
     size = COUNT.check_int("dataset_size", dataset_size)
     batch = Domain(1, size, integer=True).check_int("batch_size", batch_size, f"There are {size} records.")
-    # The noise is not the sampler's business; a run checks everything else.
-    return scheme.sampler(
-        Run(
-            noise_multiplier=1.0,
-            sampler=name,
-            dataset_size=size,
-            batch_size=batch,
-            epochs=epochs,
-            steps=steps,
-            last_batch=last_batch,
-            reshuffle=reshuffle,
-            max_batch_size=max_batch_size,
-            cycle=cycle,
-            participations=participations,
-        )
-    )
+    named = {"sampler": name, "dataset_size": size, "batch_size": batch, "noise_multiplier": 1.0}
+    return scheme.sampler(Run.from_dict(keys | named))
 
 
 def run_of(

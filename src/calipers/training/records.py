@@ -29,6 +29,7 @@ from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.stream import BatchStream
 from calipers.training.checkpoint import data_digest
+from calipers.training.handling import Handling
 from calipers.training.inputs import count, gathered, joined, leaves, mapped
 from calipers.training.losses import Loss, own_loss
 from calipers.training.torch_library import random_layers, torch_module
@@ -173,12 +174,10 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def records_of(
-    records: Any, labels: Any, *, prepare: Callable[[Any], Any] | None, workers: int, loss: Loss, device: Any
-) -> Records:
+def records_of(records: Any, labels: Any, how: Handling, device: Any) -> Records:
     """The records of arrays with labels, of a dataset, or of a loader's dataset."""
     loader = torch_module("torch.utils.data").DataLoader
-    collate = None
+    collate, workers = None, how.workers
     if isinstance(records, loader):
         if labels is not None:
             raise InputError("A DataLoader brings its labels; leave labels out.")
@@ -188,12 +187,12 @@ def records_of(
     if arrays:
         if workers:
             raise InputError("Arrays are held in memory and need no workers; leave workers out, or give a dataset.")
-        return ArrayRecords(records, labels, prepare, device)
-    if labels is not None or prepare is not None:
+        return ArrayRecords(records, labels, how.prepare, device)
+    if labels is not None or how.prepare is not None:
         raise InputError("A dataset brings its labels and prepares its records; leave labels and prepare out.")
     if not hasattr(records, "__getitem__") or not hasattr(records, "__len__"):
         raise InputError(
             f"Expected arrays, or a dataset with __len__ and __getitem__, got {type(records).__name__}: the sampler "
             "draws records by their numbers."
         )
-    return DatasetRecords(records, collate=collate, workers=workers, loss=loss)
+    return DatasetRecords(records, collate=collate, workers=workers, loss=how.loss)

@@ -25,17 +25,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.fitted import PILOT, gaussians
-from calipers.auditing.game import Progress, play
+from calipers.auditing.game import HowToPlay, play
 from calipers.auditing.pairs import certified_words
 from calipers.bracket import Bracket
 from calipers.domains import PROBABILITY
@@ -44,7 +44,7 @@ from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.numerics.types import FloatArray, IntArray
 from calipers.schemes import scheme_named
-from calipers.training.canaries import adjacency_of
+from calipers.training.canaries import Planted, adjacency_of
 from calipers.training.distributed import Ranks
 from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum
@@ -122,10 +122,10 @@ class ShadowTraining:
         return float(logits[right] - torch.logsumexp(others, dim=0))
 
 
-class _OneRecord:
+class _OneRecord(Planted):
     """The last record, in or out, in the place of canaries; white-box, what every noisy sum says about it."""
 
-    examples, count, beside = True, 1, 0
+    count = 1
 
     def __init__(self, present: bool, model: Any, number: int, record: tuple[Any, Any], white_box: bool) -> None:
         self._present, self._number, self._record, self.evidence = present, number, record, 0.0
@@ -163,13 +163,6 @@ class _OneRecord:
             self.evidence += np.logaddexp(out, math.log(self._rate) + ratio) if self._by_coin else ratio
         return noisy
 
-    def state(self) -> dict[str, Any]:
-        """Trainings of shadows are not broken off inside."""
-        return {}
-
-    def go_to(self, state: Mapping[str, Any]) -> None:
-        """Nothing to take up."""
-
 
 @dataclass(frozen=True)
 class Lira:
@@ -205,34 +198,21 @@ def lira(
     delta: float = 1e-5,
     confidence: float = 0.95,
     tolerance: float = 1e-2,
-    ledger: Path | str | None = None,
-    resume: bool = False,
-    jobs: int = 1,
-    joblib_backend: str | None = None,
-    progress: Progress | None = None,
+    **how: Unpack[HowToPlay],
 ) -> Lira:
     """Train `shadows` and then `trials` models with the record and as many without, and bound epsilon from below.
 
-    With `ledger` every training is kept, those of the shadows in the file `ledger`.shadows.
+    `how`: see `calipers.auditing.game.HowToPlay`. With `ledger` every training is kept, those of the shadows in the
+    file `ledger`.shadows.
     """
     PROBABILITY.check("delta", delta)
     PILOT.check_int("shadows", shadows, "Too few fit nothing.")
     run = target.plan.run(dimension=None, adjacency=adjacency_of(target.plan))
     measurement = measure(run, tolerance=tolerance)  # refused now, not after hours
-    kept = None if ledger is None else Path(f"{ledger}.shadows")
-    playing: dict[str, Any] = {"jobs": jobs, "joblib_backend": joblib_backend, "progress": progress}
-    found = play(target, Plain(), trials=shadows, seed=seed + _SHADOWS, ledger=kept, resume=resume, **playing)
+    ledger = how.get("ledger")
+    beside: HowToPlay = {**how, "ledger": None if ledger is None else Path(f"{ledger}.shadows")}
+    found = play(target, Plain(), trials=shadows, seed=seed + _SHADOWS, **beside)
     score = gaussians(found.absent[:, None], found.present[:, None])
-    observed = audit(
-        target,
-        score,
-        trials=trials,
-        seed=seed,
-        confidence=confidence,
-        deltas=(delta,),
-        upper=measurement,
-        ledger=ledger,
-        resume=resume,
-        **playing,
-    )
+    asked: dict[str, Any] = {"confidence": confidence, "deltas": (delta,), "upper": measurement}
+    observed = audit(target, score, trials=trials, seed=seed, **asked, **how)
     return Lira(measurement.epsilon(delta=delta), observed, delta, shadows, target.name)

@@ -18,9 +18,6 @@ from calipers.training.torch_library import torch_module
 
 __all__ = ["Updates"]
 
-MakeOptimizer = Callable[[list[Any]], Any]
-MakeSchedule = Callable[[Any], Any]
-
 
 class Updates:
     """An optimizer of the trained parameters, and its learning rates.
@@ -29,14 +26,12 @@ class Updates:
     a learning-rate scheduler of PyTorch from the optimizer; None is the plan's, or constant with one's own optimizer.
     """
 
-    def __init__(self, plan: Plan, parameters: list[Any], optimizer: Any, schedule: MakeSchedule | None) -> None:
+    def __init__(
+        self, plan: Plan, parameters: list[Any], optimizer: Any, schedule: Callable[[Any], Any] | None
+    ) -> None:
         self._plan, self._parameters, self._own = plan, parameters, optimizer is not None
-        if self._own and (plan.optimizer, plan.momentum, plan.weight_decay, plan.schedule) != (
-            "sgd",
-            0.0,
-            0.0,
-            "constant",
-        ):
+        chosen = (plan.optimizer, plan.momentum, plan.weight_decay, plan.schedule)
+        if self._own and chosen != ("sgd", 0.0, 0.0, "constant"):
             raise InputError("The plan names an optimizer or a schedule, and another is given; leave one of them out.")
         made = optimizer if hasattr(optimizer, "param_groups") or optimizer is None else optimizer(parameters)
         self.optimizer = _of_plan(plan, parameters) if made is None else made

@@ -43,7 +43,8 @@ from calipers.theorems.separation import noise_threshold
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.evaluation import accuracy
 from calipers.training.gradients import suitable_micro_batch
-from calipers.training.loop import Progress, Trained, train
+from calipers.training.handling import Progress
+from calipers.training.loop import Trained, train
 from calipers.training.models import MODELS, build_model, parameter_count
 from calipers.training.plan import OPTIMIZERS, SCHEDULES, Plan, sampler_of
 from calipers.training.torch_library import chosen_device, torch_module
