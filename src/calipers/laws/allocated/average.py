@@ -52,7 +52,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
-from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
+from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, one_more, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import MaximumTests
 from calipers.laws.core.gaussian_part import gaussian_pair
@@ -141,15 +141,18 @@ def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
 
 
 @lru_cache(maxsize=12)
-def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -> _Allocation:
-    width = 1.0 / sigma
-    log_loss = log_tail - math.log(rounds) - 4.0
+def _allocations(
+    sigma: float, rounds: int, resolution: float, log_tail: float, too: bool = False
+) -> tuple[_Allocation, ...]:
+    """Those of so many rounds, and of one round more if that is asked for `too`."""
+    width, most = 1.0 / sigma, rounds + too
+    log_loss = log_tail - math.log(most) - 4.0
     reach = math.sqrt(-2.0 * log_loss)  # Phi(-reach) <= e^log_loss
     low, high = -reach, reach + width
     mesh, mesh_weights = normal_cells(refined(np.array([low, high])))
     values = np.exp(width * mesh - 0.5 * width * width).ravel()
     density = (np.exp(-0.5 * mesh * mesh) * mesh_weights).ravel() / math.sqrt(2.0 * math.pi)
-    plans = ladder_plans(values, density, rounds, resolution, width, log_tail)
+    plans = ladder_plans(values, density, most, resolution, width, log_tail)
     kinks = lattice_points(plans[0], float(values[0]), float(values[-1]))
     ends = np.concatenate(([low], (np.log(kinks) + 0.5 * width * width) / width, [high]))
     points, weights = normal_cells(refined(ends))
@@ -157,13 +160,16 @@ def _allocation(sigma: float, rounds: int, resolution: float, log_tail: float) -
     under_q, under_p = np.exp(-0.5 * points * points) * scaled, np.exp(-0.5 * (points - width) ** 2) * scaled
     terms = np.exp(width * points - 0.5 * width * width).ravel()
     error = cell_error(high + width, 0.5 * _CELL_WIDTH)
-    one = placed(terms, np.stack((under_q.ravel(), under_p.ravel())), plans[0], error, float(rounds))
+    one = placed(terms, np.stack((under_q.ravel(), under_p.ravel())), plans[0], error, float(most))
     beyond = math.exp(log_loss)
     one = replace(one, lost=one.lost + 2.0 * beyond, lost_moment=one.lost_moment + 2.0 * beyond)
-    total = multiplied(one, rounds, plans)
-    flat_values, rows = total.flat()
+    totals = [multiplied(one, rounds, plans)]
+    totals += [one_more(totals[0], one, plans)] if too else []
     value_error = (width * high + width * width + 8.0) * 4.0 * UNIT_ROUNDOFF
-    return _Allocation(flat_values, rows, total.error, total.drift, value_error, total.lost, total.lost_moment)
+    return tuple(
+        _Allocation(*total.flat(), total.error, total.drift, value_error, total.lost, total.lost_moment)
+        for total in totals
+    )
 
 
 def shared_depth(log_tail: float) -> float:
@@ -226,6 +232,8 @@ class AllocationPair(AllocatedEpoch, LawSource):
     to a relative width of 1e-4 there.
     """
 
+    least: int | None = None
+    """The rounds of a pair that is asked for as well, as many or one less: they share their ladders."""
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
     moment_depth: ClassVar[float] = -400.0
@@ -258,7 +266,10 @@ class AllocationPair(AllocatedEpoch, LawSource):
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
         depth = -_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP) if log_tail < -_DEPTH_STEP else log_tail
-        return _allocation(self.sigma, self.rounds, max(below, default=finest), max(depth, _LOWEST_LOG_TAIL))
+        asked = max(below, default=finest), max(depth, _LOWEST_LOG_TAIL)
+        if self.least is None:
+            return _allocations(self.sigma, self.rounds, *asked)[0]
+        return _allocations(self.sigma, self.least, *asked, True)[self.rounds - self.least]
 
     @property
     def maximum(self) -> MaximumTests:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -392,8 +392,16 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
         lost_moment += power.lost_moment + blocks * power.lost
     assert total is not None
     slack = 1.0 + 1e-6 + 4.0 * total.error
-    lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
-    return Ladder(total.rungs, total.step, count, total.error, total.drift, lost, lost_moment, one.laws)
+    return replace(total, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
+
+
+def one_more(total: Ladder, one: Ladder, plans: Sequence[LadderPlan]) -> Ladder:
+    """The sum of one term more than `total`, which is that of `multiplied`; post-condition as there."""
+    found = added(total, one, plan_between(plans, total.terms + 1), 1.0)
+    lost = total.lost + one.lost + found.lost
+    lost_moment = total.lost_moment + one.lost_moment + found.lost_moment + lost
+    slack = 1.0 + 1e-6 + 4.0 * found.error
+    return replace(found, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
 
 
 def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:

@@ -18,41 +18,73 @@ from dataclasses import replace
 
 import numpy as np
 
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, multiplied
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, multiplied, one_more
 from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, divergence, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
+Nodes = list[tuple[float, float]]
+
 
 def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
-) -> list[tuple[float, float]]:
+) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    strikes = [strike_of(term, rounds, participation) for term in terms]
-    sums = [
-        HiddenSum.deep(term, rounds, log_tail).ended(strike) for term, (strike, _) in zip(terms, strikes, strict=True)
-    ]
+    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
     if len(sums) == 1 or not sums[0].hopeless(resolution):
         return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
-    gains = np.full(len(sums), math.inf)
-    for plans, centered in alike(sums, [strike for strike, _ in strikes], resolution):
-        total = shared_ladder(centered, plans)
-        if total.error > LARGEST_ERROR:
-            continue  # masses without digits bound nothing
-        values, masses = total.flat()
-        for i, (one, (strike, rounded)) in enumerate(zip(centered, strikes, strict=True)):
-            moved = rounds * one.offset
-            # c is taken off every term, and M c off the strike, each with a rounding of its own.
-            slack = rounded + 8.0 * UNIT_ROUNDOFF * (abs(moved) + abs(strike - moved))
-            call = np.maximum(values - (strike - moved) + slack, 0.0)
-            at_zero = max(moved - strike + slack, 0.0)
-            found = float(call @ masses[i]) * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
-            gains[i] = min(gains[i], found + one.left_out(total.lost_moment) + 2.0 * at_zero * total.lost)
+    return _by_ladders(sums, (rounds,), participation, resolution)[0]
+
+
+def divergences_too(
+    terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
+) -> tuple[Nodes, Nodes]:
+    """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
+    sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
+    if not sums[0].hopeless(resolution):
+        few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
+    else:
+        few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
+    return few, more
+
+
+def _by_ladders(
+    sums: Sequence[HiddenSum], counts: Sequence[int], participation: float, resolution: float
+) -> list[Nodes]:
+    """For each of the counts of rounds, of which the second is one more than the first."""
+    strikes = [[strike_of(one.term, count, participation) for one in sums] for count in counts]
+    sums = [one.ended(strike) for one, (strike, _) in zip(sums, strikes[0], strict=True)]
+    gains = np.full((len(counts), len(sums)), math.inf)
+    for plans, centered in alike(sums, [strike for strike, _ in strikes[0]], resolution):
+        first = _joint([one.one(plans[0]) for one in centered])
+        totals = [multiplied(first, counts[0], plans)]
+        totals += [one_more(totals[0], first, plans)] if len(counts) > 1 else []
+        for found, total, asked in zip(gains, totals, strikes, strict=True):
+            if total.error <= LARGEST_ERROR:  # masses without digits bound nothing
+                found[:] = np.minimum(found, _calls(total, centered, asked))
     return [
-        (one.node, min(1.0, participation * float(gain) / rounds * (1.0 + 2.0 * one.rounding)))
-        for one, gain in zip(sums, gains, strict=True)
+        [
+            (one.node, min(1.0, participation * float(gain) / count * (1.0 + 2.0 * one.rounding)))
+            for one, gain in zip(sums, found, strict=True)
+        ]
+        for count, found in zip(counts, gains, strict=True)
     ]
+
+
+def _calls(total: Ladder, sums: Sequence[HiddenSum], strikes: Sequence[tuple[float, float]]) -> list[float]:
+    """At least the expected calls of the sums, whose laws are the rows of a ladder."""
+    values, masses = total.flat()
+    found = []
+    for one, law, (strike, rounded) in zip(sums, masses, strikes, strict=True):
+        moved = total.terms * one.offset
+        # c is taken off every term, and M c off the strike, each with a rounding of its own.
+        slack = rounded + 8.0 * UNIT_ROUNDOFF * (abs(moved) + abs(strike - moved))
+        call = float(np.maximum(values - (strike - moved) + slack, 0.0) @ law)
+        charged = call * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
+        lost = replace(one, rounds=total.terms).left_out(total.lost_moment)
+        found.append(charged + lost + 2.0 * max(moved - strike + slack, 0.0) * total.lost)
+    return found
 
 
 def alike(

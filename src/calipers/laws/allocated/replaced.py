@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -45,7 +45,7 @@ from calipers.laws.allocated.along import Outward
 from calipers.laws.allocated.average import AllocatedEpoch
 from calipers.laws.allocated.average_tests import EventFamily, tail_families
 from calipers.laws.allocated.hidden_sum import HiddenSum, divergence, strike_of
-from calipers.laws.allocated.hidden_sums import alike, divergences, shared_ladder
+from calipers.laws.allocated.hidden_sums import Nodes, alike, divergences, divergences_too, shared_ladder
 from calipers.laws.allocated.hidden_term import opposite
 from calipers.laws.allocated.shuffle_tests import law_of_tests
 from calipers.laws.core.gaussian_part import gaussian_pair
@@ -63,7 +63,7 @@ from calipers.numerics.normal import (
 _LOWEST_LOG_TAIL = -560.0
 FINEST_RESOLUTION = 0.05
 """Where a law is built in a second; a smaller resolution gives this one, which is as valid, only less tight."""
-_COARSE, _DEPTHS = 0.2, 12.0
+_COARSE, _DEPTHS = 0.2, 6.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
 _UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (6.5, 0.33)
@@ -132,6 +132,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
     epsilon, `law(Side.LOWER, ...)` is dominated by it; a smaller `resolution` is tighter, down to `FINEST_RESOLUTION`.
     """
 
+    least: int | None = None
+    """The rounds of a pair that is asked for as well, as many or one less: they share their ladders."""
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
@@ -202,15 +204,16 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 
         # No divergence exceeds 1; where it falls below delta at once, that is found out last.
         below, above = -log_delta, _AT_KNOWN
+        weights = [below, above]
         for _ in range(12):
-            # The logarithm is concave over most of its range: half way by value, half way by position.
-            secant = low + (high - low) * below / (below - above)
-            middle = 0.5 * (secant + 0.5 * (low + high))
+            # Against the root of epsilon the logarithm is nearly straight; an end that stays loses weight (Illinois).
+            ends = math.sqrt(low), math.sqrt(high)
+            middle = (ends[0] + (ends[1] - ends[0]) * weights[0] / (weights[0] - weights[1])) ** 2
             value = excess(middle)
             if value > 0.0:
-                low, below = middle, value
+                low, below, weights = middle, value, [value, 0.5 * weights[1]]
             else:
-                high, above = middle, value
+                high, above, weights = middle, value, [0.5 * weights[0], value]
             if high - low < 0.05 * high:
                 break
         if low == 0.0:
@@ -239,7 +242,8 @@ class ReplacedPair(AllocatedEpoch, LawSource):
 
     def nodes(self, resolution: float, log_tail: float, gaps: tuple[float, float]) -> list[float]:
         """Epsilons from 0 to where the divergence is about e^log_tail, dense on the scale of log L."""
-        advantage = _upper_node(*self.key, 0.0, _LADDER * resolution, _FIRST_DEPTH)[1]
+        shared = self if self.least is None else replace(self, rounds=self.least)
+        advantage = _upper_node(*shared.key, 0.0, _LADDER * resolution, _FIRST_DEPTH)[1]
         # log L varies as that of two Gaussians of the same advantage, and in its far tail like 2/sigma.
         deviation = 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - advantage, 1e-12)))
         scale = gaps[0] * resolution
@@ -271,11 +275,21 @@ def _outward_tests(pair: ReplacedPair, resolution: float) -> Outward[EventFamily
 
 @lru_cache(maxsize=12)
 def _outward_nodes(pair: ReplacedPair, resolution: float) -> Outward[tuple[float, float]]:
-    def look(epsilons: Sequence[float], depth: float) -> list[tuple[float, float]]:
+    def look(epsilons: Sequence[float], depth: float) -> Nodes:
+        if pair.least is not None:
+            return _both(pair.sigma, pair.least, tuple(epsilons), _LADDER * resolution, depth)[pair.rounds - pair.least]
         terms = [opposite(pair.sigma, epsilon) for epsilon in epsilons]
         return divergences(terms, pair.rounds, pair.participation, _LADDER * resolution, depth)
 
-    return Outward(look, lambda _, found: math.log(max(found[1], _NOTHING)), -math.log(pair.rounds), _CUT)
+    first = -math.log(pair.rounds if pair.least is None else pair.least)
+    return Outward(look, lambda _, found: math.log(max(found[1], _NOTHING)), first, _CUT)
+
+
+@lru_cache(maxsize=32)
+def _both(
+    sigma: float, rounds: int, epsilons: tuple[float, ...], resolution: float, depth: float
+) -> tuple[Nodes, Nodes]:
+    return divergences_too([opposite(sigma, epsilon) for epsilon in epsilons], rounds, resolution, depth)
 
 
 @lru_cache(maxsize=12)

@@ -46,6 +46,8 @@ _PILOT, _FINEST_PILOT, _ASTRAY = 0.2, 0.01, 0.3
 """Cells of pilots; they are finer where the total would lie so many deviations astray."""
 ATTACK_RESOLUTION = 0.05
 """Cells and lattice of composed attacks, in deviations of one factor: they lose about 2e-4 of the variance."""
+COARSE_MARGIN = 13.0
+"""How much deeper than its curve a law of few nodes has to be where nothing is multiplied: that is where it ends."""
 LONE_MARGIN = 11.0
 """How much deeper than its curve a one-sided law has to be where nothing is multiplied."""
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
@@ -299,6 +301,11 @@ class Below(_Order):
 
 class Direction(Above, Below):
     """Factors with laws on either side, composed in one order."""
+
+    def depth_of_curve(self, log_smallest: float) -> float:
+        """How deep laws are for a curve that ends at e^log_smallest; where nothing is multiplied little is to spare."""
+        lone = self.steps() == 1 and all(source.coarse for source, _ in self._proofs.factors)
+        return log_smallest - (COARSE_MARGIN if lone else math.log(self.steps()) + 18.0)
 
     def __init__(self, proofs: Shelf[UpperSource], attacks: Shelf[LowerSource], reverse: bool) -> None:
         Below.__init__(self, attacks, reverse)

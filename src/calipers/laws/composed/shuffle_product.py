@@ -26,6 +26,11 @@ from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
 _RELATIVE = 1e-4
+_SPACING = 3.0
+"""Deviations between the centers of tests of a curve, each of which knows the tests within several deviations."""
+_USUAL_CURVE = 1e-12
+_ROUGH, _SHORT = 0.2, 1 << 16
+"""Cells and longest lattice of a rough look."""
 _MOST_SADDLES = 60
 _DEEPEST = -600.0
 
@@ -44,12 +49,16 @@ class AttackProduct:
         ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
         self.directions = [Below(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
+        self._started: dict[tuple[bool, float], LowerTail] = {}
 
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         best = (0.0, False)
         for direction in self.directions:
+            if epsilon == 0.0:
+                best = max(best, (self._start(direction, self._depth(_USUAL_CURVE)).delta(0.0), direction.reverse))
+                continue
             log_tail = -40.0 - math.log(self.steps)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
             if saddle.log_delta < _DEEPEST:
@@ -61,6 +70,17 @@ class AttackProduct:
             tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(epsilon=epsilon))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
+
+    def rough_epsilon(self, delta: float) -> float:
+        """At most epsilon(delta) of the truth, from one rough look at tests of P's presence."""
+        log_tail = self._depth(delta)
+        direction = self.directions[0]
+        saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
+        for _ in range(2):
+            escape, focus = log_escape_for(saddle, _RELATIVE), TailFocus(delta=delta)
+            found = direction.lower(saddle, _ROUGH, log_tail, escape, focus, longest=_SHORT).epsilon(delta)
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
+        return found
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """(epsilon, reversed): at most epsilon(delta) of the truth; 0 if no test shows more."""
@@ -83,18 +103,31 @@ class AttackProduct:
     def tests(self, smallest_delta: float) -> tuple[list[LowerTail], list[LowerTail]]:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
-        log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
+        log_tail = self._depth(smallest_delta)
         ways: list[list[LowerTail]] = []
         for direction in self.directions:
             found: list[LowerTail] = []
             ways.append(found)
             pilot = direction.pilot(log_tail)
             saddle = saddle_for_epsilon(pilot, 0.0)
+            found.append(self._start(direction, log_tail))
             for _ in range(_MOST_SADDLES):
-                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
-                following = saddle_for_epsilon(pilot, saddle.mean + 2.0 * saddle.deviation)
+                following = saddle_for_epsilon(pilot, saddle.mean + _SPACING * saddle.deviation)
                 ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
                 if self.steps == 1 or ended:
                     break
                 saddle = following
+                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
         return ways[0], ways[-1]
+
+    def _depth(self, smallest_delta: float) -> float:
+        return math.log(smallest_delta) - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
+
+    def _start(self, direction: Below, log_tail: float) -> LowerTail:
+        """The tests around epsilon = 0, with which curves begin and which show the advantage."""
+        key = direction.reverse, log_tail
+        if key not in self._started:
+            saddle = saddle_for_epsilon(direction.pilot(log_tail), 0.0)
+            escape = log_escape_for(saddle, _RELATIVE)
+            self._started[key] = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape)
+        return self._started[key]

@@ -201,7 +201,7 @@ def directed_sweep(
     log_smallest = math.log(smallest_delta)
     uppers, lowers, middles = [], [], []
     for direction in product.directions:
-        log_tail = log_smallest - math.log(direction.steps()) - 18.0
+        log_tail = direction.depth_of_curve(log_smallest)
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
