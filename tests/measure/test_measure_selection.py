@@ -33,14 +33,14 @@ def test_generating_functions_are_those_of_the_laws(kind: str, shape: float | No
         assert float(mpmath.fsum(k * w for k, w in enumerate(weights))) == pytest.approx(mean, rel=1e-8)
         for x in (0.0, 0.3, 0.97):
             exact = float(mpmath.fsum(w * mpmath.mpf(x) ** k for k, w in enumerate(weights)))
-            assert float(trials.generating(np.array([x]))[0]) == pytest.approx(exact, rel=1e-8, abs=1e-12)
+            assert 1.0 - float(trials.missed(np.array([1.0 - x]))[0]) == pytest.approx(exact, rel=1e-8, abs=1e-12)
 
 
 def exact_delta(mu: float, trials: Trials, epsilon: float) -> float:
     """delta of selecting by the likelihood ratio among Gaussians: the integral of (p f'(F) - e^eps q f'(G))+."""
     z = np.linspace(-9.0, 12.0, 40_001)
     cdf = np.vectorize(lambda t: 0.5 * math.erfc(-t / math.sqrt(2.0)))
-    under_p, under_q = trials.generating(cdf(z - mu)), trials.generating(cdf(z))
+    under_p, under_q = (1.0 - trials.missed(1.0 - one) for one in (cdf(z - mu), cdf(z)))
     gain = np.diff(under_p) - math.exp(epsilon) * np.diff(under_q)
     return float(np.sum(np.maximum(gain, 0.0)))
 
@@ -68,7 +68,8 @@ def turned_delta(mu: float, trials: Trials, epsilon: float) -> float:
     best = 0.0
     for turn in range(0, 4000, 40):
         order = np.r_[np.arange(turn, 4000), np.arange(turn)]  # from the lowest score to the highest
-        shown = [np.diff(trials.generating(np.append(0.0, np.minimum(np.cumsum(one[order]), 1.0)))) for one in (p, q)]
+        sums = [np.append(0.0, np.minimum(np.cumsum(one[order]), 1.0)) for one in (p, q)]
+        shown = [np.diff(1.0 - trials.missed(1.0 - one)) for one in sums]
         best = max(best, float(np.sum(np.maximum(shown[0] - math.exp(epsilon) * shown[1], 0.0))))
     return best
 

@@ -176,7 +176,8 @@ def ordered_delta(mu: float, trials: Trials, epsilon: float) -> float:
     """delta of selecting by the likelihood ratio among Gaussians, from tests on a fine grid of thresholds."""
     z = np.linspace(-9.0, 12.0, 20_001)
     cdf = np.vectorize(lambda t: 0.5 * math.erfc(-t / math.sqrt(2.0)))
-    gain = np.diff(trials.generating(cdf(z - mu))) - math.exp(epsilon) * np.diff(trials.generating(cdf(z)))
+    under_p, under_q = (1.0 - trials.missed(1.0 - one) for one in (cdf(z - mu), cdf(z)))
+    gain = np.diff(under_p) - math.exp(epsilon) * np.diff(under_q)
     return float(np.sum(np.maximum(gain, 0.0)))
 
 

@@ -99,14 +99,6 @@ class Trials:
             return math.expm1(-math.log(gamma)) / -math.log(gamma)
         return self.shape * (1.0 - gamma) / (gamma * -math.expm1(self.shape * math.log(gamma)))
 
-    def generating(self, x: FloatArray) -> FloatArray:
-        """f(x) = E[x^K] for x in [0, 1]."""
-        if self.shape == math.inf:
-            return np.exp(self.mean * (x - 1.0))
-        if self.single:
-            return np.asarray(x, dtype=np.float64)
-        return 1.0 - self.missed(1.0 - x)
-
     def missed(self, y: FloatArray) -> FloatArray:
         """1 - f(1 - y), the chance that at least one of K trials does what one does with chance y; accurate near 0."""
         if self.shape == math.inf:

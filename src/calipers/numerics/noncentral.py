@@ -312,44 +312,20 @@ def _bounds(
     return low.reshape(parts[0].shape), high.reshape(parts[0].shape)
 
 
-def _excess(t: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike) -> FloatArray:
-    """t - d - L, the first difference carried in two floats."""
-    point, count = np.asarray(t, dtype=np.float64), np.asarray(degrees, dtype=np.float64)
-    if not np.all((point >= 0.0) & np.isfinite(point)):
-        raise InputError(f"Expected t in [0, inf), got t={t!r}.")
-    first = point - count
-    back = first - point
-    lost = (point - (first - back)) - (count + back)
-    return np.asarray((first - np.asarray(noncentrality, dtype=np.float64)) + lost, dtype=np.float64)
-
-
-def log_noncentral_cdf_bounds(
-    t: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) with lower <= log P(X <= t) <= upper; arguments broadcast, degrees whole.
-
-    The interval is about 1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the
-    mixture (few degrees) about 14 sqrt(noncentrality) gamma tails and 20 milliseconds.
-    """
-    return _bounds(_excess(t, degrees, noncentrality), degrees, noncentrality, lower=True)
-
-
-def log_noncentral_tail_bounds(
-    t: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) with lower <= log P(X > t) <= upper; as `log_noncentral_cdf_bounds`."""
-    return _bounds(_excess(t, degrees, noncentrality), degrees, noncentrality, lower=False)
-
-
 def log_noncentral_cdf_bounds_at(
     excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """`log_noncentral_cdf_bounds` at t = degrees + noncentrality + excess: no digits are lost at many degrees."""
+    """(lower, upper) with lower <= log P(X <= degrees + noncentrality + excess) <= upper; arguments broadcast.
+
+    By its excess over the mean a threshold loses no digits at many degrees, which are whole. The interval is about
+    1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture (few degrees)
+    about 14 sqrt(noncentrality) gamma tails and 20 milliseconds.
+    """
     return _bounds(np.asarray(excess, dtype=np.float64), degrees, noncentrality, lower=True)
 
 
 def log_noncentral_tail_bounds_at(
     excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """`log_noncentral_tail_bounds` at t = degrees + noncentrality + excess."""
+    """(lower, upper) with lower <= log P(X > degrees + noncentrality + excess) <= upper; likewise."""
     return _bounds(np.asarray(excess, dtype=np.float64), degrees, noncentrality, lower=False)

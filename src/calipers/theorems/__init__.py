@@ -1,55 +1,16 @@
 """One function per published statement: conditions checked, direction stated.
 
-`evaluate(name, **parameters)` calls a statement by its name; `THEOREMS` lists them all.
+`evaluate(name, **parameters)` calls a statement by its name; `THEOREMS` lists those of every file here.
 """
 
 from __future__ import annotations
 
-from calipers.theorems import (
-    division_ceilings,
-    division_guarantees,
-    division_limits,
-    division_pairs,
-    division_rates,
-    gaussian_limits,
-    lognormal_ratio,
-    poisson_halfspace,
-    repeated_test,
-    samplers_gap,
-    separation,
-    separation_to_epsilon,
-    shuffle_composition,
-    shuffle_conjecture,
-    shuffle_limits,
-    shuffle_one_epoch,
-    shuffle_proof,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from calipers.theorems.registry import THEOREMS, Parameter, Relation, Theorem, TheoremValue, evaluate, find, theorem
 
-__all__ = [
-    "THEOREMS",
-    "Parameter",
-    "Relation",
-    "Theorem",
-    "TheoremValue",
-    "division_ceilings",
-    "division_guarantees",
-    "division_limits",
-    "division_pairs",
-    "division_rates",
-    "evaluate",
-    "find",
-    "gaussian_limits",
-    "lognormal_ratio",
-    "poisson_halfspace",
-    "repeated_test",
-    "samplers_gap",
-    "separation",
-    "separation_to_epsilon",
-    "shuffle_composition",
-    "shuffle_conjecture",
-    "shuffle_limits",
-    "shuffle_one_epoch",
-    "shuffle_proof",
-    "theorem",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["THEOREMS", "Parameter", "Relation", "Theorem", "TheoremValue", "evaluate", "find", "theorem"]

@@ -36,9 +36,7 @@ from calipers.numerics.gamma import GAMMA_LOG_ERROR
 from calipers.theorems.division_guarantees import floor_divisors
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.parameters import DESCRIBED
-from calipers.theorems.registry import Relation, theorem
-
-_NOT_LEAKAGE = "Bounds the guarantee, which reveals batch and bit; at sample_rate < 1 the mechanism itself leaks less."
+from calipers.theorems.registry import theorem
 
 
 def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
@@ -69,51 +67,18 @@ def _batch_share(dataset_size: int, sample_rate: float) -> float:
     return -sample_rate * math.expm1(dataset_size * math.log1p(-sample_rate))
 
 
-@theorem(
-    "wang-thm-3.8",
-    statement="wang2026:thm3.8",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.6 and wang-eq-4 at fpr is <= value",
-    note=_NOT_LEAKAGE,
-)
+@theorem("wang-thm-3.8")
+@theorem("wang-lemma-3.14")
+@theorem("wang-lemma-3.15")
 def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
-    """f_bar(fpr) by the exact chi-square test with n - 1 degrees; relative excess below 1e-10 where above 1e-100."""
+    """f_bar(fpr) by the exact chi-square test with n - 1 degrees; relative excess below 1e-10 where above 1e-100.
+
+    By the lemmas it is highest at the largest dataset, and at the smallest dimension.
+    """
     return scale_ceiling(fpr, dimension - 1, dataset_size)
 
 
-@theorem(
-    "wang-lemma-3.14",
-    statement="wang2026:lemma3.14",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.6 at fpr is <= value for every dataset of at most dataset_size records",
-    note=_NOT_LEAKAGE,
-)
-def expected_ceiling_up_to_size(fpr: float, dimension: int, dataset_size: int) -> float:
-    """The ceiling of Theorem 3.8 at the largest dataset, where it is highest."""
-    return expected_ceiling(fpr, dimension, dataset_size)
-
-
-@theorem(
-    "wang-lemma-3.15",
-    statement="wang2026:lemma3.15",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.6 at fpr is <= value for every output of at least `dimension` coordinates",
-    note=_NOT_LEAKAGE,
-)
-def expected_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int) -> float:
-    """The ceiling of Theorem 3.8 at the smallest dimension, where it is highest."""
-    return expected_ceiling(fpr, dimension, dataset_size)
-
-
-@theorem(
-    "wang-thm-3.9",
-    statement="wang2026:thm3.9",
-    direction=Relation.CONDITION,
-    reads="the guarantee of wang-thm-3.6 at fpr is <= fnr for every output of at least `value` coordinates",
-    note=_NOT_LEAKAGE,
-    fpr=OPEN_UNIT,
-    fnr=(OPEN_UNIT, "false negative rate to fall below"),
-)
+@theorem("wang-thm-3.9", fpr=OPEN_UNIT, fnr=(OPEN_UNIT, "false negative rate to fall below"))
 def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     """The first dimension at which the ceiling of Theorem 3.8 falls to fnr; by Lemma 3.15 it stays below.
 
@@ -125,50 +90,20 @@ def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     return fewest(lambda many: many >= largest or scale_ceiling(fpr, many - 1, dataset_size) <= fnr, 0, 1)
 
 
-@theorem(
-    "wang-thm-3.10",
-    statement="wang2026:thm3.10",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.7 and wang-eq-7 at fpr is <= value",
-    note=_NOT_LEAKAGE,
-)
+@theorem("wang-thm-3.10")
+@theorem("wang-lemma-3.15-batch")
+@theorem("wang-lemma-3.16")
 def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
-    """(q - q(1-q)^N) f_bar(fpr) + (1 - q + q(1-q)^N) (1 - fpr), f_bar of Theorem 3.8."""
+    """(q - q(1-q)^N) f_bar(fpr) + (1 - q + q(1-q)^N) (1 - fpr), f_bar of Theorem 3.8.
+
+    By the lemmas it is highest at the smallest dimension, and at the smallest rate.
+    """
     share = _batch_share(dataset_size, sample_rate)
     value = share * expected_ceiling(fpr, dimension, dataset_size) + (1.0 - share) * (1.0 - fpr)
     return min(value * (1.0 + 1e-15), 1.0)
 
 
-@theorem(
-    "wang-lemma-3.15-batch",
-    statement="wang2026:lemma3.15",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.7 at fpr is <= value for every output of at least `dimension` coordinates",
-    note=_NOT_LEAKAGE,
-)
-def batch_ceiling_from_dimension(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
-    """The ceiling of Theorem 3.10 at the smallest dimension, where it is highest."""
-    return batch_ceiling(fpr, dimension, dataset_size, sample_rate)
-
-
-@theorem(
-    "wang-lemma-3.16",
-    statement="wang2026:lemma3.16",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-3.7 at fpr is <= value for every rate of at least sample_rate",
-    note=_NOT_LEAKAGE,
-)
-def batch_ceiling_from_rate(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
-    """The ceiling of Theorem 3.10 at the smallest rate, where it is highest."""
-    return batch_ceiling(fpr, dimension, dataset_size, sample_rate)
-
-
-@theorem(
-    "wang-thm-3.11",
-    statement="wang2026:thm3.11",
-    direction=Relation.LOWER_BOUND,
-    reads="the ceiling of wang-thm-3.10 at fpr is >= value in every dimension, and tends to it",
-)
+@theorem("wang-thm-3.11")
 def batch_ceiling_limit(fpr: float, dataset_size: int, sample_rate: float) -> float:
     """(1 - q + q(1-q)^N) (1 - fpr), rounded down."""
     share = _batch_share(dataset_size, sample_rate)
@@ -186,50 +121,26 @@ def uneven_floor(dataset_size: int, sample_rate: float) -> int:
     return before
 
 
-@theorem(
-    "wang-thm-a.4",
-    statement="wang2026:thmA.4",
-    direction=Relation.UPPER_BOUND,
-    reads="the guarantee of wang-thm-a.3 and wang-thm-a.2 at fpr is <= value",
-    note=_NOT_LEAKAGE,
-)
+@theorem("wang-thm-a.4")
 def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
     """f_bar(fpr) with K = floor(N q), by the exact chi-square test; the two floors must differ."""
     return floor_ceiling_of_rounds(fpr, dimension, dataset_size, sample_rate, 1)
 
 
-@theorem(
-    "wang-thm-a.6",
-    statement="wang2026:thmA.6",
-    direction=Relation.UPPER_BOUND,
-    reads="T of `steps` rounds of the transparent mechanism (batches and bits revealed) at fpr is <= value",
-    note=_NOT_LEAKAGE,
-)
+@theorem("wang-thm-a.6")
 def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
     """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact."""
     degrees = steps * (dimension - 1)
     return scale_ceiling(fpr, degrees, uneven_floor(dataset_size, sample_rate))
 
 
-@theorem(
-    "wang-thm-b.1",
-    statement="wang2026:thmB.1",
-    direction=Relation.UPPER_BOUND,
-    reads="T of `steps` rounds of the transparent mechanism that divides by N q at fpr is <= value",
-    note=_NOT_LEAKAGE,
-)
+@theorem("wang-thm-b.1")
 def expected_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> float:
     """f_bar^(T)(fpr) of Theorem 3.8: the chi-square test with T(n - 1) degrees, exact."""
     return scale_ceiling(fpr, steps * (dimension - 1), dataset_size)
 
 
-@theorem(
-    "wang-thm-b.1-batch",
-    statement="wang2026:thmB.1",
-    direction=Relation.UPPER_BOUND,
-    reads="T of `steps` rounds of the transparent mechanism that divides by |B| at fpr is <= value",
-    note="One test among many: reject if any round does. The T-fold ceiling itself lies lower.",
-)
+@theorem("wang-thm-b.1-batch")
 def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
     """f_bar(a)^T with 1 - (1 - a)^T = fpr: at least f_bar^(T)(fpr), f_bar of Theorem 3.10.
 

@@ -33,7 +33,7 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -79,13 +79,7 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     return before, after
 
 
-@theorem(
-    "wang-eq-4",
-    statement="wang2026:eq4",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value, M divides by N q, other gradients = alignment * the new one",
-    note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
-)
+@theorem("wang-eq-4")
 def expected_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
 ) -> float:
@@ -97,24 +91,13 @@ def expected_pair_fnr(
     return curve_from_below(_fixed_divisor(dataset_size, alignment, run), fpr)
 
 
-@theorem(
-    "wang-thm-3.6",
-    statement="wang2026:thm3.6",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by N q",
-    note="One order of the pair; wang-thm-3.6-delta covers both.",
-)
+@theorem("wang-thm-3.6")
 def expected_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem 3.6 at fpr, from below (see `expected_pair_fnr` at alignment -1)."""
     return expected_pair_fnr(fpr, dimension, dataset_size, sample_rate, noise_multiplier, -1.0)
 
 
-@theorem(
-    "wang-thm-3.6-delta",
-    statement="wang2026:thm3.6",
-    direction=Relation.UPPER_BOUND,
-    reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by N q",
-)
+@theorem("wang-thm-3.6-delta")
 def expected_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
@@ -123,13 +106,7 @@ def expected_delta(
     return delta_from_above(_fixed_divisor(dataset_size, -1.0, run), epsilon)
 
 
-@theorem(
-    "wang-eq-7",
-    statement="wang2026:eq7",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value, M divides by |B|, other gradients = alignment * the new one",
-    note="Batch and bit are revealed: the true curve lies higher unless sample_rate = 1.",
-)
+@theorem("wang-eq-7")
 def batch_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
 ) -> float:
@@ -141,24 +118,13 @@ def batch_pair_fnr(
     return curve_from_below(_batch_divisor(alignment, run), fpr)
 
 
-@theorem(
-    "wang-thm-3.7",
-    statement="wang2026:thm3.7",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by |B|",
-    note="One order of the pair; wang-thm-3.7-delta covers both.",
-)
+@theorem("wang-thm-3.7")
 def batch_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem 3.7 at fpr, from below (see `batch_pair_fnr` at alignment -1)."""
     return batch_pair_fnr(fpr, dimension, dataset_size, sample_rate, noise_multiplier, -1.0)
 
 
-@theorem(
-    "wang-thm-3.7-delta",
-    statement="wang2026:thm3.7",
-    direction=Relation.UPPER_BOUND,
-    reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by |B|",
-)
+@theorem("wang-thm-3.7-delta")
 def batch_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
@@ -167,12 +133,7 @@ def batch_delta(
     return delta_from_above(_batch_divisor(-1.0, run), epsilon)
 
 
-@theorem(
-    "wang-thm-a.2",
-    statement="wang2026:thmA.2",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value, M divides by floor(N q), other gradients = alignment * the new one",
-)
+@theorem("wang-thm-a.2")
 def floor_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
 ) -> float:
@@ -190,13 +151,7 @@ def floor_pair_fnr(
     return curve_from_below(_fixed_divisor(before, alignment, run), fpr)
 
 
-@theorem(
-    "wang-thm-a.3",
-    statement="wang2026:thmA.3",
-    direction=Relation.LOWER_BOUND,
-    reads="T(M(D), M(D'))(fpr) >= value for all |D| = N, |D'| = N + 1, M divides by floor(N q)",
-    note="One order of the pair; wang-thm-a.3-delta covers both.",
-)
+@theorem("wang-thm-a.3")
 def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem A.3: that of the undivided sum where both divisors agree, else Equation (17)."""
     run = dimension, dataset_size, sample_rate, noise_multiplier
@@ -207,12 +162,7 @@ def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
     return curve_from_below(_fixed_divisor(before, -1.0, run), fpr)
 
 
-@theorem(
-    "wang-thm-a.3-delta",
-    statement="wang2026:thmA.3",
-    direction=Relation.UPPER_BOUND,
-    reads="delta(epsilon) <= value for all |D| = N, |D'| = N + 1 in both orders, M divides by floor(N q)",
-)
+@theorem("wang-thm-a.3-delta")
 def floor_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:

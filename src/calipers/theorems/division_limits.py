@@ -34,10 +34,9 @@ from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_ceilings import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
-_EXACT_IS_BETTER = "Bounds a ceiling whose exact value division_ceilings gives."
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,6 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
 
 @theorem(
     "wang-thm-3.12",
-    statement="wang2026:thm3.12",
-    direction=Relation.UPPER_BOUND,
-    reads="lower <= (f composed `copies` times)(fpr) <= upper, f symmetric with these kl, kappa2, kappa3",
     copies=(COUNT, "number of copies of f"),
     kl=(POSITIVE, "-integral of log|f'|"),
     kappa2=(POSITIVE, "integral of log|f'|^2"),
@@ -130,25 +126,13 @@ def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
     return gaussian_limit(fpr, copies, scale_functionals(divisor))
 
 
-@theorem(
-    "wang-thm-3.13",
-    statement="wang2026:thm3.13",
-    direction=Relation.UPPER_BOUND,
-    reads="the ceiling of wang-thm-3.8 at fpr is <= upper",
-    note=_EXACT_IS_BETTER,
-)
+@theorem("wang-thm-3.13")
 def expected_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from n - 1 copies; `lower` bounds their composition, not the ceiling."""
     return _upper(fpr, dimension - 1, dataset_size)
 
 
-@theorem(
-    "wang-thm-3.13-batch",
-    statement="wang2026:thm3.13",
-    direction=Relation.UPPER_BOUND,
-    reads="the ceiling of wang-thm-3.10 at fpr is <= value",
-    note=_EXACT_IS_BETTER,
-)
+@theorem("wang-thm-3.13-batch")
 def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
     """(q - q(1-q)^N) (G_mu(fpr - gamma) + gamma) + (1 - q + q(1-q)^N) (1 - fpr)."""
     upper = expected_gaussian_ceiling(fpr, dimension, dataset_size).upper
@@ -157,13 +141,7 @@ def batch_gaussian_ceiling(fpr: float, dimension: int, dataset_size: int, sample
     return min(share * upper + (1.0 - share) * (1.0 - fpr) + ROUNDED, 1.0)
 
 
-@theorem(
-    "wang-thm-a.7",
-    statement="wang2026:thmA.7",
-    direction=Relation.UPPER_BOUND,
-    reads="the ceiling of wang-thm-a.6 at fpr is <= upper",
-    note=_EXACT_IS_BETTER,
-)
+@theorem("wang-thm-a.7")
 def floor_gaussian_ceiling_of_rounds(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int
 ) -> GaussianLimit:
@@ -172,13 +150,7 @@ def floor_gaussian_ceiling_of_rounds(
     return _upper(fpr, copies, uneven_floor(dataset_size, sample_rate))
 
 
-@theorem(
-    "wang-cor-b.2",
-    statement="wang2026:corB.2",
-    direction=Relation.UPPER_BOUND,
-    reads="the ceiling of wang-thm-b.1 at fpr is <= upper",
-    note=_EXACT_IS_BETTER,
-)
+@theorem("wang-cor-b.2")
 def expected_gaussian_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies."""
     copies = steps * (dimension - 1)

@@ -11,19 +11,14 @@ import math
 
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.theorems.parameters import Described
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
 _MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")
 _ROUNDOFF = 1e-15
 
 
-@theorem(
-    "wang-eq-1",
-    statement="wang2026:eq1",
-    direction=Relation.LOWER_BOUND,
-    reads="every (epsilon, delta)-DP mechanism has T(M(D), M(D'))(fpr) >= value",
-)
+@theorem("wang-eq-1")
 def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     """max(0, 1 - delta - e^epsilon fpr, e^-epsilon (1 - delta - fpr)), rounded down."""
     room = 1.0 - delta
@@ -32,14 +27,7 @@ def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     return max(0.0, steep - _ROUNDOFF * (1.0 + cost), flat - _ROUNDOFF)
 
 
-@theorem(
-    "wang-eq-2",
-    statement="wang2026:eq2",
-    direction=Relation.LOWER_BOUND,
-    reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any epsilon < value",
-    fpr=_MOST_FPR,
-    fnr=_MOST_FNR,
-)
+@theorem("wang-eq-2", fpr=_MOST_FPR, fnr=_MOST_FNR)
 def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     """max(0, log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr)), rounded down."""
     room = 1.0 - delta
@@ -52,14 +40,7 @@ def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     return best
 
 
-@theorem(
-    "wang-eq-3",
-    statement="wang2026:eq3",
-    direction=Relation.LOWER_BOUND,
-    reads="a mechanism with a test of these rates is not (epsilon, delta)-DP at any delta < value",
-    fpr=_MOST_FPR,
-    fnr=_MOST_FNR,
-)
+@theorem("wang-eq-3", fpr=_MOST_FPR, fnr=_MOST_FNR)
 def audited_delta(fpr: float, fnr: float, epsilon: float) -> float:
     """max(0, 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr), rounded down."""
     odds = math.exp(min(epsilon, 700.0))

@@ -20,7 +20,7 @@ from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
 from calipers.domains import OPEN_UNIT
 from calipers.theorems.parameters import ratio_variance
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 
 def positive_part_variance(noise_multiplier: float) -> float:
@@ -37,14 +37,7 @@ def positive_part_variance(noise_multiplier: float) -> float:
     return variance * float(ndtr(1.5 * shift)) + odd
 
 
-@theorem(
-    "bu-clt-mu",
-    statement="dong2022:clt",
-    direction=Relation.ASYMPTOTIC,
-    reads="composition of the Poisson pair -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
-    note="A limit: the run may leak more, and in the tail it does.",
-    sample_rate=OPEN_UNIT,
-)
+@theorem("bu-clt-mu", sample_rate=OPEN_UNIT)
 def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = q sqrt(T (e^(1/sigma^2) - 1)), the limit for one direction of add/remove adjacency.
 
@@ -53,14 +46,7 @@ def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> flo
     return sample_rate * math.sqrt(steps * ratio_variance(noise_multiplier))
 
 
-@theorem(
-    "dong-cor-5.4",
-    statement="dong2022:cor5.4",
-    direction=Relation.ASYMPTOTIC,
-    reads="composition of the symmetrized curve -> G_value as steps grows with sample_rate * sqrt(steps) fixed",
-    note="A limit, and of the symmetrized curve: up to sqrt(2) above bu-clt-mu, the limit of the pair itself.",
-    sample_rate=OPEN_UNIT,
-)
+@theorem("dong-cor-5.4", sample_rate=OPEN_UNIT)
 def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = sqrt(2) c sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2) with c = q sqrt(T).
 
@@ -69,12 +55,7 @@ def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: f
     return sample_rate * math.sqrt(2.0 * steps * positive_part_variance(noise_multiplier))
 
 
-@theorem(
-    "gomez-prop-6.1",
-    statement="gomez2025:prop6.1",
-    direction=Relation.UPPER_BOUND,
-    reads="every epsilon-DP mechanism is mu-GDP with mu = value, and randomized response needs all of it",
-)
+@theorem("gomez-prop-6.1")
 def gdp_of_pure_dp(epsilon: float) -> float:
     """mu = -2 Phi^-1(1 / (e^epsilon + 1)).
 

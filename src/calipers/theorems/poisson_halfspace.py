@@ -30,7 +30,7 @@ from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
 from calipers.numerics.types import FloatArray
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 from calipers.theorems.samplers_gap import EventBound, best_threshold, deterministic_delta, event_value
 
 # A record that is drawn more often than this is left out of P(E), which only lowers the bound.
@@ -39,9 +39,6 @@ _MOST_DRAWS = 100
 
 @theorem(
     "chua-prop-c.1",
-    statement="chua2024:propC.1",
-    direction=Relation.EXACT,
-    reads="N(mu, noise_multiplier^2 I) gives the halfspace {a.w >= b} the mass value",
     mean=(REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
     threshold=(REAL, "b / |a|, the distance of the halfspace from the origin"),
 )
@@ -52,10 +49,6 @@ def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> fl
 
 @theorem(
     "chua-prop-c.3",
-    statement="chua2024:propC.3",
-    direction=Relation.UPPER_BOUND,
-    reads="every pair with this delta at epsilon has delta(smaller_epsilon) <= value",
-    note="The profile falls no faster than e^epsilon grows; it is what makes delta continuous in epsilon.",
     delta=(PROBABILITY, "delta of the pair at epsilon"),
     smaller_epsilon=(NON_NEGATIVE, "the epsilon, at most the other, at which delta is asked for"),
 )
@@ -68,25 +61,14 @@ def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: floa
     return min((delta + math.exp(smaller_epsilon) * math.expm1(epsilon - smaller_epsilon)) * (1.0 + 1e-14), 1.0)
 
 
-@theorem(
-    "chua-prop-c.2",
-    statement="chua2024:propC.2",
-    direction=Relation.UPPER_BOUND,
-    reads="delta_P(0), and so delta_P(epsilon) at every epsilon, <= value for Poisson batches, one epoch",
-)
+@theorem("chua-prop-c.2")
 def poisson_total_variation_upper(noise_multiplier: float, rounds: int) -> float:
     """1 - (1 - delta_D(0)/T)^T, rounded up: at least delta_P(0), and below delta_D(0) for T > 1."""
     one_step = deterministic_delta(0.0, noise_multiplier) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / rounds
     return -math.expm1(rounds * math.log1p(-one_step))
 
 
-@theorem(
-    "chua-thm-4.2a",
-    statement="chua2024:thm4.2a",
-    direction=Relation.CONDITION,
-    reads="delta_P(epsilon) < delta_D(epsilon) for every epsilon < value",
-    note="An explicit epsilon_0; the true crossing lies further out.",
-)
+@theorem("chua-thm-4.2a")
 def poisson_better_below(noise_multiplier: float, rounds: int) -> float:
     """An epsilon_0 > 0 below which Poisson batches leak less than deterministic ones.
 
@@ -106,25 +88,13 @@ def poisson_halfspace_log_delta(epsilon: float, noise_multiplier: float, rounds:
     return float(log_ndtr(-argument)) - math.log(2.0)
 
 
-@theorem(
-    "chua-thm-4.2b",
-    statement="chua2024:thm4.2b",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_P(epsilon) >= value for Poisson batches, one epoch",
-    note="0 below about 1e-308; poisson_halfspace_log_delta keeps the digits.",
-)
+@theorem("chua-thm-4.2b")
 def poisson_halfspace_delta(epsilon: float, noise_multiplier: float, rounds: int) -> float:
     """Phi(-eps sigma/sqrt T - (T ln T + ln 2) sigma/sqrt T - sqrt T/(2 sigma)) / 2 <= delta_P(eps)."""
     return math.exp(poisson_halfspace_log_delta(epsilon, noise_multiplier, rounds))
 
 
-@theorem(
-    "chua-thm-4.2b-beyond",
-    statement="chua2024:thm4.2b",
-    direction=Relation.CONDITION,
-    reads="delta_P(epsilon) > delta_D(epsilon) for every epsilon > value",
-    note="An explicit epsilon_1; the true crossing lies further in.",
-)
+@theorem("chua-thm-4.2b-beyond")
 def poisson_worse_beyond(noise_multiplier: float, rounds: int) -> float:
     """An epsilon_1 beyond which Poisson batches leak more than deterministic ones.
 
@@ -154,12 +124,7 @@ def _log_draws(rounds: int) -> FloatArray:
     return rounds * math.log1p(-1.0 / rounds) + np.concatenate(([0.0], np.cumsum(ratios)))
 
 
-@theorem(
-    "chua-thm-4.2b-event",
-    statement="chua2024:thm4.2b",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_P(epsilon) >= value, from the best halfspace {sum_t w_t > threshold}",
-)
+@theorem("chua-thm-4.2b-event")
 def poisson_halfspace_best(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of P(sum w > C) - e^eps Q(sum w > C), with the best C.
 

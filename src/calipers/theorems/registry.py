@@ -2,9 +2,9 @@
 
 A theorem is a function with conditions: inside them it returns a number whose relation to the
 truth (a bound and its direction, an identity, a limit) is part of the statement; outside them it
-says nothing. `theorem` records that relation next to the function, together with the domain of
-every parameter, so that a reader, a report or the command line can ask for one statement by name
-and read off what the number means:
+says nothing. That relation stands in `statements/`, one file for each source; `theorem` gives it its
+function and the domain of every parameter, so that a reader, a report or the command line can ask
+for one statement by name and read off what the number means:
 
 >>> from calipers.theorems import evaluate
 >>> result = evaluate("chua-prop-3.1", epsilon=4.0, noise_multiplier=0.4)
@@ -21,8 +21,10 @@ import difflib
 import enum
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
@@ -101,15 +103,28 @@ class TheoremValue:
 THEOREMS: dict[str, Theorem] = {}
 
 
-def theorem(
-    name: str, *, statement: str, direction: Relation, reads: str, note: str = "", **described: Described | Domain
-) -> Callable[[F], F]:
-    """Register the decorated function under `name`, and as an implementation of `statement`.
+def _stated() -> dict[str, dict[str, str]]:
+    """What `statements/` says of every theorem: `statement`, `direction`, `reads`, `note`."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
+        source = tomllib.loads(path.read_text("utf-8"))
+        for name, entry in source["theorems"].items():
+            shared = source["notes"][entry.pop("shared")] if "shared" in entry else ""
+            found[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
+    return found
+
+
+_STATED = _stated()
+
+
+def theorem(name: str, **described: Described | Domain) -> Callable[[F], F]:
+    """Register the decorated function under `name`, and as an implementation of its statement.
 
     The function is called with what its parameters' domains make of the arguments, or not at all. `DESCRIBED` says what
     a parameter of some name is; `described` has what differs, a domain or all of it. Defaults are read from the
     signature. A name used twice, or a parameter that nobody describes, raises `InputError` at import.
     """
+    stated = _STATED[name]
 
     def register(function: F) -> F:
         signature = inspect.signature(function)
@@ -133,12 +148,12 @@ def theorem(
                 Parameter(key, *known[key], None if taken.default is inspect.Parameter.empty else taken.default)
                 for key, taken in signature.parameters.items()
             ),
-            statement,
-            direction,
-            reads,
-            note,
+            stated["statement"],
+            Relation(stated["direction"]),
+            stated["reads"],
+            stated["note"],
         )
-        return cast(F, implements(statement)(checked))
+        return cast(F, implements(stated["statement"])(checked))
 
     return register
 

@@ -24,7 +24,7 @@ from calipers.curves import TradeoffCurve
 from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _COPIES = Domain(1, 10**6, integer=True)
 _MASS_ALLOWANCE = 1e-9
@@ -32,10 +32,6 @@ _MASS_ALLOWANCE = 1e-9
 
 @theorem(
     "wang-lemma-2.6",
-    statement="wang2026:lemma2.6",
-    direction=Relation.UPPER_BOUND,
-    reads="(f composed `copies` times)(fpr) <= value for every f with f(single_fpr) <= single_fnr",
-    note="Falls exponentially with the number of copies, as the lemma says without a rate.",
     copies=(_COPIES, "number of copies of f"),
     single_fpr=(OPEN_UNIT, "false positive rate of a test of one copy"),
     single_fnr=(OPEN_UNIT, "its false negative rate"),

@@ -44,7 +44,7 @@ from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 # Logarithms of probabilities down to 1e-290 are below 668 in size; each of the three that enter
 # a test value carries a few units in the last place, so the computed probabilities are within
@@ -63,36 +63,19 @@ class EventBound:
     threshold: float
 
 
-@theorem(
-    "chua-prop-3.1",
-    statement="chua2024:prop3.1",
-    direction=Relation.EXACT,
-    reads="delta_D(epsilon) = value for deterministic batches, one epoch",
-)
+@theorem("chua-prop-3.1")
 def deterministic_delta(epsilon: float, noise_multiplier: float) -> float:
     """delta_D = Phi(-sigma eps + 1/(2 sigma)) - e^eps Phi(-sigma eps - 1/(2 sigma)), exactly (Balle and Wang 2018)."""
     return float(gaussian_delta(1.0 / noise_multiplier, epsilon))
 
 
-@theorem(
-    "chua-prop-3.1-epsilon",
-    statement="chua2024:prop3.1",
-    direction=Relation.EXACT,
-    reads="epsilon_D(delta) = value for deterministic batches, one epoch",
-    delta=OPEN_UNIT,
-)
+@theorem("chua-prop-3.1-epsilon", delta=OPEN_UNIT)
 def deterministic_epsilon(delta: float, noise_multiplier: float) -> float:
     """The smallest epsilon >= 0 with delta_D(epsilon) <= delta, by bisection of Proposition 3.1."""
     return gaussian_epsilon(1.0 / noise_multiplier, delta)
 
 
-@theorem(
-    "chua-thm-4.1",
-    statement="chua2024:thm4.1",
-    direction=Relation.UPPER_BOUND,
-    reads="delta_S(epsilon) <= value for shuffled batches, one epoch, whatever the number of batches",
-    rounds=COUNT,
-)
+@theorem("chua-thm-4.1", rounds=COUNT)
 def shuffle_delta_upper(epsilon: float, noise_multiplier: float, rounds: int) -> float:
     """delta_D(eps), rounded up.
 
@@ -147,15 +130,7 @@ def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, fl
     return -8.0 * sigma, middle + 2.0 + 8.0 * sigma
 
 
-@theorem(
-    "chua-eq-3-event",
-    statement="chua2024:eq3",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_S(epsilon) >= value, from the event {max_t w_t >= threshold}",
-    note="A negative value says only that this event is no attack at this epsilon.",
-    rounds=COUNT,
-    threshold=(REAL, "threshold of the event"),
-)
+@theorem("chua-eq-3-event", rounds=COUNT, threshold=(REAL, "threshold of the event"))
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
     point = np.array([threshold])
@@ -170,13 +145,7 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     return value
 
 
-@theorem(
-    "chua-eq-3",
-    statement="chua2024:eq3",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_S(epsilon) >= value for shuffled batches, one epoch, worst-case view",
-    rounds=COUNT,
-)
+@theorem("chua-eq-3", rounds=COUNT)
 def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C.
 
@@ -192,13 +161,7 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
     return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
 
 
-@theorem(
-    "chua-eq-3-reversed",
-    statement="chua2024:eq1-2",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_S(epsilon) >= value, from the event {max_t w_t < threshold} in the other direction",
-    rounds=COUNT,
-)
+@theorem("chua-eq-3-reversed", rounds=COUNT)
 def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of Q_S(not E_C) - e^eps P_S(not E_C): the same attack, with the record zeroed out as the target.
 
@@ -214,14 +177,7 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
     return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
 
 
-@theorem(
-    "chua-eq-3-epsilon",
-    statement="chua2024:eq3",
-    direction=Relation.LOWER_BOUND,
-    reads="epsilon_S(delta) >= value for shuffled batches, one epoch, worst-case view",
-    delta=OPEN_UNIT,
-    rounds=COUNT,
-)
+@theorem("chua-eq-3-epsilon", delta=OPEN_UNIT, rounds=COUNT)
 def shuffle_epsilon_lower(delta: float, noise_multiplier: float, rounds: int) -> float:
     """The largest epsilon found at which Equation (3) still exceeds delta (0 if it does at none).
 

@@ -39,7 +39,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers.domains import COUNT, OPEN_UNIT, PROBABILITY
 from calipers.errors import ConditionError
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,7 @@ class TractablePoint:
     fpr_bound: float
 
 
-@theorem(
-    "ertan-eq-17",
-    statement="ertan2026:eq17",
-    direction=Relation.UPPER_BOUND,
-    reads="trade-off curve of one shuffled epoch at fpr <= value",
-    rounds=COUNT,
-)
+@theorem("ertan-eq-17", rounds=COUNT)
 def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float:
     """f_sub(a) = Phi(Phi^-1((1-a)^(1/M)) - 1/sigma) (1-a)^((M-1)/M).
 
@@ -73,13 +67,7 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
     return math.exp(float(log_ndtr(threshold - 1.0 / noise_multiplier)) + (rounds - 1) * log_below)
 
 
-@theorem(
-    "ertan-eq-21",
-    statement="ertan2026:eq21",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of one shuffled epoch >= value, at any noise",
-    rounds=COUNT,
-)
+@theorem("ertan-eq-21", rounds=COUNT)
 def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """max over h of Phi(h)^(M-1) (Phi(h) - Phi(h - 1/sigma)) / sqrt 2, the separation of f_sub.
 
@@ -98,12 +86,7 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     return float(values[best]) / math.sqrt(2.0) * (1.0 - 1e-12)
 
 
-@theorem(
-    "ertan-noise-threshold",
-    statement="ertan2026:thm6.1",
-    direction=Relation.CONDITION,
-    reads="Theorems 6.1 and 6.3 apply to noise_multiplier <= value",
-)
+@theorem("ertan-noise-threshold")
 def noise_threshold(rounds: int) -> float:
     """1 / sqrt(2 ln M): 0.24 for ImageNet in batches of 256 (M = 5,000), 0.17 for LAION-5B (M = 2.3e7)."""
     return 1.0 / math.sqrt(2.0 * math.log(rounds))
@@ -118,12 +101,7 @@ def _require_low_noise(noise_multiplier: float, rounds: int) -> None:
         )
 
 
-@theorem(
-    "ertan-lemma-6.2",
-    statement="ertan2026:lemma6.2",
-    direction=Relation.EXACT,
-    reads="f_sub passes through (value, (1 - value)^(1 - 1/rounds) / 2), and value <= 1/sqrt(4 pi ln rounds)",
-)
+@theorem("ertan-lemma-6.2")
 def tractable_point(noise_multiplier: float, rounds: int) -> TractablePoint:
     """a* = 1 - Phi(1/sigma)^M, exactly; f_sub(a*); and x' = (1 - a* - f_sub(a*))/sqrt 2 of Equation (20)."""
     _require_low_noise(noise_multiplier, rounds)
@@ -133,24 +111,14 @@ def tractable_point(noise_multiplier: float, rounds: int) -> TractablePoint:
     return TractablePoint(-math.expm1(log_below), missed, distance, 1.0 / math.sqrt(4.0 * math.pi * math.log(rounds)))
 
 
-@theorem(
-    "ertan-thm-6.1",
-    statement="ertan2026:thm6.1",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-)
+@theorem("ertan-thm-6.1")
 def shuffle_separation_lower(noise_multiplier: float, rounds: int) -> float:
     """(1 - 1/sqrt(4 pi ln M)) / sqrt 8. Post-condition: the separation is at least this (see the module text)."""
     _require_low_noise(noise_multiplier, rounds)
     return (1.0 - 1.0 / math.sqrt(4.0 * math.pi * math.log(rounds))) / math.sqrt(8.0)
 
 
-@theorem(
-    "ertan-eq-30",
-    statement="ertan2026:eq30",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of one shuffled epoch >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-)
+@theorem("ertan-eq-30")
 def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> float:
     """Theorem 6.1 times 1 - 2/(M sqrt(4 pi ln M)): the inequality as its proof ends."""
     correction = 2.0 / (rounds * math.sqrt(4.0 * math.pi * math.log(rounds)))
@@ -159,9 +127,6 @@ def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> 
 
 @theorem(
     "ertan-lemma-6.4",
-    statement="ertan2026:lemma6.4",
-    direction=Relation.UPPER_BOUND,
-    reads="trade-off curve of one Poisson epoch at fpr <= value",
     shuffle_fnr=(PROBABILITY, "an upper bound on the shuffled trade-off curve at fpr"),
     sample_rate=OPEN_UNIT,
     rounds=COUNT,
@@ -174,23 +139,13 @@ def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, r
     return never * (1.0 - fpr) + (1.0 - never) * shuffle_fnr
 
 
-@theorem(
-    "ertan-poisson-transfer",
-    statement="ertan2026:lemma6.4",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of one Poisson epoch at rate 1/rounds >= value",
-)
+@theorem("ertan-poisson-transfer")
 def poisson_separation_from_shuffle(separation: float, rounds: int) -> float:
     """(1 - (1 - 1/M)^M) kappa_shuf, for any lower bound kappa_shuf on the shuffled separation."""
     return -math.expm1(rounds * math.log1p(-1.0 / rounds)) * separation
 
 
-@theorem(
-    "ertan-thm-6.3",
-    statement="ertan2026:thm6.3",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of one Poisson epoch at rate 1/rounds >= value, for noise_multiplier <= 1/sqrt(2 ln rounds)",
-)
+@theorem("ertan-thm-6.3")
 def poisson_separation_lower(noise_multiplier: float, rounds: int) -> float:
     """(1 - 1/e) (1 - 1/sqrt(4 pi ln M)) / sqrt 8."""
     return -math.expm1(-1.0) * shuffle_separation_lower(noise_multiplier, rounds)

@@ -27,43 +27,24 @@ from scipy.special import erf
 from calipers.domains import NON_NEGATIVE, POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _ROOT_2 = math.sqrt(2.0)
-_LIMIT = "About the Gaussian limit, not about a finite run."
 
 
-@theorem(
-    "ertan-lemma-5.3",
-    statement="ertan2026:lemma5.3",
-    direction=Relation.EXACT,
-    reads="separation of every symmetric trade-off curve f with f(fixed_point) = fixed_point = value",
-    note="Curves that are not symmetric, as those of shuffling and Poisson sampling, can lie farther from the line.",
-    fixed_point=(Domain(0.0, 0.5), "the a with f(a) = a"),
-)
+@theorem("ertan-lemma-5.3", fixed_point=(Domain(0.0, 0.5), "the a with f(a) = a"))
 def symmetric_separation(fixed_point: float) -> float:
     """(1 - 2a)/sqrt 2; `calipers.curves.separation` serves every curve."""
     return (1.0 - 2.0 * fixed_point) / _ROOT_2
 
 
-@theorem(
-    "ertan-lemma-e.1",
-    statement="ertan2026:lemmaE.1",
-    direction=Relation.EXACT,
-    reads="separation of G_mu = value",
-    mu=NON_NEGATIVE,
-)
+@theorem("ertan-lemma-e.1", mu=NON_NEGATIVE)
 def gdp_separation(mu: float) -> float:
     """(2 Phi(mu/2) - 1)/sqrt 2 = erf(mu/sqrt 8)/sqrt 2: exact, and accurate for small mu."""
     return float(erf(mu / math.sqrt(8.0))) / _ROOT_2
 
 
-@theorem(
-    "ertan-lemma-e.2",
-    statement="ertan2026:lemmaE.2",
-    direction=Relation.EXACT,
-    reads="separation of the (epsilon, delta)-DP curve = value",
-)
+@theorem("ertan-lemma-e.2")
 def dp_separation(epsilon: float, delta: float) -> float:
     """(e^eps - 1 + 2 delta)/((1 + e^eps) sqrt 2), written as tanh(eps/2) + 2 delta/(1 + e^eps) so as not to overflow.
 
@@ -72,12 +53,7 @@ def dp_separation(epsilon: float, delta: float) -> float:
     return (math.tanh(0.5 * epsilon) + 2.0 * delta * math.exp(-epsilon) / (1.0 + math.exp(-epsilon))) / _ROOT_2
 
 
-@theorem(
-    "ertan-lemma-e.3",
-    statement="ertan2026:lemmaE.3",
-    direction=Relation.LOWER_BOUND,
-    reads="a mechanism with at least this separation is (epsilon, delta)-DP only for epsilon >= value",
-)
+@theorem("ertan-lemma-e.3")
 def epsilon_from_separation(separation: float, delta: float) -> float:
     """ln((1 + kappa sqrt 2 - 2 delta)/(1 - kappa sqrt 2)), and 0 where kappa sqrt 2 <= delta.
 
@@ -91,37 +67,19 @@ def epsilon_from_separation(separation: float, delta: float) -> float:
     return math.log1p(2.0 * (advantage - delta) / (1.0 - advantage))
 
 
-@theorem(
-    "ertan-eq-46",
-    statement="ertan2026:eq46",
-    direction=Relation.ASYMPTOTIC,
-    reads="symmetrized Poisson curve of `epochs` epochs of `rounds` rounds -> G_value with epochs/rounds fixed",
-    note=_LIMIT,
-)
+@theorem("ertan-eq-46")
 def poisson_limit_mu(rounds: int, epochs: int, noise_multiplier: float) -> float:
     """sqrt(2 E/M) sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2): c = sqrt(E/M) in Equation (46)."""
     return math.sqrt(2.0 * epochs / rounds * positive_part_variance(noise_multiplier))
 
 
-@theorem(
-    "ertan-eq-47",
-    statement="ertan2026:eq47",
-    direction=Relation.ASYMPTOTIC,
-    reads="separation of `epochs` Poisson epochs -> value in the limit of Equation (46)",
-    note=_LIMIT,
-)
+@theorem("ertan-eq-47")
 def poisson_limit_separation(rounds: int, epochs: int, noise_multiplier: float) -> float:
     """Lemma E.1 at the mu of Equation (46)."""
     return gdp_separation(poisson_limit_mu(rounds, epochs, noise_multiplier))
 
 
-@theorem(
-    "ertan-eq-48",
-    statement="ertan2026:eq48",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of G_mu >= value",
-    note="Negative, and so empty, below mu = 1.294.",
-)
+@theorem("ertan-eq-48")
 def gdp_separation_lower(mu: float) -> float:
     """1/sqrt 2 - (2/sqrt pi) e^(-mu^2/8)/mu <= sep(G_mu), and increasing in mu."""
     return 1.0 / _ROOT_2 - 2.0 / math.sqrt(math.pi) * math.exp(-mu * mu / 8.0) / mu
@@ -139,14 +97,7 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     return log_rounds, log_power
 
 
-@theorem(
-    "ertan-eq-51",
-    statement="ertan2026:eq51",
-    direction=Relation.LOWER_BOUND,
-    reads="mu of Equation (46) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
-    note=_LIMIT,
-    s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"),
-)
+@theorem("ertan-eq-51", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
 def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     """sqrt((M^(1/s^2) - 4)/M), for M^(1/s^2) >= 4: from Phi(1.5/sigma) >= 1/2 and Phi(-0.5/sigma) >= 0."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 4.0, "Equation (51)")
@@ -156,14 +107,7 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     return math.sqrt((math.exp(log_power) - 4.0) * math.exp(-log_rounds))
 
 
-@theorem(
-    "ertan-eq-52",
-    statement="ertan2026:eq52",
-    direction=Relation.LOWER_BOUND,
-    reads="separation of the limit of Equation (47) at one epoch and noise_multiplier = s/sqrt(ln rounds) >= value",
-    note=_LIMIT + " 'For sufficiently large M' in the paper means rounds^(1/s^2) >= 8.",
-    s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"),
-)
+@theorem("ertan-eq-52", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
 def scaled_noise_separation_lower(rounds: int, s: float) -> float:
     """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 8.0, "Equation (52)")

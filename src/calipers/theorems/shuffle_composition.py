@@ -27,10 +27,9 @@ from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
 from calipers.theorems.parameters import Described
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _SHIFT: Described = (OPEN_UNIT, "shift t with f(a) >= G_mu(a + t) - t")
-_CONDITION = "Needs a symmetric f with f(a) >= G_mu(a + shift) - shift for a in [a* - shift, 1 - shift]."
 
 
 @dataclass(frozen=True)
@@ -41,26 +40,13 @@ class FixedPoint:
     two_terms: float
 
 
-@theorem(
-    "vandijk-prop-g.6",
-    statement="vandijk2026:propG.6",
-    direction=Relation.EXACT,
-    reads="G_mu(value) = value",
-    note="Part (ii). Part (i) is false as printed for a far below 1/M; see calipers.theorems.shuffle_composition.",
-)
+@theorem("vandijk-prop-g.6")
 def gaussian_fixed_point(mu: float) -> FixedPoint:
     """Phi(-mu/2), and 1/2 - mu/sqrt(8 pi)."""
     return FixedPoint(float(ndtr(-0.5 * mu)), 0.5 - mu / math.sqrt(8.0 * math.pi))
 
 
-@theorem(
-    "vandijk-thm-5.2-delta-hat",
-    statement="vandijk2026:thm5.2-delta-hat",
-    direction=Relation.UPPER_BOUND,
-    reads="f >= G_mu tensor f_(0, value), and after E epochs f >= G_(mu sqrt(E)) tensor f_(0, 1 - (1 - value)^E)",
-    note=_CONDITION,
-    shift=_SHIFT,
-)
+@theorem("vandijk-thm-5.2-delta-hat", shift=_SHIFT)
 def failure_probability(mu: float, shift: float) -> float:
     """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
     middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
@@ -72,14 +58,7 @@ def failure_probability(mu: float, shift: float) -> float:
     return (float(gaussian_power(mu, shift)) + shift) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
-@theorem(
-    "vandijk-lemma-g.5",
-    statement="vandijk2026:lemmaG.5",
-    direction=Relation.LOWER_BOUND,
-    reads="f(fpr) >= value",
-    note=_CONDITION,
-    shift=_SHIFT,
-)
+@theorem("vandijk-lemma-g.5", shift=_SHIFT)
 def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
     """(1 - d) G_mu(a/(1 - d)) with d of `failure_probability`, rounded down; 0 from a = 1 - d on."""
     kept = 1.0 - failure_probability(mu, shift)
@@ -91,10 +70,6 @@ def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
 
 @theorem(
     "vandijk-sec-4.1-limit",
-    statement="vandijk2026:sec4.1",
-    direction=Relation.ASYMPTOTIC,
-    reads="(1 - delta)^E - fpr -> value as M grows with delta M^R -> delta_factor and E/M^R -> epochs_factor",
-    note="Approached from below, so no bound at any finite M; vandijk-epochs is one.",
     delta_factor=(NON_NEGATIVE, "limit of delta M^R"),
     epochs_factor=(NON_NEGATIVE, "limit of epochs / M^R"),
 )

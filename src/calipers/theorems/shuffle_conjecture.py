@@ -32,7 +32,7 @@ from scipy.special import ndtr
 
 from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
 _SIGMA = Domain(0.25, 100.0)
 _CELLS = 200_000
@@ -107,14 +107,7 @@ def _attack_at_least(r: float, k: float) -> float:
     return float(np.sum(cells * np.minimum(value[1:], value[:-1]))) * (1.0 - _ROUNDING)
 
 
-@theorem(
-    "chua-conj-3.2-counterexample",
-    statement="chua2024:conj3.2",
-    direction=Relation.LOWER_BOUND,
-    reads="delta_S(epsilon) >= value for two shuffled batches, adaptive queries; the conjecture allows `conjectured`",
-    note="The record, at odds with all others at first, agrees with them in the second batch once the first one told.",
-    noise_multiplier=(_SIGMA, "noise multiplier sigma"),
-)
+@theorem("chua-conj-3.2-counterexample", noise_multiplier=(_SIGMA, "noise multiplier sigma"))
 def two_batches(epsilon: float, noise_multiplier: float) -> Counterexample:
     """What the attack shows and what the conjectured worst case leaks at most, both certified.
 

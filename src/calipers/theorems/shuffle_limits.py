@@ -31,10 +31,8 @@ from calipers.domains import COUNT, NON_NEGATIVE, REAL
 from calipers.errors import ConditionError
 from calipers.theorems.gaussian_limits import positive_part_variance
 from calipers.theorems.parameters import ratio_variance
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
-
-_LIMIT = "A limit without a rate: not a bound at any finite number of rounds."
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,7 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
     )
 
 
-@theorem(
-    "vandijk-thm-5.1",
-    statement="vandijk2026:thm5.1",
-    direction=Relation.ASYMPTOTIC,
-    reads="P(standardized mean of `rounds` likelihood ratios <= x) = Phi(value) + o(1/rounds)",
-    note=_LIMIT,
-    x=(REAL, "point, in standard deviations of the mean"),
-)
+@theorem("vandijk-thm-5.1", x=(REAL, "point, in standard deviations of the mean"))
 def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
     """p_n(x) for the likelihood ratio of random allocation."""
     return ratio_edgeworth_map(noise_multiplier, rounds)(x)
@@ -106,13 +97,7 @@ class OneEpochLimit:
     upper_side_excess: float
 
 
-@theorem(
-    "vandijk-thm-5.2",
-    statement="vandijk2026:thm5.2",
-    direction=Relation.ASYMPTOTIC,
-    reads="trade-off curve of one epoch -> G_value as rounds grows, noise_multiplier fixed",
-    note=_LIMIT,
-)
+@theorem("vandijk-thm-5.2")
 def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
     """mu = sqrt((e^(1/sigma^2) - 1)/(M - 1)) and s_M = e^(2/sigma^2) / (sqrt(8 pi e) (M - 1)).
 
@@ -134,13 +119,7 @@ class GdpCoefficients:
     ratio: float
 
 
-@theorem(
-    "vandijk-thm-5.2-coefficients",
-    statement="vandijk2026:thm5.2",
-    direction=Relation.ASYMPTOTIC,
-    reads="E = c^2 M epochs of M rounds -> at least G_(c value) as M grows, and the same for symmetrized Poisson",
-    note=_LIMIT + " The Poisson pair itself, not symmetrized, has the same coefficient as shuffling.",
-)
+@theorem("vandijk-thm-5.2-coefficients")
 def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
     """sqrt(e^(1/sigma^2) - 1), sqrt(2 (e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2)), and their ratio.
 
@@ -151,39 +130,20 @@ def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
     return GdpCoefficients(shuffle, poisson, poisson / shuffle)
 
 
-@theorem(
-    "vandijk-thm-5.2-epochs",
-    statement="vandijk2026:thm5.2",
-    direction=Relation.ASYMPTOTIC,
-    reads="trade-off curve of E = c^2 M epochs of M rounds -> at least G_value as M grows",
-    note=_LIMIT,
-    c=(NON_NEGATIVE, "limit of sqrt(epochs / rounds)"),
-)
+@theorem("vandijk-thm-5.2-epochs", c=(NON_NEGATIVE, "limit of sqrt(epochs / rounds)"))
 def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
     """c sqrt(e^(1/sigma^2) - 1); 0, perfect privacy in the limit, for c = 0."""
     return c * math.sqrt(ratio_variance(noise_multiplier))
 
 
-@theorem(
-    "vandijk-cor-5.3",
-    statement="vandijk2026:cor5.3",
-    direction=Relation.ASYMPTOTIC,
-    reads="separation after E epochs -> value (the leading term of Theorem 5.2)",
-    note=_LIMIT,
-)
+@theorem("vandijk-cor-5.3")
 def shuffle_separation_limit(noise_multiplier: float, rounds: int, epochs: int) -> float:
     """(1 - 2 Phi(-mu sqrt(E)/2)) / sqrt 2 with mu of Theorem 5.2: grows like mu sqrt(E)."""
     mu = shuffle_limit(noise_multiplier, rounds).mu * math.sqrt(epochs)
     return float(erf(mu / math.sqrt(8.0))) / math.sqrt(2.0)
 
 
-@theorem(
-    "vandijk-cor-5.3-proven",
-    statement="vandijk2026:cor5.3",
-    direction=Relation.UPPER_BOUND,
-    reads="separation after E epochs <= value (Theorem 4.1, isolated view)",
-    note="Grows like mu E: the price of composing the line 1 - a - delta instead of the curve.",
-)
+@theorem("vandijk-cor-5.3-proven")
 def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) -> float:
     """(1 - (1 - delta)^E) / sqrt 2 with delta of Theorem 4.1: an upper bound on the separation, isolated view."""
     delta = shuffle_delta(noise_multiplier, rounds).delta

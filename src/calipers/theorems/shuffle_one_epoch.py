@@ -42,9 +42,8 @@ from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
 from calipers.theorems.parameters import AT_LEAST_THREE, TARGET, ratio_variance
-from calipers.theorems.registry import Relation, theorem
+from calipers.theorems.registry import theorem
 
-_VIEW = "Holds for the isolated view (and balls-and-bins), not for shuffled batches in the worst case."
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
 
@@ -109,14 +108,7 @@ def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneE
     return bound
 
 
-@theorem(
-    "vandijk-thm-4.1",
-    statement="vandijk2026:thm4.1",
-    direction=Relation.UPPER_BOUND,
-    reads="f(a) >= 1 - a - value for one epoch, isolated view",
-    note=_VIEW,
-    rounds=AT_LEAST_THREE,
-)
+@theorem("vandijk-thm-4.1", rounds=AT_LEAST_THREE)
 def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The delta of Theorem 4.1, all six terms, with condition (1) checked.
 
@@ -125,14 +117,7 @@ def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance_low_noise), noise_multiplier, rounds)
 
 
-@theorem(
-    "vandijk-eq-53",
-    statement="vandijk2026:eq53",
-    direction=Relation.UPPER_BOUND,
-    reads="f(a) >= 1 - a - value for one epoch, isolated view",
-    note=_VIEW + " Theorem 4.1 with the exact third moment (19) instead of its bound (21): never larger.",
-    rounds=AT_LEAST_THREE,
-)
+@theorem("vandijk-eq-53", rounds=AT_LEAST_THREE)
 def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19).
 
@@ -151,27 +136,13 @@ def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBoun
     return fewest(suffices, 2, 4)
 
 
-@theorem(
-    "vandijk-thm-4.1-rounds",
-    statement="vandijk2026:thm4.1",
-    direction=Relation.CONDITION,
-    reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
-    note=_VIEW,
-    delta=TARGET,
-)
+@theorem("vandijk-thm-4.1-rounds", delta=TARGET)
 def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1)."""
     return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance_low_noise)
 
 
-@theorem(
-    "vandijk-eq-53-rounds",
-    statement="vandijk2026:eq53",
-    direction=Relation.CONDITION,
-    reads="value rounds suffice for f(a) >= 1 - a - delta in one epoch, isolated view",
-    note=_VIEW,
-    delta=TARGET,
-)
+@theorem("vandijk-eq-53-rounds", delta=TARGET)
 def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Equation (53) with Equation (19) gives at most delta."""
     return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance)
@@ -179,10 +150,6 @@ def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
 
 @theorem(
     "vandijk-thm-4.1-dataset-size",
-    statement="vandijk2026:thm4.1",
-    direction=Relation.CONDITION,
-    reads="value records suffice for delta in one epoch with noise of at most noise_per_round on the mean gradient",
-    note=_VIEW,
     delta=TARGET,
     noise_per_round=(POSITIVE, "allowed sigma M / N, in units of the clipping norm"),
 )
@@ -197,39 +164,19 @@ def _leading(noise_multiplier: float, multiple: float) -> float:
     return multiple * error + math.sqrt(ratio_variance(noise_multiplier)) / _ROOT_2PI
 
 
-@theorem(
-    "vandijk-eq-2",
-    statement="vandijk2026:eq2",
-    direction=Relation.ASYMPTOTIC,
-    reads="delta of Theorem 4.1 = value + O(1/rounds)",
-    note="Below Theorem 4.1: an approximation of that bound, not a bound.",
-    rounds=AT_LEAST_THREE,
-)
+@theorem("vandijk-eq-2", rounds=AT_LEAST_THREE)
 def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
     """2 e + mu/sqrt(2 pi), the terms of Theorem 4.1 of order 1/sqrt(M)."""
     return _leading(noise_multiplier, 2.0) / math.sqrt(rounds - 1)
 
 
-@theorem(
-    "vandijk-eq-3",
-    statement="vandijk2026:eq3",
-    direction=Relation.ASYMPTOTIC,
-    reads="Theorem 4.1 gives delta from about value rounds on (within 0.1 % for the paper's Table 1)",
-    note="Necessary for Theorem 4.1 to give delta, not sufficient; vandijk-thm-4.1-rounds is.",
-    delta=TARGET,
-)
+@theorem("vandijk-eq-3", delta=TARGET)
 def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
     """1 + ((2 e + mu/sqrt(2 pi)) sqrt(M-1) / delta)^2: the solution M of Equation (2)."""
     return 1.0 + (_leading(noise_multiplier, 2.0) / delta) ** 2
 
 
-@theorem(
-    "vandijk-eq-4",
-    statement="vandijk2026:eq4",
-    direction=Relation.CONDITION,
-    reads="condition (1) of Theorem 4.1 can hold only for rounds >= value",
-    note="Implied by Equation (3) where delta <= (2/3) (1/2 - Phi(-(e^(1/sigma^2) - 1)/2)).",
-)
+@theorem("vandijk-eq-4")
 def shuffle_condition_rounds(noise_multiplier: float) -> float:
     """1 + ((3 e + mu/sqrt(2 pi)) sqrt(M-1) / (1/2 - Phi(-(e^v - 1)/2)))^2."""
     w = ratio_variance(noise_multiplier)
@@ -237,13 +184,7 @@ def shuffle_condition_rounds(noise_multiplier: float) -> float:
     return 1.0 + (_leading(noise_multiplier, 3.0) / room) ** 2
 
 
-@theorem(
-    "vandijk-epochs",
-    statement="vandijk2026:lemmaD.1",
-    direction=Relation.LOWER_BOUND,
-    reads="f^(x epochs)(fpr) >= value if one epoch has f(a) >= 1 - a - delta",
-    delta=TARGET,
-)
+@theorem("vandijk-epochs", delta=TARGET)
 def epochs_tradeoff(delta: float, epochs: int, fpr: float) -> float:
     """max{(1 - delta)^E - a, 0}: the E-fold composition of max{1 - a - delta, 0}, exactly.
 
