@@ -24,8 +24,9 @@ from calipers.laws.allocated.average_tests import EventFamily, family
 from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, one_of_another_kind
 from calipers.numerics.types import FloatArray
 
-_FINER, _COARSEST, _LONG = 0.5, 1.5, 1 << 15
-"""Lattices are this much finer than asked for, or as fine as circles of so many places allow, down to the other end."""
+_FINER, _COARSEST = 0.5, 1.5
+"""How much finer than asked for lattices are, and how much coarser they may be where circles would be too long."""
+_LONGEST = 1 << 15
 _AROUND, _BEYOND = 8.0, 8.0
 """In spreads of the sum: how far the circle reaches beyond where the sum usually is, and how far beyond the threshold a
 single score may lie, which has decided the test by then; there is room for two of them on either side."""
@@ -45,17 +46,29 @@ class Circle(NamedTuple):
     ends: tuple[float, float]
 
     @classmethod
-    def of(cls, scores: FloatArray, masses: FloatArray, rounds: int, strike: float, resolution: float) -> Circle | None:
-        """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long."""
+    def of(
+        cls,
+        scores: FloatArray,
+        masses: FloatArray,
+        rounds: int,
+        strike: float,
+        resolution: float,
+        lowest: float = 0.0,
+        longest: int = _LONGEST,
+    ) -> Circle | None:
+        """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long.
+
+        `lowest`: a score that others may have which are added to them.
+        """
         order = np.argsort(scores, kind="stable")
         centers, spreads = typical(scores[order], masses[order], np.array([float(rounds)]))
         center, spread = float(centers[0]), float(spreads[0])
-        least = max(float(scores[order[0]]), -2.0 * _BEYOND * spread)
+        least = max(min(float(scores[order[0]]), lowest), -2.0 * _BEYOND * spread)
         largest = max(strike - center, 0.0) + _BEYOND * spread
-        start = center - _AROUND * spread + min(2.0 * least, 0.0)
+        start = center - _AROUND * spread + 2.0 * least
         end = max(strike, center) + 2.0 * largest + _AROUND * spread
         usual = resolution * spread / math.sqrt(rounds)
-        step = max(_FINER * usual, (end - start) / _LONG)
+        step = max(_FINER * usual, (end - start) / longest)
         if step > _COARSEST * usual:
             return None
         return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
@@ -70,23 +83,31 @@ class Circle(NamedTuple):
         law += np.bincount((index + 1) % self.size, masses * part, self.size)
         return law
 
+    @property
+    def values(self) -> FloatArray:
+        """What the places stand for, from the one that holds 0 on."""
+        numbers = (np.arange(self.size) - self.first) % self.size + self.first
+        return np.asarray(numbers * self.step, dtype=np.float64)
+
     def families(
-        self, p: FloatArray, q: FloatArray, absolute: float, relative: float
-    ) -> tuple[EventFamily, EventFamily]:
-        """Tests on the residue, forward and reversed; the laws err by `absolute` in the 2-norm, and relatively."""
+        self, p: FloatArray, q: FloatArray, absolute: float, relative: float, tuned: float
+    ) -> tuple[EventFamily, EventFamily] | None:
+        """Tests on the residue, forward and reversed; any probability errs by `absolute`, and relatively.
+
+        None where that is too much at the epsilon they are `tuned` to, negative if it is that of reversed ones.
+        """
         stride = -(-self.size // _THRESHOLDS)
         p, q = (
             np.add.reduceat(np.roll(row, -(self.first % self.size)), np.arange(0, self.size, stride)) for row in (p, q)
         )
         places = stride * np.arange(1, len(p))
-        between = (self.first + places) * self.step
+        between = np.asarray((self.first + places) * self.step, dtype=np.float64)
         relative += 4.0 * self.size * UNIT_ROUNDOFF
-        above = (np.cumsum(row[::-1])[::-1][1:] for row in (q, p))
-        below = (np.cumsum(row)[:-1] for row in (p, q))
-        return (
-            _charged(*above, between, absolute * np.sqrt(self.size - places), relative),
-            _charged(*below, between, absolute * np.sqrt(places), relative),
-        )
+        above = np.cumsum(q[::-1])[::-1][1:], np.cumsum(p[::-1])[::-1][1:]
+        below = np.cumsum(p)[:-1], np.cumsum(q)[:-1]
+        found = _charged(above, between, absolute, relative), _charged(below, between, absolute, relative)
+        cost = absolute * (1.0 + math.exp(abs(tuned)))
+        return found if cost <= _CHARGED * found[tuned < 0.0].best(abs(tuned))[0] else None
 
 
 def circle_tests(
@@ -95,25 +116,29 @@ def circle_tests(
     """Tests on the sum, forward and reversed, or None where ladders are better at the epsilon they are `tuned` to.
 
     `rows`: masses of the cells with these scores under noise, with the record and without, each up to a relative
-    `error`. `share`: how often the record takes part; `tuned` is negative where reversed tests are asked for. Tests whose error rates have no digits are left out.
+    `error`. `share`: how often the record takes part. `tuned` is negative where reversed tests are asked for. Tests
+    whose error rates have no digits are left out.
     """
     strike = rounds * (1.0 - share) * math.expm1(tuned) / share
     circle = Circle.of(scores, rows[0], rounds, strike, resolution) if rounds > 1 else None
-    # Masses, and what becomes of them in a place, once for every round.
-    relative = 1.01 * rounds * (error + (len(scores) + 8.0) * UNIT_ROUNDOFF)
-    if circle is None or relative > _DIGITS**2:
+    relative = relative_error(scores, error, rounds)
+    if circle is None or relative > _CHARGED:
         return None
     laws = [circle.law(scores, row) for row in rows]
-    (noise, present, absent), absolute = one_of_another_kind(laws[0], rounds - 1, laws)
+    (noise, present, absent), lost = one_of_another_kind(laws[0], rounds - 1, laws)
     p, q = (share * row + (1.0 - share) * noise for row in (present, absent))
-    found = circle.families(p, q, absolute * (1.0 + 1e-9), relative)
-    cost = absolute * math.sqrt(circle.size) * (1.0 + math.exp(abs(tuned)))
-    return found if cost <= _CHARGED * found[tuned < 0.0].best(abs(tuned))[0] else None
+    return circle.families(p, q, lost * math.sqrt(circle.size), relative, tuned)
+
+
+def relative_error(scores: FloatArray, error: float, rounds: int) -> float:
+    """Of a sum of `rounds`: masses of cells, and what becomes of them in one place."""
+    return 1.01 * rounds * (error + (len(scores) + 8.0) * UNIT_ROUNDOFF)
 
 
 def _charged(
-    alpha: FloatArray, power: FloatArray, threshold: FloatArray, absolute: FloatArray, relative: float
+    rates: tuple[FloatArray, FloatArray], threshold: FloatArray, absolute: float, relative: float
 ) -> EventFamily:
     """The tests whose false positive rate is known to some digits."""
+    alpha, power = rates
     known = _DIGITS * alpha > absolute
     return family((alpha + absolute)[known], (power - absolute)[known], threshold[known], relative)

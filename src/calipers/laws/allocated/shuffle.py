@@ -11,9 +11,10 @@ and relative to pure noise P_S has density mean(U_t), Q_S mean(V_t), with
     U = exp(2 x/sigma - 2/sigma^2),      V = exp(x/sigma - 1/(2 sigma^2)).
 
 The best event at k = e^eps is {sum_t (U_t - k V_t) > 0}: a threshold on a sum of T independent terms, whose
-law under pure noise, and with one term shifted, is computed by `calipers.laws.allocated.average_ladder`. Rounding the
-terms there makes it another test, one that knows slightly less; so its value is a lower bound for the plain
-test above, which is what a reader would run. The paper's event {max_t w_t >= C} is always tried as well.
+law under pure noise, and with one term shifted, is computed on a circle (`calipers.laws.allocated.circle`) or, where
+events are too rare for that, on a ladder (`calipers.laws.allocated.average_ladder`). Rounding the terms there makes it
+another test, one that knows slightly less; so its value is a lower bound for the plain test above, which is what a
+reader would run. The paper's event {max_t w_t >= C} is always tried as well.
 
 A record that is left over in an epoch (N is not a multiple of B, and the leftovers are random) changes no batch:
 with probability 1 - r both hypotheses show pure noise. The best event is then

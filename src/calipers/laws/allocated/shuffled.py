@@ -25,7 +25,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
@@ -34,7 +33,7 @@ from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
-from calipers.laws.core.profile_law import Nodes, law_of_profile
+from calipers.laws.core.profile_law import Nodes, curve_of_profile, law_of_profile
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
@@ -186,11 +185,7 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The guarantee of one epoch with the null "record absent", resolved down to about `smallest_delta`."""
-        forward, backward = _directed(self, lone_depth(smallest_delta), lone=True)
-        swapped = None if backward is None else tuple(np.array(backward).T)
-        return TradeoffCurve.from_profile(
-            *np.array(forward).T, side=Side.UPPER, symmetric=backward is None, reverse=swapped
-        )
+        return curve_of_profile(*_directed(self, lone_depth(smallest_delta), lone=True))
 
     def upper(self, resolution: float = _GAP, log_tail: float = -40.0) -> Law:
         """The UPPER law of the epoch; what lies beyond its last node is charged.
@@ -268,6 +263,7 @@ def _profile(
 
     Where the `other` direction's bound is clearly larger, every node is twice as far as the one before it.
     """
+    places, bounds = np.array(other or [(0.0, 0.0)]).T
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
     epsilon, deviation, fall, settled = 0.0, 0.0, 0.0, False
@@ -297,7 +293,7 @@ def _profile(
         deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
         gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
         gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
-        if other is not None and value < _LESS * float(np.interp(node, *np.array(other).T)):
+        if value < _LESS * float(np.interp(node, places, bounds)):
             gap = max(gap, epsilon)
         epsilon += gap
         # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
