@@ -276,7 +276,8 @@ class LawProof(Jaw):
         """The directed guarantee; computed once for each depth."""
         del tolerance
         if smallest_delta not in self._swept:
-            self._swept[smallest_delta] = Envelope((self.product.curve(smallest_delta),))
+            sharpest = self.product if self.single is None else self.single
+            self._swept[smallest_delta] = Envelope((sharpest.curve(smallest_delta),))
         return self._swept[smallest_delta]
 
     def evidence(self) -> Evidence:
@@ -351,8 +352,11 @@ class LawAttack(Jaw):
         """The attack's curve, from its tests in both directions; computed once for each depth."""
         del tolerance
         if smallest_delta not in self._swept:
-            forward, backward = self.product.tests(smallest_delta)
-            self._swept[smallest_delta] = Envelope((directed_attack(forward, backward),))
+            if self.single is not None:
+                curve = self.single.curve(smallest_delta)
+            else:
+                curve = directed_attack(*self.product.tests(smallest_delta))
+            self._swept[smallest_delta] = Envelope((curve,))
         return self._swept[smallest_delta]
 
     def evidence(self) -> Evidence:

@@ -30,7 +30,8 @@ from calipers.numerics.types import FloatArray
 
 _DEEPEST = 1e-280
 _SLACK = 1.0 + 1e-12
-_NODES = 500
+_NODES, _FOR_ALL = 500, 6000
+"""Nodes that a curve keeps at least, and how many all curves of a chain may have together before it is no more."""
 _LARGEST = 1e280
 
 
@@ -42,14 +43,14 @@ def grouped_curve(curve: TradeoffCurve, records: int) -> TradeoffCurve:
     composition is too, and its profile at any odds is attained at a breakpoint; values are rounded up.
     """
     single = curve.symmetrized()
-    whole = single
+    whole, nodes = single, max(_NODES, _FOR_ALL // records)
     for _ in range(records - 1):
-        whole = _composed(whole, single)
+        whole = _composed(whole, single, nodes)
     return whole
 
 
-def _composed(inner: TradeoffCurve, outer: TradeoffCurve) -> TradeoffCurve:
-    """The guarantee of a chain: first `inner`, then `outer`."""
+def _composed(inner: TradeoffCurve, outer: TradeoffCurve, most: int) -> TradeoffCurve:
+    """The guarantee of a chain, on `most` nodes: first `inner`, then `outer`."""
     (first, power), (second, last) = _rising(inner), _rising(outer)
     # Breakpoints: those of the first, and what it maps to those of the second.
     alpha = np.unique(np.concatenate((first, np.interp(second, power, first))))
@@ -58,8 +59,8 @@ def _composed(inner: TradeoffCurve, outer: TradeoffCurve) -> TradeoffCurve:
     rise, run = np.diff(reached), np.diff(alpha)
     odds = np.unique(np.divide(rise, run, out=np.ones_like(rise), where=run > 0))
     odds = np.append(1.0, odds[(odds > 1.0) & (odds < _LARGEST)])
-    if len(odds) > _NODES:
-        places = np.linspace(0.0, 1.0, _NODES)
+    if len(odds) > most:
+        places = np.linspace(0.0, 1.0, most)
         odds = np.exp(np.interp(places, np.linspace(0.0, 1.0, len(odds)), np.log(odds)))
     delta = np.max(reached[:, None] - odds * alpha[:, None], axis=0)
     values = np.minimum(1.0, delta * _SLACK)

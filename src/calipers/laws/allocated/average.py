@@ -72,7 +72,7 @@ _RESOLUTIONS = (0.02, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1.0)
 _MANY_ROUNDS, _FINEST_OF_MANY = 10**6, 0.035
 """Sums of so many terms are longer to build, and a little less fine: brackets still close to 1e-3."""
 _DEPTHS, _DEPTH_STEP = 26.0, 12.0
-_LONE_CURVE = -39.0
+_LONE_MARGIN, _LONE_CURVE = 11.0, -39.0
 _CHARGED_TO_MASS = 1e-8
 _CHARGED_TO_SHIFT = 1e-6
 
@@ -177,8 +177,9 @@ def shared_depth(log_tail: float) -> float:
     return max(-_DEPTHS * math.ceil(-log_tail / _DEPTHS), _LOWEST_LOG_TAIL)
 
 
-def depth_of_tests(log_tail: float) -> float:
-    """The same for laws that cost a ladder for every node, and one depth more, of the usual curve of one epoch."""
+def lone_depth(smallest_delta: float) -> float:
+    """The same for the curve of one epoch down to `smallest_delta`, and one depth more, of the usual curve."""
+    log_tail = math.log(smallest_delta) - _LONE_MARGIN
     return _LONE_CURVE if _LONE_CURVE <= log_tail < _LONE_CURVE + 1.0 else shared_depth(log_tail)
 
 

@@ -11,9 +11,10 @@ and relative to pure noise P_S has density mean(U_t), Q_S mean(V_t), with
     U = exp(2 x/sigma - 2/sigma^2),      V = exp(x/sigma - 1/(2 sigma^2)).
 
 The best event at k = e^eps is {sum_t (U_t - k V_t) > 0}: a threshold on a sum of T independent terms, whose
-law under pure noise, and with one term shifted, is computed by `calipers.laws.allocated.average_ladder`. Rounding the
-terms there makes it another test, one that knows slightly less; so its value is a lower bound for the plain
-test above, which is what a reader would run. The paper's event {max_t w_t >= C} is always tried as well.
+law under pure noise, and with one term shifted, is computed on a circle (`calipers.laws.allocated.circle`) or, where
+events are too rare for that, on a ladder (`calipers.laws.allocated.average_ladder`). Rounding the terms there makes it
+another test, one that knows slightly less; so its value is a lower bound for the plain test above, which is what a
+reader would run. The paper's event {max_t w_t >= C} is always tried as well.
 
 A record that is left over in an epoch (N is not a multiple of B, and the leftovers are random) changes no batch:
 with probability 1 - r both hypotheses show pure noise. The best event is then
@@ -32,19 +33,22 @@ from functools import lru_cache
 import numpy as np
 
 from calipers.citations import implements
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.laws.allocated.average import (
     AllocatedEpoch,
     cell_error,
-    depth_of_tests,
+    lone_depth,
     normal_cells,
     refined,
+    shared_depth,
 )
 from calipers.laws.allocated.average_ladder import multiplied, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import EventFamily, MaximumTests, tail_families
-from calipers.laws.allocated.shuffle_tests import law_of_tests
+from calipers.laws.allocated.circle import circle_tests
+from calipers.laws.allocated.shuffle_tests import curve_of_tests, law_of_tests
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
@@ -56,7 +60,7 @@ _TEST_RESOLUTION = 0.025
 _ROUGH_RESOLUTION, _SEARCH_RESOLUTION = 0.15, 0.04
 _CLEARLY_LESS = 0.9
 """Of the epsilon of one direction: where coarse tests of the other show less than this, finer ones will not pass it."""
-_LAW_RESOLUTION = 0.06
+_LAW_RESOLUTION, _CURVE_RESOLUTION = 0.06, 0.05
 _FINEST_RESOLUTION = 0.02
 _LOWEST_LOG_TAIL = -560.0
 _SCORE_CELL = 0.008
@@ -64,6 +68,8 @@ _SCORE_CELL = 0.008
 _FAR = 12.0
 """Scores are cut off at this multiple of the largest threshold: beyond it a single term decides the test."""
 _ABOVE_LEAST = 1e-3
+_SELDOM = (3, 0.2)
+"""Reversed tests of a lone epoch show less than forward ones: one of so many of these epsilons, and how finely."""
 _LAW_EPSILONS = np.array([0.0, 0.3, 0.7, 1.2, 1.8, 2.5, 3.4, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 26.0, 33.0, 41.0, 50.0])
 """Where the tests of a law are tuned, in units of 1/sigma if that is below 1."""
 
@@ -119,6 +125,9 @@ def _sum_families(
     largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
     against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
     scores = np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest)
+    found = circle_tests(scores, masses, error, rounds, participation, log_factor, resolution)
+    if found is not None:
+        return found
     if log_factor < 0.0:
         # Reversed events lie near the least possible sum, so the ladder is to be fine there: it starts at that point.
         scores = scores - float(scores.min()) + _ABOVE_LEAST * float(np.ptp(np.minimum(scores, 0.0)))
@@ -215,6 +224,10 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         test = self.best_test(epsilon)
         return test.delta, test.reversed
 
+    def curve(self, smallest_delta: float) -> TradeoffCurve:
+        """What tests of one epoch attain, their null "record absent", down to about `smallest_delta`."""
+        return _curve(self, smallest_delta)
+
     @property
     def lone_attack(self) -> ShuffleAttack:
         """Its own epsilon and delta."""
@@ -227,21 +240,40 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         """
         if not 0 < resolution <= 1:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
-        return _law(self, max(resolution, _FINEST_RESOLUTION), depth_of_tests(log_tail))
+        return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
 
 
 @lru_cache(maxsize=24)
 def _law(attack: ShuffleAttack, resolution: float, log_tail: float) -> Law:
+    return law_of_tests(*_tests(attack, resolution, log_tail), log_tail)
+
+
+@lru_cache(maxsize=8)
+def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
+    log_tail = lone_depth(smallest_delta)
+    return curve_of_tests(*_tests(attack, _CURVE_RESOLUTION, log_tail, _SELDOM, smallest_delta), log_tail)
+
+
+def _tests(
+    attack: ShuffleAttack, resolution: float, log_tail: float, seldom: tuple[int, float] = (1, 0.0), least: float = 0.0
+) -> tuple[list[EventFamily], list[EventFamily]]:
+    """Forward and reversed tests for all epsilon at which one may show more than `least` and e^log_tail.
+
+    `seldom`: of how many epsilons one is reversed, and how finely.
+    """
+    least = max(least, math.exp(log_tail))
     width = 1.0 / attack.sigma
     farthest = width * (math.sqrt(-2.0 * log_tail) + 1.5 * width)  # epsilon of one Gaussian round, not hidden
     grid = np.linspace(*attack.maximum.range(farthest), 4001)
     forward, backward = ([tests] for tests in attack.maximum.families(grid))
-    for families, sign in ((forward, 1.0), (backward, -1.0)):
-        for epsilon in min(1.0, width) * _LAW_EPSILONS:
-            if gaussian_delta(width, epsilon) <= math.exp(log_tail):  # no test shows more of a record that is hidden
+    for families, sign, (every, coarsest) in ((forward, 1.0, (1, 0.0)), (backward, -1.0, seldom)):
+        for epsilon in (min(1.0, width) * _LAW_EPSILONS[::every]).tolist():
+            if gaussian_delta(width, epsilon) <= least:  # no test shows more of a record that is hidden
                 break
-            tests = attack.families(sign * epsilon, log_tail, resolution)[sign < 0]
+            # At 0 forward and reversed tests are those of one sum.
+            fine = resolution if epsilon == 0.0 else max(resolution, coarsest)
+            tests = attack.families(sign * epsilon, log_tail, fine)[sign < 0]
             families.append(tests)
-            if tests.best(epsilon)[0] <= math.exp(log_tail):
+            if tests.best(epsilon)[0] <= least:
                 break
-    return law_of_tests(forward, backward, log_tail)
+    return forward, backward

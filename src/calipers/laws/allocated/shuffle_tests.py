@@ -16,6 +16,7 @@ import math
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.allocated.average_tests import EventFamily
 from calipers.laws.core.law import Law
 from calipers.numerics.types import FloatArray
@@ -41,6 +42,18 @@ def law_of_tests(forward: list[EventFamily], backward: list[EventFamily], log_ta
     p, q = _ordered(p, q)
     log_p, log_q = np.log(p[::-1]), np.log(q[::-1])
     return Law(log_p - log_q, log_p, log_q, Side.LOWER, mass_error=4.0 * _CHAIN_ROUNDING)
+
+
+def curve_of_tests(forward: list[EventFamily], backward: list[EventFamily], log_tail: float) -> TradeoffCurve:
+    """What the tests attain with the null Q: those of the swapped pair claim P where they do not claim Q."""
+    (alpha, power), (miss, caught) = (_chosen(families, log_tail, 320) for families in (forward, backward))
+    return TradeoffCurve.from_tests(
+        np.concatenate((alpha, 1.0 - caught)),
+        np.concatenate((power, 1.0 - miss)),
+        np.concatenate((1.0 - alpha, caught)),
+        np.concatenate((1.0 - power, miss)),
+        side=Side.LOWER,
+    )
 
 
 def _chosen(families: list[EventFamily], log_tail: float, number: int) -> tuple[FloatArray, FloatArray]:

@@ -23,14 +23,17 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from calipers.citations import implements
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.allocated.average import AllocatedEpoch, depth_of_tests
+from calipers.laws.allocated.average import AllocatedEpoch, lone_depth, shared_depth
 from calipers.laws.allocated.controlled_sum import controlled_divergence
 from calipers.laws.allocated.hidden_sum import divergence
 from calipers.laws.allocated.hidden_term import HiddenTerm, replaced, zeroed_out
 from calipers.laws.core.law import Law
-from calipers.laws.core.profile_law import law_of_profile
+from calipers.laws.core.profile_law import Nodes, curve_of_profile, law_of_profile
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.normal import (
     GAUSSIAN_RELATIVE_ERROR,
@@ -52,6 +55,9 @@ _GAP, _GROWTH = 0.24, 0.14
 is small against the shift, the width of the far tail."""
 _FAR = 1e-9
 """Below it nodes are twice as far apart: what an epoch shows so rarely decides little."""
+_LESS = 0.8
+"""Of the bound of one direction: once the other one's is less than this share of it, its nodes may lie far apart in the
+curve of a lone epoch, which is read where the larger counts."""
 _NEGLIGIBLE = 10.0
 """Laws end where the divergence is e^10 times the smallest that was asked for."""
 _LOWEST_LOG_TAIL = -560.0
@@ -177,13 +183,17 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         """Its own epsilon and delta."""
         return self
 
+    def curve(self, smallest_delta: float) -> TradeoffCurve:
+        """The guarantee of one epoch with the null "record absent", resolved down to about `smallest_delta`."""
+        return curve_of_profile(*_directed(self, lone_depth(smallest_delta), lone=True))
+
     def upper(self, resolution: float = _GAP, log_tail: float = -40.0) -> Law:
         """The UPPER law of the epoch; what lies beyond its last node is charged.
 
         A ladder for every node is what it costs, so there is one resolution for all, and a few depths.
         """
         del resolution
-        return _law(self, depth_of_tests(log_tail))
+        return _law(self, shared_depth(log_tail))
 
 
 @lru_cache(maxsize=4096)
@@ -205,18 +215,55 @@ def _controlled(epoch: ShuffledEpoch, epsilon: float, reverse: bool) -> float:
 
 @lru_cache(maxsize=16)
 def _law(epoch: ShuffledEpoch, log_tail: float) -> Law:
+    return law_of_profile(*_directed(epoch, log_tail, lone=False))
+
+
+@lru_cache(maxsize=16)
+def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes, Nodes | None]:
+    """Profiles of both directions, or of one that holds in both."""
     forward = _profile(epoch, False, log_tail)
     if epoch.symmetric:
-        return law_of_profile(forward, None)
+        return forward, None
     # At 0 the divergence has no direction; from its node back to there it grows by no more than k does.
     node, value = forward[0]
-    return law_of_profile(forward, _profile(epoch, True, log_tail, (node, min(1.0, value + math.expm1(2.0 * node)))))
+    first = (node, min(1.0, value + math.expm1(2.0 * node)))
+    if not lone:
+        return forward, _profile(epoch, True, log_tail, first)
+    backward = _profile(epoch, True, log_tail, first, forward)
+    for place in range(len(backward) - 1, 0, -1):
+        backward[place:place] = _between(epoch, backward[place - 1], backward[place], forward, log_tail)
+    return forward, backward
+
+
+def _between(
+    epoch: ShuffledEpoch, left: tuple[float, float], right: tuple[float, float], other: Nodes, log_tail: float
+) -> list[tuple[float, float]]:
+    """Reversed nodes between two of them, as long as the chord passes the other direction's bound."""
+    nodes, bounds = np.array(other).T
+    inside = (nodes > left[0]) & (nodes < right[0])
+    share = np.expm1(nodes[inside] - left[0]) / math.expm1(right[0] - left[0])
+    near = right[0] - left[0] <= max(2.0 * nodes[1], _GAP * epoch.shift)
+    if near or np.all(left[1] + share * (right[1] - left[1]) <= bounds[inside]):
+        return []
+    middle = 0.5 * (left[0] + right[0])
+    node, value = _deep_enough(epoch, middle, True, math.log(max(right[1], 1e-300)), log_tail)
+    found = (node, value if value <= _RARE else min(value, epoch.controlled(middle, True)))
+    before = _between(epoch, left, found, other, log_tail)
+    return [*before, found, *_between(epoch, found, right, other, log_tail)]
 
 
 def _profile(
-    epoch: ShuffledEpoch, reverse: bool, log_tail: float, first: tuple[float, float] | None = None
+    epoch: ShuffledEpoch,
+    reverse: bool,
+    log_tail: float,
+    first: tuple[float, float] | None = None,
+    other: Nodes | None = None,
 ) -> list[tuple[float, float]]:
-    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known."""
+    """Nodes from 0 to where the divergence is negligible, dense on the scale of log L; `first` where it is known.
+
+    Where the `other` direction's bound is clearly larger, every node is twice as far as the one before it.
+    """
+    places, bounds = np.array(other or [(0.0, 0.0)]).T
     expected = math.log(epoch.known(0.0)) - math.log(epoch.rounds)
     profile: list[tuple[float, float]] = []
     epsilon, deviation, fall, settled = 0.0, 0.0, 0.0, False
@@ -246,6 +293,8 @@ def _profile(
         deviation = deviation or 2.0 * float(normal_tail_quantile(0.5 * max(1.0 - value, 1e-12)))
         gap = max(_GAP * deviation, min(_GROWTH * epsilon, _GAP * epoch.shift))
         gap = gap if value > _FAR else max(gap, 2.0 * _GAP * min(epsilon, epoch.shift))
+        if value < _LESS * float(np.interp(node, places, bounds)):
+            gap = max(gap, epsilon)
         epsilon += gap
         # The logarithm of a profile is nearly a line from one node to the next; where a bound does not fall, which
         # its proof allows, it is no reason to look less deep.

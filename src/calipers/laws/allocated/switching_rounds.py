@@ -70,6 +70,29 @@ class PlayedRounds:
         return self.sums[count.bit_length() - 1]
 
 
+def seen(
+    ways: tuple[Way, Way], rounds: int, log_tail: float, marked: bool = True
+) -> tuple[FloatArray, list[FloatArray], float]:
+    """Middles of cells of one observation, rows of their masses for each way to play, and the error of these.
+
+    A whole cell gets the score of its middle. What lies beyond the cells, about e^log_tail, never rejects. Where marks
+    are looked for, the law under noise is all that is asked: rows that are not `marked`.
+    """
+    reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
+    shift = max(max(way.present, way.absent) for way in ways)
+    ends = refined(np.array([-reach, reach + shift]), _SCORE_CELL)
+    points, weights = normal_cells(ends)
+
+    def mass(mean: float) -> FloatArray:
+        return np.asarray((np.exp(-0.5 * (points - mean) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi))
+
+    means = dict.fromkeys((0.0, *(mean for way in ways for mean in (way.present, way.absent))) if marked else (0.0,))
+    masses = {mean: mass(mean) for mean in means}
+    rows = [np.stack([masses[m] for m in ((0.0, way.present, way.absent) if marked else (0.0,))]) for way in ways]
+    error = cell_error(float(np.max(np.abs(ends))) + shift, 0.5 * _SCORE_CELL)
+    return 0.5 * (ends[1:] + ends[:-1]), rows, error
+
+
 def played(
     ways: tuple[Way, Way],
     k: float,
@@ -83,23 +106,12 @@ def played(
     """Sums of up to `longest` rounds of both ways on one lattice, for an epoch of `rounds`.
 
     Scores are cut off at `far` times rounds times k; masses up to about e^log_tail may get lost, which rejects nothing.
-    Where marks are looked for, the law under noise is all that is asked: rows that are not `marked`.
     """
-    reach = math.sqrt(-2.0 * (log_tail - math.log(rounds) - 4.0))
     shift = max(max(way.present, way.absent) for way in ways)
-    ends = refined(np.array([-reach, reach + shift]), _SCORE_CELL)
-    points, weights = normal_cells(ends)
-    middle = 0.5 * (ends[1:] + ends[:-1])
-    error = cell_error(float(np.max(np.abs(ends))) + shift, 0.5 * _SCORE_CELL)
-
-    def mass(mean: float) -> FloatArray:
-        return np.asarray((np.exp(-0.5 * (points - mean) ** 2) * weights).sum(axis=1) / math.sqrt(2.0 * math.pi))
-
+    middle, masses, error = seen(ways, rounds, log_tail, marked)
     found: list[PlayedRounds] = []
-    for way in ways:
-        # A whole cell gets the score of its middle. What lies beyond the cells never rejects.
+    for way, rows in zip(ways, masses, strict=True):
         scores = way.score(middle, k, far * rounds * max(k, 1.0))
-        rows = np.stack([mass(mean) for mean in ((0.0, way.present, way.absent) if marked else (0.0,))])
         order = np.argsort(scores, kind="stable")
         plans = ladder_plans(scores[order], rows[0][order], rounds, resolution, shift, log_tail)
         if found:

@@ -19,13 +19,16 @@ Nodes = Sequence[tuple[float, float]]
 """(epsilon, delta): the divergence at epsilon >= 0 is at most delta."""
 
 
-def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
-    """The UPPER law of proven nodes; without `backward` the forward nodes hold in both directions."""
+def curve_of_profile(forward: Nodes, backward: Nodes | None = None) -> TradeoffCurve:
+    """The guarantee of proven nodes; without `backward` the forward nodes hold in both directions."""
     epsilons, deltas = np.array(forward).T
     swapped = None if backward is None else tuple(np.array(backward).T)
-    return law_of_curve(
-        TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
-    )
+    return TradeoffCurve.from_profile(epsilons, deltas, side=Side.UPPER, symmetric=backward is None, reverse=swapped)
+
+
+def law_of_profile(forward: Nodes, backward: Nodes | None = None) -> Law:
+    """Its UPPER law."""
+    return law_of_curve(curve_of_profile(forward, backward))
 
 
 def law_of_curve(curve: TradeoffCurve) -> Law:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
 
 MOMENT_DEPTH = -104.0
@@ -30,6 +31,10 @@ class LoneProof(Protocol):
         """At least delta(epsilon)."""
         ...
 
+    def curve(self, smallest_delta: float) -> TradeoffCurve:
+        """The directed guarantee, its null "record absent", down to about `smallest_delta`."""
+        ...
+
 
 class LoneAttack(Protocol):
     """Numbers of one participation that are sharper than those of its LOWER laws, and the direction that shows them."""
@@ -40,6 +45,10 @@ class LoneAttack(Protocol):
 
     def best_delta(self, epsilon: float) -> tuple[float, bool]:
         """At most delta(epsilon)."""
+        ...
+
+    def curve(self, smallest_delta: float) -> TradeoffCurve:
+        """What its tests attain, their null "record absent", down to about `smallest_delta`."""
         ...
 
 

@@ -1,0 +1,144 @@
+"""Tests on a sum of many scores that is known up to multiples of a number: where they are not too rare, by transforms.
+
+A test may look at anything, so also at the *residue* of a sum of scores, each rounded to a lattice by a coin: the sum
+walks around a circle. Its law on the circle is a product of transforms, under noise (f_0 the law of one score) and with
+one round, at whichever place, following another law f_i:
+
+    W_0 = f_0^(*M),      W_i = f_0^(*(M - 1)) * f_i.
+
+Nothing is cut and nothing comes in from outside: the circle is the statistic. It is made so long that the sum hardly
+ever comes around, which is a matter of power, not of truth. What is charged is the error of the transforms, whose
+2-norm `calipers.numerics.fourier` bounds: a sum over n places errs by sqrt(n) times that, an absolute number. Ladders
+(`calipers.laws.allocated.average_ladder`), which take five times as long, are accurate relative to the rarest event.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.laws.allocated.average_plan import typical
+from calipers.laws.allocated.average_tests import EventFamily, family
+from calipers.numerics.fourier import UNIT_ROUNDOFF, fast_length, one_of_another_kind
+from calipers.numerics.types import FloatArray
+
+_FINER, _COARSEST = 0.5, 1.5
+"""How much finer than asked for lattices are, and how much coarser they may be where circles would be too long."""
+_LONGEST = 1 << 15
+_AROUND, _BEYOND = 8.0, 8.0
+"""In spreads of the sum: how far the circle reaches beyond where the sum usually is, and how far beyond the threshold a
+single score may lie, which has decided the test by then; there is room for two of them on either side."""
+_CHARGED = 3e-4
+"""The share of what a test shows that transforms may cost it; beyond it a ladder is better."""
+_THRESHOLDS = 2_500
+_DIGITS = 1e-2
+"""The share of a test's error rate that the error of transforms may be."""
+
+
+class Circle(NamedTuple):
+    """A lattice of `size` places from number `first` on, after which it begins anew; scores are cut at both `ends`."""
+
+    step: float
+    first: int
+    size: int
+    ends: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        scores: FloatArray,
+        masses: FloatArray,
+        rounds: int,
+        strike: float,
+        resolution: float,
+        lowest: float = 0.0,
+        longest: int = _LONGEST,
+    ) -> Circle | None:
+        """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long.
+
+        `lowest`: a score that others may have which are added to them.
+        """
+        order = np.argsort(scores, kind="stable")
+        centers, spreads = typical(scores[order], masses[order], np.array([float(rounds)]))
+        center, spread = float(centers[0]), float(spreads[0])
+        least = max(min(float(scores[order[0]]), lowest), -2.0 * _BEYOND * spread)
+        largest = max(strike - center, 0.0) + _BEYOND * spread
+        start = center - _AROUND * spread + 2.0 * least
+        end = max(strike, center) + 2.0 * largest + _AROUND * spread
+        usual = resolution * spread / math.sqrt(rounds)
+        step = max(_FINER * usual, (end - start) / longest)
+        if step > _COARSEST * usual:
+            return None
+        return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
+
+    def law(self, scores: FloatArray, masses: FloatArray) -> FloatArray:
+        """The law of one score, each split onto the two places around it, mean preserved."""
+        places = np.clip(scores, *self.ends) / self.step
+        below = np.floor(places)
+        part = places - below
+        index = below.astype(np.int64) % self.size
+        law: FloatArray = np.asarray(np.bincount(index, masses * (1.0 - part), self.size), dtype=np.float64)
+        law += np.bincount((index + 1) % self.size, masses * part, self.size)
+        return law
+
+    @property
+    def values(self) -> FloatArray:
+        """What the places stand for, from the one that holds 0 on."""
+        numbers = (np.arange(self.size) - self.first) % self.size + self.first
+        return np.asarray(numbers * self.step, dtype=np.float64)
+
+    def families(
+        self, p: FloatArray, q: FloatArray, absolute: float, relative: float, tuned: float
+    ) -> tuple[EventFamily, EventFamily] | None:
+        """Tests on the residue, forward and reversed; any probability errs by `absolute`, and relatively.
+
+        None where that is too much at the epsilon they are `tuned` to, negative if it is that of reversed ones.
+        """
+        stride = -(-self.size // _THRESHOLDS)
+        p, q = (
+            np.add.reduceat(np.roll(row, -(self.first % self.size)), np.arange(0, self.size, stride)) for row in (p, q)
+        )
+        places = stride * np.arange(1, len(p))
+        between = np.asarray((self.first + places) * self.step, dtype=np.float64)
+        relative += 4.0 * self.size * UNIT_ROUNDOFF
+        above = np.cumsum(q[::-1])[::-1][1:], np.cumsum(p[::-1])[::-1][1:]
+        below = np.cumsum(p)[:-1], np.cumsum(q)[:-1]
+        found = _charged(above, between, absolute, relative), _charged(below, between, absolute, relative)
+        cost = absolute * (1.0 + math.exp(abs(tuned)))
+        return found if cost <= _CHARGED * found[tuned < 0.0].best(abs(tuned))[0] else None
+
+
+def circle_tests(
+    scores: FloatArray, rows: FloatArray, error: float, rounds: int, share: float, tuned: float, resolution: float
+) -> tuple[EventFamily, EventFamily] | None:
+    """Tests on the sum, forward and reversed, or None where ladders are better at the epsilon they are `tuned` to.
+
+    `rows`: masses of the cells with these scores under noise, with the record and without, each up to a relative
+    `error`. `share`: how often the record takes part. `tuned` is negative where reversed tests are asked for. Tests
+    whose error rates have no digits are left out.
+    """
+    strike = rounds * (1.0 - share) * math.expm1(tuned) / share
+    circle = Circle.of(scores, rows[0], rounds, strike, resolution) if rounds > 1 else None
+    relative = relative_error(scores, error, rounds)
+    if circle is None or relative > _CHARGED:
+        return None
+    laws = [circle.law(scores, row) for row in rows]
+    (noise, present, absent), lost = one_of_another_kind(laws[0], rounds - 1, laws)
+    p, q = (share * row + (1.0 - share) * noise for row in (present, absent))
+    return circle.families(p, q, lost * math.sqrt(circle.size), relative, tuned)
+
+
+def relative_error(scores: FloatArray, error: float, rounds: int) -> float:
+    """Of a sum of `rounds`: masses of cells, and what becomes of them in one place."""
+    return 1.01 * rounds * (error + (len(scores) + 8.0) * UNIT_ROUNDOFF)
+
+
+def _charged(
+    rates: tuple[FloatArray, FloatArray], threshold: FloatArray, absolute: float, relative: float
+) -> EventFamily:
+    """The tests whose false positive rate is known to some digits."""
+    alpha, power = rates
+    known = _DIGITS * alpha > absolute
+    return family((alpha + absolute)[known], (power - absolute)[known], threshold[known], relative)
