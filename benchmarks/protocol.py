@@ -14,7 +14,8 @@ The paper's protocol, for every dataset whose files are in DATA, in this order:
 Searches are judged on 5,000 training records that they do not train on; no bracket covers what is chosen by them, as in
 the paper. Every line is one training: what was asked for, the accuracy on the test records (a measurement, no bound),
 and the bracket of epsilon at delta = 1e-5 of the run that was executed. Started again with the same file, lines that
-are there are not made again; lines without a bracket, left where time was up, get theirs from
+are there are not made again, nor those of `--kept experiments/protocol/rows.csv`; lines without a bracket, left where
+time was up, get theirs from
 
     python -m benchmarks.protocol --out rows.jsonl --fill
 
@@ -24,6 +25,7 @@ Needs numpy, scipy and PyTorch. `benchmarks.protocol_jobs` says what is trained.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -35,7 +37,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+from benchmarks import protocol_jobs
 from benchmarks.protocol_jobs import Job, bracket, frontier_jobs, searched, table_jobs, train_job
+from benchmarks.protocol_views import kept
 
 FEW_SECONDS = 5.0
 
@@ -51,6 +55,15 @@ class Lines:
             path.write_bytes(whole)
         self.rows = [json.loads(line) for line in whole.splitlines()]
         self.done = {row["key"] for row in self.rows if "error" not in row}
+
+    def know(self, rows: list[dict[str, Any]]) -> None:
+        """Rows from elsewhere, which are not made again; those of searches count."""
+        keys = {row["key"] for row in self.rows}
+        for row in rows:
+            row["key"] = Job.of(row).key
+            self.done.add(row["key"])
+            if row["key"] not in keys:
+                self.rows.append(row)
 
     def add(self, row: dict[str, Any]) -> None:
         """Append a line."""
@@ -146,6 +159,19 @@ def _told(row: dict[str, Any]) -> str:
     )
 
 
+def _choose(part: str, rows: list[dict[str, Any]], chosen: dict[tuple[str, int], dict[str, float]]) -> None:
+    """Take the best of the rows of a search; of norms, of those at the rate that was chosen."""
+    for row in rows:
+        best = chosen[row["dataset"], row["epochs"]]
+        if row["part"] != part or "accuracy" not in row:
+            continue
+        if part == "norm" and row["learning_rate"] != best.get("rate"):
+            continue
+        if row["accuracy"] > best.get(f"{part} accuracy", -1.0):
+            value = row["learning_rate" if part == "rate" else "max_grad_norm"]
+            best |= {f"{part} accuracy": row["accuracy"], part: value}
+
+
 def protocol(options: argparse.Namespace, lines: Lines) -> None:
     """All parts in order, each with what was found by the one before."""
     from benchmarks.protocol_jobs import available
@@ -155,17 +181,14 @@ def protocol(options: argparse.Namespace, lines: Lines) -> None:
     workers = Workers(options, lines)
     try:
         chosen: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-        for part in ("rate", "norm"):
-            workers.play(searched(part, datasets, chosen))
-            for row in lines.rows:
-                if row["part"] == part and "accuracy" in row:
-                    best = chosen[row["dataset"], row["epochs"]]
-                    if row["accuracy"] > best.get(f"{part} accuracy", -1.0):
-                        best |= {f"{part} accuracy": row["accuracy"], "rate": row["learning_rate"]}
-                        best |= {"norm": row["max_grad_norm"]} if part == "norm" else {}
+        for epochs in protocol_jobs.EPOCHS:
+            for part in ("rate", "norm"):
+                workers.play(searched(part, datasets, chosen, epochs))
+                _choose(part, lines.rows, chosen)
         for seed in range(options.seeds):
             workers.play(frontier_jobs(datasets, chosen, seed))
-            workers.play(table_jobs(datasets, chosen, seed))
+        for epochs, seed in itertools.product(protocol_jobs.EPOCHS, range(options.seeds)):
+            workers.play(table_jobs(datasets, chosen, epochs, seed))
     finally:
         workers.close()
 
@@ -193,6 +216,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=450.0, metavar="SECONDS")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--datasets", nargs="*", help="mnist, fashion-mnist, ag-news, cifar10; those that are there.")
+    parser.add_argument("--kept", type=Path, metavar="ROWS.csv", help="Rows that are not made again.")
     parser.add_argument("--fill", action="store_true", help="Only measure lines without a bracket.")
     options = parser.parse_args()
     lines = Lines(options.out)
@@ -201,6 +225,8 @@ def main() -> None:
     elif options.data_dir is None:
         parser.error("--data-dir is needed to train")
     else:
+        if options.kept is not None:
+            lines.know(kept(options.kept))
         protocol(options, lines)
 
 

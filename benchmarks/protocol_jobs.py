@@ -28,17 +28,24 @@ RATES = {
     "mnist": (0.05, 0.1, 0.2, 0.5),
     "fashion-mnist": (0.05, 0.1, 0.2, 0.5),
     "ag-news": (0.0002, 0.0005, 0.001),
-    "cifar10": (0.01, 0.05, 0.1),
+    "cifar10": (0.001, 0.003, 0.01, 0.03, 0.1),
 }
-NORMS = {"mnist": (0.3, 1.0, 3.0), "fashion-mnist": (0.3, 1.0, 3.0), "ag-news": (0.3, 1.0, 3.0), "cifar10": (1.0, 5.0)}
+NORMS = {
+    "mnist": (0.3, 1.0, 3.0),
+    "fashion-mnist": (0.3, 1.0, 3.0),
+    "ag-news": (0.3, 1.0, 3.0),
+    "cifar10": (1.0, 5.0, 20.0),
+}
 BATCHES = {
     "mnist": (512, 128, 2048),
     "fashion-mnist": (512, 128, 2048),
     "ag-news": (512, 256, 1024, 128),
     "cifar10": (512, 1024, 2048, 4096, 256, 128),
 }
-# Longer searches than one epoch are left out where an epoch takes seconds; one epoch's choice then serves all.
-SEARCHED = {"mnist": EPOCHS, "fashion-mnist": EPOCHS, "ag-news": (1,), "cifar10": (1,)}
+# Where an epoch takes seconds, the longest searches are left out, and a shorter one's choice serves; longer searches
+# than the first try that one's choice and its neighbors.
+SEARCHED = {"mnist": EPOCHS, "fashion-mnist": EPOCHS, "ag-news": (1,), "cifar10": (1, 10)}
+NEIGHBORS = ("cifar10",)
 FRONTIER = {"mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0), "fashion-mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0)}
 FRONTIER_EPOCHS, FRONTIER_BATCH = 10, 512
 
@@ -145,21 +152,33 @@ def _job(part: str, dataset: str, records: int, seed: int, **settings: Any) -> J
     return Job(part=part, dataset=dataset, **fixed, **settings)
 
 
-def searched(part: str, datasets: Mapping[str, int], chosen: Chosen) -> Iterator[Job]:
+def searched(part: str, datasets: Mapping[str, int], chosen: Chosen, epochs: int) -> Iterator[Job]:
     """Learning rates without noise, then clipping norms with it; on all records but those that judge."""
     for name, size in datasets.items():
-        for epochs in SEARCHED[name]:
-            place = {"batch_size": SEARCH_BATCH, "epochs": epochs, "sampler": "shuffle"}
-            if part == "rate":
-                for rate in RATES[name]:
-                    plain = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None, "learning_rate": rate}
-                    yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **plain)
-            else:
-                best = settings_for(name, epochs, chosen)["rate"]
-                for norm in NORMS[name]:
-                    # A step is at most rate times norm long: both are kept in proportion by trying the norm alone.
-                    noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": norm, "learning_rate": best}
-                    yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **noisy)
+        if epochs not in SEARCHED[name]:
+            continue
+        place = {"batch_size": SEARCH_BATCH, "epochs": epochs, "sampler": "shuffle"}
+        if part == "rate":
+            for rate in _tried(part, RATES[name], name, epochs, chosen):
+                plain = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None, "learning_rate": rate}
+                yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **plain)
+        else:
+            best = settings_for(name, epochs, chosen)["rate"]
+            for norm in _tried(part, NORMS[name], name, epochs, chosen):
+                # A step is at most rate times norm long: both are kept in proportion by trying the norm alone.
+                noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": norm, "learning_rate": best}
+                yield _job(part, name, size - HELD_OUT, SEARCH_SEED, **place, **noisy)
+
+
+def _tried(part: str, grid: tuple[float, ...], name: str, epochs: int, chosen: Chosen) -> tuple[float, ...]:
+    """The grid, or what is next to the choice of fewer epochs."""
+    before = {budget: chosen[name, budget][part] for budget in SEARCHED[name] if part in chosen.get((name, budget), {})}
+    shorter = [budget for budget in before if budget < epochs]
+    if name not in NEIGHBORS or not shorter:
+        return grid
+    values = sorted({*grid, before[max(shorter)]})
+    place = values.index(before[max(shorter)])
+    return tuple(values[max(0, place - 1) : place + 2])
 
 
 def settings_for(name: str, epochs: int, chosen: Chosen) -> dict[str, float]:
@@ -169,18 +188,17 @@ def settings_for(name: str, epochs: int, chosen: Chosen) -> dict[str, float]:
     return middle | (dict(chosen[name, max(known)]) if known else {})
 
 
-def table_jobs(datasets: Mapping[str, int], chosen: Chosen, seed: int) -> Iterator[Job]:
-    """The published tables' cells: with and without noise, both samplers; short trainings of all datasets first."""
-    for epochs in EPOCHS:
-        for name, size in datasets.items():
-            best = settings_for(name, epochs, chosen)
+def table_jobs(datasets: Mapping[str, int], chosen: Chosen, epochs: int, seed: int) -> Iterator[Job]:
+    """The published tables' cells: with and without noise, both samplers."""
+    for name, size in datasets.items():
+        best = settings_for(name, epochs, chosen)
+        for sampler in ("shuffle", "poisson"):
             for batch in BATCHES[name]:
-                for sampler in ("shuffle", "poisson"):
-                    place = {"batch_size": batch, "epochs": epochs, "sampler": sampler, "learning_rate": best["rate"]}
-                    clean = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None}
-                    noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": best["norm"]}
-                    for regime in (clean, noisy):
-                        yield _job("table", name, size, seed, **place, **regime)
+                place = {"batch_size": batch, "epochs": epochs, "sampler": sampler, "learning_rate": best["rate"]}
+                clean = {"regime": "clean", "noise_multiplier": 0.0, "max_grad_norm": None}
+                noisy = {"regime": "dp", "noise_multiplier": -1.0, "max_grad_norm": best["norm"]}
+                for regime in (clean, noisy):
+                    yield _job("table", name, size, seed, **place, **regime)
 
 
 def frontier_jobs(datasets: Mapping[str, int], chosen: Chosen, seed: int) -> Iterator[Job]:

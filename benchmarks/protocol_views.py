@@ -2,8 +2,9 @@
 
     python -m benchmarks.protocol_views experiments/protocol/rows.csv --picture experiments/protocol/accuracy.png
 
-`--gather ROWS.jsonl ...` makes the kept rows from files of `benchmarks.protocol`. An accuracy is a measurement, with
-the smallest and the largest of the seeds; an epsilon is a bracket, and the upper jaw is what may be claimed.
+`--gather ROWS ...` makes the kept rows from files of `benchmarks.protocol`, and from rows that were kept (.csv). An
+accuracy is a measurement, with the smallest and the largest of the seeds; an epsilon is a bracket, and the upper jaw is
+what may be claimed.
 """
 
 from __future__ import annotations
@@ -40,13 +41,29 @@ def gathered(paths: list[Path]) -> list[Row]:
     """Rows of `benchmarks.protocol`, flat and in order."""
     found = []
     for path in paths:
-        for line in path.read_text("utf-8").splitlines():
-            row = json.loads(line)
+        lines = kept(path) if path.suffix == ".csv" else map(json.loads, path.read_text("utf-8").splitlines())
+        for row in lines:
             bracket = row.get("epsilon") or {}
             row |= {"epsilon_lower": bracket.get("lower", ""), "epsilon_upper": bracket.get("upper", "")}
             row["seconds"] = round(row["seconds"], 2)
             found.append({name: "" if row.get(name) is None else row[name] for name in COLUMNS})
     return sorted(found, key=lambda row: [str(row[name]).zfill(12) for name in COLUMNS])
+
+
+WHOLE, REAL = ("records", "batch_size", "epochs", "steps", "seed"), ("noise_multiplier", "learning_rate", "accuracy")
+
+
+def kept(path: Path) -> list[Row]:
+    """The rows of a file that `--gather` has made, as `benchmarks.protocol` writes them."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows: list[Row] = list(csv.DictReader(file))
+    for row in rows:
+        norm, lower, upper = (row[name] for name in ("max_grad_norm", "epsilon_lower", "epsilon_upper"))
+        row |= {name: int(row[name]) for name in WHOLE} | {name: float(row[name]) for name in (*REAL, "seconds")}
+        row["max_grad_norm"] = float(norm) if norm else None
+        if upper:
+            row["epsilon"] = {"delta": 1e-5, "lower": float(lower), "upper": float(upper)}
+    return rows
 
 
 def table(rows: list[Row]) -> list[str]:

@@ -32,6 +32,7 @@ SHAPES = [
     (4, 8, 8, 8, 1, 2, 0, 1, 4),
     (2, 16, 9, 9, 4, 2, 1, 1, 3),
     (3, 4, 9, 9, 3, 1, 2, 2, 3),
+    (3, 4, 6, 6, 3, 1, 2, 1, 2),
 ]
 
 
@@ -55,9 +56,10 @@ def check(shape) -> None:
     found = torch.stack([core.arranged(gradient) for gradient in core.each()]).cpu()
     assert float((found - expected).norm() / expected.norm()) < 1e-5
     total = core.total(factors.to(device)).cpu()
-    summed = factors.double() @ expected
-    lengths, returned = (numbers.cpu() for numbers in core.lengths())
-    assert float((total - summed).norm()) <= 2.0**-11 * float(factors.double() @ (lengths * returned).sum(dim=1))
+    weighted = SHORT.cut(back) * factors[:, None, None, None]
+    rounded = ((weighted.view(torch.int32) + 4096) & -8192).view(torch.float32).double()
+    summed = torch.nn.grad.conv2d_weight(read, layer.weight.shape, rounded, stride, padding, spread).flatten()
+    assert float((total - summed).norm() / summed.norm()) < 1e-5
     norms, small = (numbers.cpu() for numbers in core.norms(SHORT))
     for record in range(records if CUDA else 1):
         alone = torch.zeros_like(factors)
@@ -66,6 +68,23 @@ def check(shape) -> None:
         assert float(summand) <= float(norms[record] * factors[record] + small[record])
     assert bool((norms >= expected.norm(dim=1)).all())
     assert bool((norms <= 1.03 * expected.norm(dim=1)).all())  # 2^-11 of the sum of |a_t| |b_t|, 32 times the norm
+
+
+def check_worst() -> None:
+    """One position, where nothing cancels, and numbers that lose most when they are cut: no summand is too long."""
+    device, most = "cuda" if CUDA else "cpu", torch.tensor(0x3F801FFF, dtype=torch.int32).view(torch.float32)
+    layer = torch.nn.Conv2d(16, 16, 1, bias=False).to(device)
+    ones = torch.ones(1, 16, 1, 1, device=device)
+    for factor in (1.0, 0.7, float(1 + 2.0**-11), float(1 + 2.0**-12)):
+        core = convolution_cores.CoreProducts(layer, ones, float(most) * ones)
+        (norm,), (small,) = core.norms(SHORT)
+        summand = core.total(torch.full((1,), factor, device=device)).double().norm()
+        assert float(summand) <= float(norm) * float(np.float32(factor)) + float(small)
+
+
+@pytest.mark.skipif(not CUDA, reason="no CUDA device")
+def test_what_loses_most_when_it_is_cut_is_not_too_long() -> None:
+    check_worst()
 
 
 @pytest.mark.skipif(not CUDA, reason="no CUDA device")
@@ -78,7 +97,8 @@ def test_gradients_norms_and_sums_are_those_of_the_cut_numbers(shape) -> None:
 @pytest.mark.skipif(CUDA, reason="the kernel itself is tested")
 def test_the_kernel_as_triton_plays_it_on_a_cpu() -> None:
     """The same, by Triton's interpreter, in a process of its own."""
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import test_training_cores as t; [*map(t.check, t.SHAPES)]"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import test_training_cores as t; "
+    program += "[*map(t.check, t.SHAPES)]; t.check_worst()"
     source = Path(convolution_cores.__file__).parents[2]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(source), os.environ.get("PYTHONPATH"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import sys
@@ -15,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import protocol, protocol_jobs  # noqa: E402
+from benchmarks import protocol, protocol_jobs, protocol_views  # noqa: E402
 
 from calipers.measure import measure  # noqa: E402
 from calipers.run import Run  # noqa: E402
@@ -42,7 +43,7 @@ def test_the_table_has_the_papers_noise_and_the_searched_settings(folder) -> Non
     sizes = protocol_jobs.available(folder, None)
     assert sizes == {"mnist": 64}
     chosen = {("mnist", 1): {"rate": 0.123, "norm": 0.456}}
-    jobs = list(protocol_jobs.table_jobs(sizes, chosen, seed=2))
+    jobs = list(protocol_jobs.table_jobs(sizes, chosen, epochs=1, seed=2))
     assert {(job.sampler, job.regime) for job in jobs} == {
         (sampler, regime) for sampler in ("shuffle", "poisson") for regime in ("clean", "dp")
     }
@@ -58,7 +59,7 @@ def test_the_table_has_the_papers_noise_and_the_searched_settings(folder) -> Non
 
 
 def test_a_search_does_not_train_on_what_it_is_judged_by(folder, monkeypatch) -> None:
-    (job, *_) = protocol_jobs.searched("rate", {"mnist": 64}, {})
+    (job, *_) = protocol_jobs.searched("rate", {"mnist": 64}, {}, 1)
     assert job.records == 64 - 16
     judged = []
     monkeypatch.setattr("calipers.training.accuracy", lambda model, records, *rest, **_: judged.append(records) or 0.5)
@@ -121,3 +122,33 @@ def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp
     late = tmp_path / "late.jsonl"
     protocol.protocol(argparse.Namespace(**words, time_limit=0.0), protocol.Lines(late))
     assert not late.exists()
+
+
+def test_rows_that_are_kept_are_not_made_again(tmp_path) -> None:
+    """A row goes into the kept file and comes back as the job it was, with its bracket."""
+    sizes, chosen = {"mnist": 60_000}, {("mnist", 1): {"rate": 0.1, "norm": 1.0}}
+    jobs = list(protocol_jobs.table_jobs(sizes, chosen, epochs=1, seed=0))
+    found = {"accuracy": 0.5, "judged_on": "test records", "steps": 7, "seconds": 1.25, "device": "cpu", "torch": "2"}
+    rows = [{"key": job.key, **job.asdict(), **found, "date": "2026-11-16"} for job in jobs]
+    rows[1]["epsilon"] = {"delta": 1e-5, "lower": 1.25, "upper": 1.5}
+    made, again = tmp_path / "rows.jsonl", tmp_path / "again.csv"
+    made.write_text("".join(json.dumps(row) + "\n" for row in rows[:3]))
+    for sources in ([made], [again]):
+        gathered = protocol_views.gathered(sources)
+        with again.open("w", newline="") as file:
+            writer = csv.DictWriter(file, protocol_views.COLUMNS)
+            writer.writeheader()
+            writer.writerows(gathered)
+    lines = protocol.Lines(tmp_path / "new.jsonl")
+    lines.know(protocol_views.kept(again))
+    assert lines.done == {job.key for job in jobs[:3]}
+    assert [row["epsilon"] for row in lines.rows if "epsilon" in row] == [rows[1]["epsilon"]]
+
+
+def test_longer_searches_try_what_is_next_to_the_choice_of_a_shorter_one() -> None:
+    chosen = {("cifar10", 1): {"rate": 0.01, "norm": 20.0}, ("cifar10", 10): {"rate": 0.03}}
+    rates = [job.learning_rate for job in protocol_jobs.searched("rate", {"cifar10": 50_000}, chosen, 10)]
+    norms = [job.max_grad_norm for job in protocol_jobs.searched("norm", {"cifar10": 50_000}, chosen, 10)]
+    assert (rates, norms) == ([0.003, 0.01, 0.03], [5.0, 20.0])
+    assert {job.learning_rate for job in protocol_jobs.searched("norm", {"cifar10": 50_000}, chosen, 10)} == {0.03}
+    assert len(list(protocol_jobs.searched("rate", {"cifar10": 50_000}, chosen, 1))) == 5

@@ -111,7 +111,9 @@ class CoreProducts(Products):
     def total(self, factors: Any) -> Any:
         """The sum over records of factor times gradient, as a flat vector in the order of the weight."""
         groups = min(self.records, -(-_PROGRAMS // plan(self.shape).tiles(self.shape)))
-        return self.arranged(self._play(-(-self.records // groups), factors).sum(dim=0))
+        at_once = self.records // groups
+        # A power of two: the kernel is compiled for every number, and batches have many sizes.
+        return self.arranged(self._play(1 << (at_once.bit_length() - 1), factors).sum(dim=0))
 
     def _play(self, at_once: int, factors: Any = None, squares: bool = False) -> Any:
         """(groups of records, ...): sums of squares by tile, or gradients."""

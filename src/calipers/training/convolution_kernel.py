@@ -94,10 +94,9 @@ def _products(  # type: ignore[no-untyped-def]
             mask=inside[None, :] & (deep < DEPTH)[:, None],
             other=0.0,
         )
+        returned = _cut(returned)
         if WEIGHTED:
             returned = _rounded(returned * tl.load(factors + record, mask=inside, other=0.0)[None, :])
-        else:
-            returned = _cut(returned)
         row = pixel // OUT_WIDE * STRIDE_DOWN + kernel_row * SPREAD_DOWN - PAD_DOWN
         column = pixel % OUT_WIDE * STRIDE_RIGHT + kernel_column * SPREAD_RIGHT - PAD_RIGHT
         inside = inside & (row >= 0) & (row < HIGH)
