@@ -67,7 +67,7 @@ MUTATIONS = [
         "N5",
         "lost moment in replaced",
         "laws/allocated/hidden_sum.py",
-        " + (1.0 + k) * ladder.lost_moment",
+        " + total.left_out(ladder.lost_moment)",
         "",
         "tests/laws/test_replaced_pair.py -k shallow",
     ),

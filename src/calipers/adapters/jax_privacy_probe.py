@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -28,32 +29,32 @@ SEEDS = 2**31 - 1
 PADDED = 8
 
 
+@dataclass(eq=False)
 class JaxPrivacyConfiguration:
-    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.probing.protocol`)."""
+    """DP-SGD by an execution plan of JAX-Privacy (see `calipers.probing.protocol`).
 
-    def __init__(
-        self,
-        dataset_size: int,
-        batch_size: int,
-        *,
-        dimension: int = 1000,
-        noise_multiplier: float = 1.0,
-        max_grad_norm: float = 1.0,
-        normalize_by: float | None = None,
-        sample_rate: float | None = None,
-        steps_per_epoch: int | None = None,
-    ) -> None:
-        self.dimension = dimension
-        self.noise_multiplier = noise_multiplier
-        self.max_grad_norm = max_grad_norm
-        self.steps_per_epoch = math.ceil(dataset_size / batch_size) if steps_per_epoch is None else steps_per_epoch
-        self._size = dataset_size
+    What is 0 follows from the two sizes: divisor B, rate B/N, ceil(N/B) steps.
+    """
+
+    dataset_size: int
+    batch_size: int
+    _: KW_ONLY
+    dimension: int = 1000
+    noise_multiplier: float = 1.0
+    max_grad_norm: float = 1.0
+    normalize_by: float = 0.0
+    sample_rate: float = 0.0
+    steps_per_epoch: int = 0
+
+    def __post_init__(self) -> None:
+        size, batch = self.dataset_size, self.batch_size
+        self.steps_per_epoch = self.steps_per_epoch or math.ceil(size / batch)
         self._planned = functools.partial(
             dp_sgd_plan,
-            noise_multiplier=noise_multiplier,
-            max_grad_norm=max_grad_norm,
-            normalize_by=batch_size if normalize_by is None else normalize_by,
-            sample_rate=batch_size / dataset_size if sample_rate is None else sample_rate,
+            noise_multiplier=self.noise_multiplier,
+            max_grad_norm=self.max_grad_norm,
+            normalize_by=self.normalize_by or batch,
+            sample_rate=self.sample_rate or batch / size,
         )
         self._plan = self._planned(iterations=self.steps_per_epoch)
         self._step = self._compiled()
@@ -75,7 +76,7 @@ class JaxPrivacyConfiguration:
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of the plan's own selection strategy."""
         strategy = self._planned(iterations=epochs * self.steps_per_epoch).batch_selection_strategy
-        for indices in strategy.batch_iterator(self._size, rng):
+        for indices in strategy.batch_iterator(self.dataset_size, rng):
             yield np.asarray(indices, dtype=np.int64)
 
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:

@@ -14,9 +14,9 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
 
 __all__ = [
-    "check_mode",
     "generator_digest",
     "installed_opacus",
+    "made_private",
     "one_thread",
     "opacus_module",
     "quiet_engine",
@@ -53,12 +53,25 @@ def check_device(device: str) -> None:
         raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
 
 
-def check_mode(engine: Any, grad_sample_mode: str) -> None:
-    """`UnsupportedError` where `make_private` of the installed release does not know this way to clip."""
-    if grad_sample_mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
+def made_private(model: Any, loader: Any, criterion: Any, mode: str, **settings: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """What `PrivacyEngine.make_private` makes of a model that does not move: (engine, model, optimizer, criterion,
+    loader).
+
+    Before 1.5.3 ghost clipping has no place in `make_private`, which is an `UnsupportedError`.
+    """
+    engine = opacus_module().PrivacyEngine(accountant="rdp")
+    if mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
         raise UnsupportedError(
             f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
         )
+    extra = ({} if mode == "hooks" else {"grad_sample_mode": mode}) | (
+        {"criterion": criterion} if mode == "ghost" else {}
+    )
+    still = torch_module().optim.SGD(model.parameters(), lr=0.0)
+    model, optimizer, *ghost, loader = engine.make_private(
+        module=model, optimizer=still, data_loader=loader, **settings, **extra
+    )
+    return engine, model, optimizer, ghost[0] if ghost else criterion, loader
 
 
 def generator_digest(generator: Any, device: Any) -> str | None:

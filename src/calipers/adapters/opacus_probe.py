@@ -11,11 +11,12 @@ whole. The learning rate is 0: every step starts from the same weights.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import check_mode, one_thread, opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import made_private, one_thread, quiet_engine, torch_module
 from calipers.numerics.types import FloatArray, IntArray
 
 __all__ = ["GRAD_SAMPLE_MODES", "OpacusConfiguration"]
@@ -24,6 +25,7 @@ GRAD_SAMPLE_MODES = ("hooks", "functorch", "ew", "ghost")
 SEEDS = 2**63 - 1
 
 
+@dataclass(eq=False)
 class OpacusConfiguration:
     """Opacus set up for one dataset size and batch size (see `calipers.probing.protocol`).
 
@@ -31,56 +33,46 @@ class OpacusConfiguration:
     those of the loader that is handed to it.
     """
 
-    def __init__(
-        self,
-        dataset_size: int,
-        batch_size: int,
-        *,
-        dimension: int = 1000,
-        noise_multiplier: float = 1.0,
-        max_grad_norm: float = 1.0,
-        loss_reduction: str = "mean",
-        grad_sample_mode: str = "hooks",
-        poisson_sampling: bool = True,
-        shuffle: bool = True,
-        drop_last: bool = False,
-        device: str = "cpu",
-    ) -> None:
-        torch = torch_module()
-        self.dimension = dimension
-        self.layers = _layers(dimension)
-        self.noise_multiplier = noise_multiplier
-        self.max_grad_norm = max_grad_norm
-        self._torch, self._device, self._reduction = torch, device, loss_reduction
+    dataset_size: int
+    batch_size: int
+    _: KW_ONLY
+    dimension: int = 1000
+    noise_multiplier: float = 1.0
+    max_grad_norm: float = 1.0
+    loss_reduction: str = "mean"
+    grad_sample_mode: str = "hooks"
+    poisson_sampling: bool = True
+    shuffle: bool = True
+    drop_last: bool = False
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        torch = self._torch = torch_module()
+        self.layers = _layers(self.dimension)
         self._sampling = torch.Generator()
-        self._noise = torch.Generator(device=device)
+        self._noise = torch.Generator(device=self.device)
         loader = torch_module("torch.utils.data").DataLoader(
-            _Indices(dataset_size, torch),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            drop_last=drop_last,
+            _Indices(self.dataset_size, torch),
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            drop_last=self.drop_last,
             generator=self._sampling,
             collate_fn=torch.tensor,
         )
-        model = _linear_model(dimension, torch).to(device)
-        extra: dict[str, Any] = {} if grad_sample_mode == "hooks" else {"grad_sample_mode": grad_sample_mode}
-        if grad_sample_mode == "ghost":
-            extra["criterion"] = _output_criterion(torch, loss_reduction)
+        model = _linear_model(self.dimension, torch).to(self.device)
+        criterion = _output_criterion(torch, self.loss_reduction)
         with quiet_engine():
-            self._engine = opacus_module().PrivacyEngine(accountant="rdp")
-            check_mode(self._engine, grad_sample_mode)
-            self._model, self._optimizer, *criterion, self._loader = self._engine.make_private(
-                module=model,
-                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
-                data_loader=loader,
-                noise_multiplier=noise_multiplier,
-                max_grad_norm=max_grad_norm,
-                loss_reduction=loss_reduction,
-                poisson_sampling=poisson_sampling,
+            self._engine, self._model, self._optimizer, self._criterion, self._loader = made_private(
+                model,
+                loader,
+                criterion,
+                self.grad_sample_mode,
+                noise_multiplier=self.noise_multiplier,
+                max_grad_norm=self.max_grad_norm,
+                loss_reduction=self.loss_reduction,
+                poisson_sampling=self.poisson_sampling,
                 noise_generator=self._noise,
-                **extra,
             )
-        self._criterion = criterion[0] if criterion else None
         self.steps_per_epoch = len(self._loader)
 
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
@@ -96,16 +88,11 @@ class OpacusConfiguration:
         """Forward, backward, `DPOptimizer.step`; the gradient that the optimizer inside was given."""
         torch = self._torch
         self._noise.manual_seed(int(rng.integers(SEEDS)))
-        records = torch.tensor(gradients, dtype=torch.float32, device=self._device)
+        records = torch.tensor(gradients, dtype=torch.float32, device=self.device)
         self._optimizer.zero_grad()
         with quiet_engine():
-            outputs = self._model(records)
-            if self._criterion is not None:
-                self._criterion(outputs, torch.zeros(len(records), device=self._device)).backward()
-            elif self._reduction == "mean":
-                outputs.mean().backward()
-            else:
-                outputs.sum().backward()
+            nothing = torch.zeros(len(records), device=self.device)
+            self._criterion(self._model(records), nothing).backward()
             self._optimizer.step()
         flat = torch.cat([parameter.grad.reshape(-1) for parameter in self._optimizer.params])
         return np.asarray(flat.cpu(), dtype=np.float64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import check_mode, opacus_module, quiet_engine, torch_module
+from calipers.adapters.opacus_library import made_private, quiet_engine, torch_module
 from calipers.adapters.opacus_probe import SEEDS
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -59,24 +59,20 @@ class StepEngine:
             model = network().to(target.device)
         mode = target.grad_sample_mode
         criterion = torch.nn.CrossEntropyLoss(reduction=target.loss_reduction)
-        extra: dict[str, Any] = {} if mode == "hooks" else {"grad_sample_mode": mode}
+        loader = data.DataLoader(
+            data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
+        )
         with quiet_engine():
-            engine = opacus_module().PrivacyEngine()
-            check_mode(engine, mode)
-            self.model, self.optimizer, *ghost, self.loader = engine.make_private(
-                module=model,
-                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
-                data_loader=data.DataLoader(
-                    data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
-                ),
+            _, self.model, self.optimizer, self._criterion, self.loader = made_private(
+                model,
+                loader,
+                criterion,
+                mode,
                 noise_multiplier=target.noise_multiplier,
                 max_grad_norm=target.max_grad_norm,
                 loss_reduction=target.loss_reduction,
                 noise_generator=self._noise,
-                **({"criterion": criterion} if mode == "ghost" else {}),
-                **extra,
             )
-        self._criterion = ghost[0] if ghost else criterion
         self.sample_rate = float(self.loader.batch_sampler.sample_rate)
         self.divisor = float(self.optimizer.expected_batch_size) if target.loss_reduction == "mean" else 1.0
         if self.divisor == 0:

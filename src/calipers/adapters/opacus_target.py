@@ -36,8 +36,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,7 @@ BLOCK = 50
 Images = NDArray[np.floating[Any]] | NDArray[np.uint8]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OpacusTarget:
     """One private step of Opacus on `dataset_size` records (absent) or one more (present).
 
@@ -65,35 +67,30 @@ class OpacusTarget:
     "cuda"; the loader's batches are drawn on the CPU in any case, as Opacus does.
     """
 
-    chunk = 500
+    chunk: ClassVar[int] = 500
+    dataset_size: int = 3
+    batch_size: int = 2
+    noise_multiplier: float = 10.0
+    max_grad_norm: float = 0.1
+    loss_reduction: str = "mean"
+    grad_sample_mode: str = "hooks"
+    device: str = "cpu"
+    images: Any = None
+    labels: Any = None
+    weights_seed: int = 0
 
-    def __init__(
-        self,
-        *,
-        dataset_size: int = 3,
-        batch_size: int = 2,
-        noise_multiplier: float = 10.0,
-        max_grad_norm: float = 0.1,
-        loss_reduction: str = "mean",
-        grad_sample_mode: str = "hooks",
-        device: str = "cpu",
-        images: Images | None = None,
-        labels: NDArray[np.integer[Any]] | None = None,
-        weights_seed: int = 0,
-    ) -> None:
-        self.dataset_size = Domain(1, 9, integer=True).check_int(
-            "dataset_size", dataset_size, "The exact likelihood ratio lists all batches."
-        )
-        self.batch_size = COUNT.check_int("batch_size", batch_size)
-        self.noise_multiplier = POSITIVE.check("noise_multiplier", noise_multiplier)
-        self.max_grad_norm = POSITIVE.check("max_grad_norm", max_grad_norm)
-        self.loss_reduction = choice("loss_reduction", loss_reduction, LOSS_REDUCTIONS)
-        self.grad_sample_mode = choice("grad_sample_mode", grad_sample_mode, GRAD_SAMPLE_MODES)
-        self.device = device
-        if device != "cpu":
-            check_device(device)
-        self.weights_seed = weights_seed
-        self.images, self.labels = _records(self.dataset_size + 1, images, labels)
+    def __post_init__(self) -> None:
+        listed = Domain(1, 9, integer=True)
+        listed.check_int("dataset_size", self.dataset_size, "The exact likelihood ratio lists all batches.")
+        for name, domain in (("batch_size", COUNT), ("noise_multiplier", POSITIVE), ("max_grad_norm", POSITIVE)):
+            object.__setattr__(self, name, domain.check(name, getattr(self, name)))
+        choice("loss_reduction", self.loss_reduction, LOSS_REDUCTIONS)
+        choice("grad_sample_mode", self.grad_sample_mode, GRAD_SAMPLE_MODES)
+        if self.device != "cpu":
+            check_device(self.device)
+        images, labels = _records(self.dataset_size + 1, self.images, self.labels)
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "labels", labels)
 
     @property
     def name(self) -> str:
@@ -121,14 +118,7 @@ class OpacusTarget:
             "target": "opacus",
             "opacus": str(opacus_module().__version__),
             "torch": str(torch_module().__version__),
-            "dataset_size": self.dataset_size,
-            "batch_size": self.batch_size,
-            "noise_multiplier": self.noise_multiplier,
-            "max_grad_norm": self.max_grad_norm,
-            "loss_reduction": self.loss_reduction,
-            "grad_sample_mode": self.grad_sample_mode,
-            "device": self.device,
-            "weights_seed": self.weights_seed,
+            **asdict(self),
             "images": hashlib.sha256(self.images.tobytes()).hexdigest(),
             "labels": self.labels.tolist(),
         }

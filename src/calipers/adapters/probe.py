@@ -13,13 +13,13 @@ write a function of (dataset_size, batch_size) that returns a `TorchLoop` or a `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from calipers.adapters.jax_probe import JaxLoop
 from calipers.adapters.torch_probe import TorchLoop
-from calipers.probing.probe import ProbeReport, probe
+from calipers.probing.probe import HowToProbe, ProbeReport, probe
 
 __all__ = ["JaxLoop", "TorchLoop", "jax", "torch"]
 
@@ -33,9 +33,7 @@ def torch(
     noise_multiplier: float | None = None,
     max_grad_norm: float | None = None,
     step: Callable[[Any, Any], object] | None = None,
-    seed: int = 0,
-    error_probability: float = 1e-3,
-    epochs: int | None = None,
+    **how: Unpack[HowToProbe],
 ) -> ProbeReport:
     """Probe a training step of PyTorch; see `TorchLoop` for what is run and read.
 
@@ -50,11 +48,9 @@ def torch(
         dataset_size=loop.dataset_size,
         batch_size=max(1, round(loop.dataset_size / loop.steps_per_epoch)),
         name=f"{type(model).__name__} and {type(optimizer).__name__}",
-        seed=seed,
-        error_probability=error_probability,
-        epochs=epochs,
         dimension=loop.dimension,
         one_size=True,
+        **how,
     )
 
 
@@ -67,9 +63,7 @@ def jax(
     batches: Callable[[int, np.random.Generator], Iterable[Any]] | None = None,
     dataset_size: int = 1000,
     batch_size: int = 100,
-    seed: int = 0,
-    error_probability: float = 1e-3,
-    epochs: int | None = None,
+    **how: Unpack[HowToProbe],
 ) -> ProbeReport:
     """Probe a training step of JAX, `step(loss, params, batch, key)`; see `JaxLoop`.
 
@@ -88,9 +82,7 @@ def jax(
         dataset_size=dataset_size,
         batch_size=batch_size,
         name=getattr(step, "__name__", "step"),
-        seed=seed,
-        error_probability=error_probability,
-        epochs=epochs,
         dimension=loop.dimension,
         one_size=True,
+        **how,
     )

@@ -10,6 +10,7 @@ The report ends with the `Run` to measure, or with the reason why no `Run` descr
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -94,6 +95,14 @@ class ProbeReport:
             "caveats": list(self.caveats),
             "unseen": list(self.unseen),
         }
+
+
+class HowToProbe(TypedDict, total=False):
+    """What every probe may be told besides the loop."""
+
+    seed: int
+    error_probability: float
+    epochs: int | None
 
 
 def probe(
