@@ -11,7 +11,7 @@ from calipers.errors import InputError
 from calipers.run_fields import RunFields
 from calipers.samplers.cyclic_poisson import CyclicPoisson
 from calipers.schemes.exposure import Exposure
-from calipers.schemes.scheme import Scheme
+from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import sampled_unit
 
 
@@ -63,6 +63,10 @@ class CyclicPoissonScheme(Scheme):
             "other records. The lower jaw is about an adversary who knows the groups; a split that is drawn and kept "
             "secret shows no more than the upper jaw, and one whose groups move when a record is added is not covered.",
         )
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The rate, and the steps of so many epochs."""
+        return read_as_public(run, rate=True)
 
     def sampler(self, run: RunFields) -> CyclicPoisson:
         """Draws coins in turn."""

@@ -158,3 +158,15 @@ class Scheme(ABC):
     def configurations(self, sums: Sums, member: bool) -> Configurations:
         """All configurations of one epoch's batches, or `UnsupportedError` if there are too many to list."""
         raise UnsupportedError(f"The batches of sampler={self.name!r} are not enumerated; use the matched filter.")
+
+
+def read_as_public(run: RunFields, rate: bool) -> tuple[str, ...]:
+    """That numbers which follow from the dataset size, the `rate` and the steps of so many epochs, are not its own."""
+    found = [f"rate {run.batch_size:,}/{run.dataset_size:,}"] if rate and run.sizes is not None else []
+    found += [f"number of steps {run.total_steps:,}"] if run.epochs is not None and run.sizes is not None else []
+    if not found:
+        return ()
+    return (
+        f"The {' and the '.join(found)} {'are' if len(found) > 1 else 'is'} read as public, the same for both "
+        f"neighbors. A loop that computes {'them' if len(found) > 1 else 'it'} from its own dataset is not covered.",
+    )

@@ -15,7 +15,7 @@ from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated
 from calipers.run_fields import RunFields
 from calipers.samplers.truncated_poisson import TruncatedPoisson
 from calipers.schemes.exposure import Attack, Exposure, Proof
-from calipers.schemes.scheme import Scheme
+from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import all_of, sampled_unit
 
 STATEMENT = "calipers:truncated"
@@ -75,6 +75,10 @@ class TruncatedPoissonScheme(Scheme):
             "another one, which shows more than its own gradient. The larger the limit, the nearer to Poisson "
             "sampling.",
         )
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The rate, and the steps of so many epochs."""
+        return read_as_public(run, rate=True)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """A larger limit."""

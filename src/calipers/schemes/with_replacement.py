@@ -14,7 +14,7 @@ from calipers.run_fields import RunFields
 from calipers.samplers.fixed_size import FixedSize
 from calipers.schemes.displacing import displaced_notes, sizes_of
 from calipers.schemes.exposure import Exposure
-from calipers.schemes.scheme import Scheme, Sums
+from calipers.schemes.scheme import Scheme, Sums, read_as_public
 from calipers.schemes.units import binomial_shifts
 from calipers.schemes.without_replacement import several_places
 
@@ -54,6 +54,10 @@ class WithReplacementScheme(Scheme):
         """What displacement costs, and that a record may come several times."""
         (displaced,) = displaced_notes(run)
         return (f"A record may fill several places of one batch. {displaced}",)
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The steps of so many epochs; B of however many there are is no rate of its own."""
+        return read_as_public(run, rate=False)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Coins."""

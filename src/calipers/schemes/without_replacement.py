@@ -22,7 +22,7 @@ from calipers.run_fields import RunFields
 from calipers.samplers.fixed_size import FixedSize
 from calipers.schemes.displacing import CLOSED, PROVEN, counted_attacks, displaced_notes, displaced_scene, sizes_of
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
-from calipers.schemes.scheme import Configurations, Scheme, Sums
+from calipers.schemes.scheme import Configurations, Scheme, Sums, read_as_public
 
 
 class WithoutReplacementScheme(Scheme):
@@ -72,6 +72,10 @@ class WithoutReplacementScheme(Scheme):
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What displacement costs."""
         return displaced_notes(run)
+
+    def derived(self, run: RunFields) -> tuple[str, ...]:
+        """The steps of so many epochs; B of however many there are is no rate of its own."""
+        return read_as_public(run, rate=False)
 
     def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
         """Coins."""
