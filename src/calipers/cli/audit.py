@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +12,10 @@ import click
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
-from calipers.cli.fail_on import end_audited, fail_on_option
-from calipers.cli.kinds import COUNT, REAL, one_of, word
-from calipers.cli.options import explain_option, json_option, run_options, show
-from calipers.cli.report_option import report_option, write_when_asked
+from calipers.cli.fail_on import end_audited
+from calipers.cli.kinds import COUNT, REAL, one_of, with_options, word
+from calipers.cli.options import run_options
+from calipers.cli.outlet import Outlet, outlet_options
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
+    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 TRIALS = 10_000
 
-_OPTIONS = (
+_audit_options = with_options(
     click.option(
         "--other-gradients",
         type=word(["-1", "0", "1"]),
@@ -84,12 +84,6 @@ _OPTIONS = (
     click.option("--self-test", "self_testing", is_flag=True, help="Never show the record; count false alarms."),
     click.option("--repeats", type=COUNT, default=100, show_default=True, help="Audits in a self-test."),
 )
-
-
-def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 _HELP = """Run TARGET many times with and without one record, and bound what it leaks from below.
@@ -148,46 +142,31 @@ Examples:
 @click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True)
-@explain_option
-@json_option
-@fail_on_option("falsified", "open")
-@report_option
-def audit_command(
-    runs: tuple[Run, ...],
-    target_name: str,
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
-    **values: Any,
-) -> None:
+@outlet_options("falsified", "open")
+def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **values: Any) -> None:
     """Audit TARGET in the one way that the options ask for: canaries in one run, a self-test, or many runs."""
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     described = runs[0] if runs else None
     if asked_for_one_run(target_name, values):
-        refuse({"--report": report_path}, "has no page for one run with canaries yet; leave it out and use --json.")
+        refuse(
+            {"--report": outlet.report_path}, "has no page for one run with canaries yet; leave it out and use --json."
+        )
         with _progress("runs") as progress:
-            one_run(target_name, described, values, as_json, fail_on, progress)
+            one_run(target_name, described, values, outlet, progress)
         return
     run = chosen_run(target_name, described)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
-        refuse({"--report": report_path}, "has no meaning in a self-test; leave it out.")
-        refuse({"--fail-on": fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
+        refuse({"--report": outlet.report_path}, "has no meaning in a self-test; leave it out.")
+        refuse({"--fail-on": outlet.fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
         with _progress("audits") as progress:
-            show_self_test(target, values, as_json, progress)
+            show_self_test(target, values, outlet.as_json, progress)
         return
-    _show_audit(target, run, values, as_json, fail_on, report_path)
+    _show_audit(target, run, values, outlet)
 
 
-def _show_audit(
-    target: Target,
-    run: Run | None,
-    values: dict[str, Any],
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
-) -> None:
+def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet: Outlet) -> None:
     """Audit, write the report if one was asked for, print, and end as --fail-on says."""
     claim, upper = claims(run, claimed_pair(values["claim"]))
     distinguisher = chosen_distinguisher(target, values)
@@ -200,17 +179,19 @@ def _show_audit(
         proven = upper if isinstance(upper, Measurement) else None
         return report_audit(result, target.name, distinguisher.name, run, proven)
 
-    write_when_asked(report_path, report)
-    if as_json:
+    def record() -> str:
         from calipers.reports.records import played, to_document
 
-        click.echo(to_document(*played(result.to_dict(), run)))
-    else:
+        return to_document(*played(result.to_dict(), run))
+
+    def brief() -> Document:
         from calipers.reports.audited import brief_audit
 
-        show(brief_audit(result, target.name, distinguisher.name), explain=values["explain"])
+        return brief_audit(result, target.name, distinguisher.name)
+
+    outlet.say(report, record, brief)
     verdicts = (result.verdict, result.upper_verdict)
-    end_audited(fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
+    end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 
 
 def _audited(
