@@ -86,65 +86,62 @@ _audit_options = with_options(
 )
 
 
-_HELP = """Run TARGET many times with and without one record, and bound what it leaks from below.
-
-TARGET is module:function, a function of your own that plays one run and returns what an
-adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
-`jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
-"expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
-(`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
-
-\b
-  # mine.py
-  def target(present, rng):
-      noise = rng.normal(scale=2.0, size=10)
-      return noise + 1.0 if present else noise
-
-Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
-(count, features) to count scores, says how to tell the two apart; without one, a score is
-fitted to pilot runs.
-
-Every bound holds with the confidence stated, for this pair of datasets under this attack: an
-audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
-Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
-
-With --ledger an audit can be killed at any moment and continued with --resume; the result is
-the same as without the interruption.
-
-An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
-adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
---sequential plans several looks that share the error, ends at the first that falsifies, and may be
-continued beyond --trials with --most-trials and the same ledger.
-
-Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
-It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
-returns a score for each, larger where it seems to have been in. TARGET may also be a file
-FILE.csv with the columns included and score.
-
-\b
-Examples:
-  calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
-  calipers audit mine:target --trials 50000 --claim 1,1e-5
-  calipers audit mine:target --self-test
-  calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
-  calipers audit mine:train --canaries 1000 --claim 3,1e-5
-  calipers audit scores.csv --claim 3,1e-5
-  calipers audit opacus --jobs 2
-  calipers audit opacus --grad-sample-mode ghost --trials 1000
-  calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
-      --sample-rate 0.5 --steps 1 --noise-multiplier 10
-  calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
-      --sample-rate 0.05 --steps 1 --noise-multiplier 10
-"""
-
-
-@click.command("audit", help=_HELP, short_help="Attack an implementation: bound its leakage from below.")
+@click.command("audit", short_help="Attack an implementation: bound its leakage from below.")
 @click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True)
 @outlet_options("falsified", "open")
 def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **values: Any) -> None:
-    """Audit TARGET in the one way that the options ask for: canaries in one run, a self-test, or many runs."""
+    """Run TARGET many times with and without one record, and bound what it leaks from below.
+
+    TARGET is module:function, a function of your own that plays one run and returns what an
+    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
+    `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
+    "expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
+    (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
+
+    \b
+      # mine.py
+      def target(present, rng):
+          noise = rng.normal(scale=2.0, size=10)
+          return noise + 1.0 if present else noise
+
+    Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
+    (count, features) to count scores, says how to tell the two apart; without one, a score is
+    fitted to pilot runs.
+
+    Every bound holds with the confidence stated, for this pair of datasets under this attack: an
+    audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
+    Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
+
+    With --ledger an audit can be killed at any moment and continued with --resume; the result is
+    the same as without the interruption.
+
+    An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
+    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
+    --sequential plans several looks that share the error, ends at the first that falsifies, and may be
+    continued beyond --trials with --most-trials and the same ledger.
+
+    Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
+    It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
+    returns a score for each, larger where it seems to have been in. TARGET may also be a file
+    FILE.csv with the columns included and score.
+
+    \b
+    Examples:
+      calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
+      calipers audit mine:target --trials 50000 --claim 1,1e-5
+      calipers audit mine:target --self-test
+      calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
+      calipers audit mine:train --canaries 1000 --claim 3,1e-5
+      calipers audit scores.csv --claim 3,1e-5
+      calipers audit opacus --jobs 2
+      calipers audit opacus --grad-sample-mode ghost --trials 1000
+      calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.5 --steps 1 --noise-multiplier 10
+      calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.05 --steps 1 --noise-multiplier 10
+    """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     described = runs[0] if runs else None
