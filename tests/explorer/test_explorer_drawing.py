@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from calipers.errors import CertificationError
 from calipers.explorer.drawing import page_record, rows
-from calipers.explorer.jobs import Measured, MeasureJob, Refusal, ReportJob, Worker, Written
+from calipers.explorer.jobs import MeasureJob, Refusal, ReportJob, Worker, Written
 from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import read_asked
 from calipers.measure import measure
@@ -127,7 +127,7 @@ def test_a_worker_answers_and_refuses_and_goes_on() -> None:
     """Measurements, reports and refusals, one after another, from one worker."""
     worker = Worker()
     asked = read_asked(FIXED.to_dict())
-    assert isinstance(worker.answer(MeasureJob(asked)), Measured)
+    assert isinstance(worker.answer(MeasureJob(asked)), Written)
     hopeless = read_asked({**FIXED.to_dict(), "noise_multiplier": 1e-9})
     refusal = worker.answer(MeasureJob(hopeless))
     assert isinstance(refusal, Refusal)

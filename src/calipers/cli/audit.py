@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +12,10 @@ import click
 from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
-from calipers.cli.fail_on import end_audited, fail_on_option
-from calipers.cli.kinds import COUNT, REAL, one_of, word
-from calipers.cli.options import explain_option, json_option, run_options, show
-from calipers.cli.report_option import report_option, write_when_asked
+from calipers.cli.fail_on import end_audited
+from calipers.cli.kinds import COUNT, REAL, one_of, with_options, word
+from calipers.cli.options import run_options
+from calipers.cli.outlet import Outlet, outlet_options
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
+    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 TRIALS = 10_000
 
-_OPTIONS = (
+_audit_options = with_options(
     click.option(
         "--other-gradients",
         type=word(["-1", "0", "1"]),
@@ -86,108 +86,84 @@ _OPTIONS = (
 )
 
 
-def _audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-_HELP = """Run TARGET many times with and without one record, and bound what it leaks from below.
-
-TARGET is module:function, a function of your own that plays one run and returns what an
-adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
-`jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
-"expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
-(`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
-
-\b
-  # mine.py
-  def target(present, rng):
-      noise = rng.normal(scale=2.0, size=10)
-      return noise + 1.0 if present else noise
-
-Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
-(count, features) to count scores, says how to tell the two apart; without one, a score is
-fitted to pilot runs.
-
-Every bound holds with the confidence stated, for this pair of datasets under this attack: an
-audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
-Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
-
-With --ledger an audit can be killed at any moment and continued with --resume; the result is
-the same as without the interruption.
-
-An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
-adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
---sequential plans several looks that share the error, ends at the first that falsifies, and may be
-continued beyond --trials with --most-trials and the same ledger.
-
-Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
-It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
-returns a score for each, larger where it seems to have been in. TARGET may also be a file
-FILE.csv with the columns included and score.
-
-\b
-Examples:
-  calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
-  calipers audit mine:target --trials 50000 --claim 1,1e-5
-  calipers audit mine:target --self-test
-  calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
-  calipers audit mine:train --canaries 1000 --claim 3,1e-5
-  calipers audit scores.csv --claim 3,1e-5
-  calipers audit opacus --jobs 2
-  calipers audit opacus --grad-sample-mode ghost --trials 1000
-  calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
-      --sample-rate 0.5 --steps 1 --noise-multiplier 10
-  calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
-      --sample-rate 0.05 --steps 1 --noise-multiplier 10
-"""
-
-
-@click.command("audit", help=_HELP, short_help="Attack an implementation: bound its leakage from below.")
+@click.command("audit", short_help="Attack an implementation: bound its leakage from below.")
 @click.argument("target_name", metavar="TARGET", shell_complete=one_of(lambda: TARGETS, files=True))
 @_audit_options
 @run_options(optional=True)
-@explain_option
-@json_option
-@fail_on_option("falsified", "open")
-@report_option
-def audit_command(
-    runs: tuple[Run, ...],
-    target_name: str,
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
-    **values: Any,
-) -> None:
-    """Audit TARGET in the one way that the options ask for: canaries in one run, a self-test, or many runs."""
+@outlet_options("falsified", "open")
+def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **values: Any) -> None:
+    """Run TARGET many times with and without one record, and bound what it leaks from below.
+
+    TARGET is module:function, a function of your own that plays one run and returns what an
+    adversary sees; `builtin`, noisy sums of worst-case gradients as the run's options say;
+    `jax-privacy`, the same run by an execution plan of the installed JAX-Privacy (normalization
+    "expected" or "floor": normalize_by is computed from each dataset's size); or `opacus`
+    (`opacus:sum` with loss_reduction="sum"), one step of the installed Opacus on 3 or 4 records.
+
+    \b
+      # mine.py
+      def target(present, rng):
+          noise = rng.normal(scale=2.0, size=10)
+          return noise + 1.0 if present else noise
+
+    Take all randomness from rng. An attribute `target.scores`, a function from outputs of shape
+    (count, features) to count scores, says how to tell the two apart; without one, a score is
+    fitted to pilot runs.
+
+    Every bound holds with the confidence stated, for this pair of datasets under this attack: an
+    audit never proves privacy. The verdict on the claim is falsified, consistent, or cannot tell.
+    Describe the run that TARGET is meant to be, and its certified upper jaw is tested as well.
+
+    With --ledger an audit can be killed at any moment and continued with --resume; the result is
+    the same as without the interruption.
+
+    An audit looks once. Auditing again with a new seed because the claim stood, or adding trials,
+    adds errors: ten audits at confidence 0.95 falsify a true claim with a probability of up to 0.4.
+    --sequential plans several looks that share the error, ends at the first that falsifies, and may be
+    continued beyond --trials with --most-trials and the same ledger.
+
+    Where one training takes days, plant canaries: with --canaries M, TARGET is train(included, rng).
+    It trains once, with those of M canaries that `included` says (fair coins, tossed here), and
+    returns a score for each, larger where it seems to have been in. TARGET may also be a file
+    FILE.csv with the columns included and score.
+
+    \b
+    Examples:
+      calipers audit mine:target --jobs 4 --ledger mine.ledger --resume
+      calipers audit mine:target --trials 50000 --claim 1,1e-5
+      calipers audit mine:target --self-test
+      calipers audit mine:target --claim 1,1e-5 --sequential --ledger mine.ledger
+      calipers audit mine:train --canaries 1000 --claim 3,1e-5
+      calipers audit scores.csv --claim 3,1e-5
+      calipers audit opacus --jobs 2
+      calipers audit opacus --grad-sample-mode ghost --trials 1000
+      calipers audit jax-privacy --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.5 --steps 1 --noise-multiplier 10
+      calipers audit builtin --normalization expected --dimension 100 --dataset-size 5 \\
+          --sample-rate 0.05 --steps 1 --noise-multiplier 10
+    """
     if len(runs) > 1:
         raise InputError(f"audit plays one run, got a file with {len(runs)} phases; use one phase.")
     described = runs[0] if runs else None
     if asked_for_one_run(target_name, values):
-        refuse({"--report": report_path}, "has no page for one run with canaries yet; leave it out and use --json.")
+        refuse(
+            {"--report": outlet.report_path}, "has no page for one run with canaries yet; leave it out and use --json."
+        )
         with _progress("runs") as progress:
-            one_run(target_name, described, values, as_json, fail_on, progress)
+            one_run(target_name, described, values, outlet, progress)
         return
     run = chosen_run(target_name, described)
     target = chosen_target(target_name, run, values)
     if values["self_testing"]:
-        refuse({"--report": report_path}, "has no meaning in a self-test; leave it out.")
-        refuse({"--fail-on": fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
+        refuse({"--report": outlet.report_path}, "has no meaning in a self-test; leave it out.")
+        refuse({"--fail-on": outlet.fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
         with _progress("audits") as progress:
-            show_self_test(target, values, as_json, progress)
+            show_self_test(target, values, outlet.as_json, progress)
         return
-    _show_audit(target, run, values, as_json, fail_on, report_path)
+    _show_audit(target, run, values, outlet)
 
 
-def _show_audit(
-    target: Target,
-    run: Run | None,
-    values: dict[str, Any],
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
-) -> None:
+def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet: Outlet) -> None:
     """Audit, write the report if one was asked for, print, and end as --fail-on says."""
     claim, upper = claims(run, claimed_pair(values["claim"]))
     distinguisher = chosen_distinguisher(target, values)
@@ -200,17 +176,19 @@ def _show_audit(
         proven = upper if isinstance(upper, Measurement) else None
         return report_audit(result, target.name, distinguisher.name, run, proven)
 
-    write_when_asked(report_path, report)
-    if as_json:
+    def record() -> str:
         from calipers.reports.records import played, to_document
 
-        click.echo(to_document(*played(result.to_dict(), run)))
-    else:
+        return to_document(*played(result.to_dict(), run))
+
+    def brief() -> Document:
         from calipers.reports.audited import brief_audit
 
-        show(brief_audit(result, target.name, distinguisher.name), explain=values["explain"])
+        return brief_audit(result, target.name, distinguisher.name)
+
+    outlet.say(report, record, brief)
     verdicts = (result.verdict, result.upper_verdict)
-    end_audited(fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
+    end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 
 
 def _audited(

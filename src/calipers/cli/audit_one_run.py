@@ -17,6 +17,7 @@ from calipers.run import Run
 if TYPE_CHECKING:
     from calipers.auditing.game import Progress
     from calipers.auditing.one_run_game import OneRunResult
+    from calipers.cli.outlet import Outlet
 
 FILE_ENDING = ".csv"
 # Options that are about many runs; one run has no use for them.
@@ -39,27 +40,26 @@ def one_run(
     target_name: str,
     run: Run | None,
     values: dict[str, Any],
-    as_json: bool,
-    fail_on: tuple[str, ...],
+    outlet: Outlet,
     progress: Progress | None,
 ) -> None:
     """Audit one run, or test the audit, and print."""
     from calipers.reports.records import played, to_document
 
     if values["self_testing"]:
-        if fail_on:
+        if outlet.fail_on:
             raise InputError("--fail-on has no meaning in a self-test, which fails by itself; leave it out.")
         record, text = _tested(target_name, values, progress)
-        click.echo(to_document(record) if as_json else text)
+        click.echo(to_document(record) if outlet.as_json else text)
         return
     result = _audited(target_name, run, values)
-    if as_json:
+    if outlet.as_json:
         click.echo(to_document(*played(result.to_dict(), run)))
     else:
         from calipers.reports.audited import brief_one_run
 
-        show(brief_one_run(result), explain=values["explain"])
-    end_audited(fail_on, [outcome for _, outcome, _ in result.verdicts])
+        show(brief_one_run(result), explain=outlet.explain)
+    end_audited(outlet.fail_on, [outcome for _, outcome, _ in result.verdicts])
 
 
 def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:

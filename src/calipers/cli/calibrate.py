@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from calipers.cli.kinds import REAL
-from calipers.cli.options import explain_option, json_option, run_options, show, tolerance_option
+from calipers.cli.options import run_options, tolerance_option
+from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import BesideSubject, CorrelatedSubject, SelectedSubject
 from calipers.errors import InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
+    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
@@ -33,15 +33,11 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @click.option("--tpr", type=REAL, help="Target true positive rate; needs --fpr.")
 @click.option("--fpr", type=REAL, help="The false positive rate that belongs to --tpr.")
 @tolerance_option(DEFAULT_TOLERANCE)
-@explain_option
-@json_option
-@report_option
+@outlet_options()
 def calibrate_command(
     runs: tuple[Run, ...] | CorrelatedSubject | SelectedSubject | BesideSubject,
     tolerance: float,
-    explain: bool,
-    as_json: bool,
-    report_path: Path | None,
+    outlet: Outlet,
     **values: float | None,
 ) -> None:
     """Find the smallest noise multiplier whose upper jaw meets a target.
@@ -71,16 +67,19 @@ def calibrate_command(
             ),
             **target,
         )
-    write_when_asked(report_path, lambda: calibration_file(calibration, tolerance))
-    if as_json:
+
+    def record() -> str:
         from calipers.reports.records import calibrated_record, calibration_record, to_document
 
         first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
-        click.echo(to_document(calibration_record(calibration), first))
-        return
-    from calipers.reports.report import brief_calibration
+        return to_document(calibration_record(calibration), first)
 
-    show(brief_calibration(calibration), explain=explain)
+    def brief() -> Document:
+        from calipers.reports.report import brief_calibration
+
+        return brief_calibration(calibration)
+
+    outlet.say(lambda: calibration_file(calibration, tolerance), record, brief)
 
 
 def calibration_file(calibration: Calibration, tolerance: float) -> Report:

@@ -9,24 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.fail_on import end_measured, fail_on_option
+from calipers.cli.fail_on import end_measured
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_place,
-    explain_option,
-    json_option,
     load_changed,
     measured,
     question_options,
     repeated_run_options,
-    show,
     tolerance_option,
     write,
 )
+from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject, load_subject
 from calipers.errors import InputError
 from calipers.run import KEYS, Run
@@ -34,6 +31,7 @@ from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
+    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 
@@ -44,10 +42,7 @@ if TYPE_CHECKING:
 @click.option("--output", type=FILE, metavar="FILE", help="Also draw both jaws of all profiles: FILE.png or FILE.svg.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
-@explain_option
-@json_option
-@fail_on_option("refuted", "open")
-@report_option
+@outlet_options("refuted", "open")
 def compare_command(
     files: tuple[str, ...],
     alternatives: dict[str, tuple[object, ...]],
@@ -55,10 +50,7 @@ def compare_command(
     output: str | None,
     questions: Questions,
     tolerance: float,
-    explain: bool,
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
+    outlet: Outlet,
 ) -> None:
     """Measure several runs and say which is more private.
 
@@ -102,16 +94,18 @@ def compare_command(
 
         return report_comparison(comparison, measurements)
 
-    write_when_asked(report_path, report)
-    if as_json:
+    def record() -> str:
         from calipers.reports.records import comparison_record, to_document
 
-        click.echo(to_document(comparison_record(comparison)))
-    else:
+        return to_document(comparison_record(comparison))
+
+    def brief() -> Document:
         from calipers.reports.compared import brief_comparison
 
-        show(brief_comparison(comparison), explain=explain)
-    end_measured(fail_on, comparison.answers)
+        return brief_comparison(comparison)
+
+    outlet.say(report, record, brief)
+    end_measured(outlet.fail_on, comparison.answers)
 
 
 def _sampled(

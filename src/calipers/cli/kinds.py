@@ -123,3 +123,17 @@ def one_of(names: Callable[[], Iterable[str]], *, files: bool = False) -> Comple
         return [*found, CompletionItem(begun, type="file")] if files else found
 
     return complete
+
+
+Command = Callable[..., Any]
+
+
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """All of these, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

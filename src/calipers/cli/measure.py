@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.fail_on import end_measured, fail_on_option
+from calipers.cli.fail_on import end_measured
 from calipers.cli.kinds import COUNT, FILE
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_place,
-    explain_option,
-    json_option,
     measured,
     question_options,
     run_options,
-    show,
     tolerance_option,
     wrote,
 )
+from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.report_option import report_option, write_when_asked
 from calipers.cli.subjects import Subject
 from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
+    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 
@@ -42,10 +39,7 @@ if TYPE_CHECKING:
     metavar="LOW HIGH",
     help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
-@explain_option
-@json_option
-@fail_on_option("refuted", "open")
-@report_option
+@outlet_options("refuted", "open")
 @click.option(
     "--certificate",
     type=FILE,
@@ -57,10 +51,7 @@ def measure_command(
     questions: Questions,
     tolerance: float,
     dataset_size_range: tuple[int, int] | None,
-    explain: bool,
-    as_json: bool,
-    fail_on: tuple[str, ...],
-    report_path: Path | None,
+    outlet: Outlet,
     certificate: str | None,
 ) -> None:
     """Measure one run: lower jaw, upper jaw, and what mainstream accounting would claim.
@@ -107,19 +98,21 @@ def measure_command(
         from calipers.reports.report import report_measurement
 
         found = report_measurement(measurement, questions)
-        if certificate is None or report_path is None:
+        if certificate is None or outlet.report_path is None:
             return found
         from calipers.reports.certificate import with_certificate
 
-        return with_certificate(found, proof, certificate, report_path)
+        return with_certificate(found, proof, certificate, outlet.report_path)
 
-    write_when_asked(report_path, report)
-    if as_json:
+    def record() -> str:
         from calipers.reports.records import measurement_document
 
-        click.echo(measurement_document(answers))
-    else:
+        return measurement_document(answers)
+
+    def brief() -> Document:
         from calipers.reports.report import brief_measurement
 
-        show(brief_measurement(answers, measurement.tolerance), explain=explain)
-    end_measured(fail_on, [answers])
+        return brief_measurement(answers, measurement.tolerance)
+
+    outlet.say(report, record, brief)
+    end_measured(outlet.fail_on, [answers])

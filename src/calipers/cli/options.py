@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.failures import BY_OPTIONS
-from calipers.cli.kinds import COUNT, FILE, REAL, Kind, word
+from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import Subject, noisy_subject, stated_subject, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
@@ -33,8 +33,6 @@ from calipers.schemes import ASSUMED, SAMPLERS, only_for
 if TYPE_CHECKING:
     from calipers.measure import Measurement
     from calipers.reports.document import Document
-
-Command = Callable[..., Any]
 
 DEFAULT_TOLERANCE = 1e-3
 
@@ -150,8 +148,8 @@ def run_options(
             runs = _runs(run_file, given, noise_default) if described else ()
             return command(runs=runs, **values)
 
-        more = with_stated_options if stated else with_noisy_options if noisy else None
-        return _decorated(with_runs if more is None else more(with_runs), _RUN_OPTIONS)
+        more = (with_stated_options,) if stated else (with_noisy_options,) if noisy else ()
+        return with_options(*_RUN_OPTIONS, *more)(with_runs)
 
     return decorate
 
@@ -198,7 +196,7 @@ def repeated_run_options(command: Command) -> Command:
         found = {key: tuple(dict.fromkeys(given)) for key in KEYS if (given := values.pop(key))}
         return command(alternatives=found, **values)
 
-    return _decorated(with_alternatives, _keyed_options(multiple=True))
+    return with_options(*_keyed_options(multiple=True))(with_alternatives)
 
 
 def question_options(command: Command) -> Command:
@@ -216,7 +214,7 @@ def question_options(command: Command) -> Command:
         )
         return command(questions=questions, **values)
 
-    options = (
+    return with_options(
         click.option(
             "--delta", type=REAL, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-5]"
         ),
@@ -235,8 +233,7 @@ def question_options(command: Command) -> Command:
             show_default="1e-10",
             help="mu-GDP is reported up to this much of delta.",
         ),
-    )
-    return _decorated(with_questions, options)
+    )(with_questions)
 
 
 def tolerance_option(default: float) -> Callable[[Command], Command]:
@@ -343,9 +340,3 @@ overwrite_option = click.option(
     callback=_remember_overwrite,
     help="Replace a file even if something else wrote it.",
 )
-
-
-def _decorated(command: Command, options: tuple[Callable[[Command], Any], ...]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL
+from calipers.cli.kinds import COUNT, REAL, with_options
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
 from calipers.run_keys import STANDARD_INPUT, read_toml
@@ -25,17 +26,31 @@ _BESIDE = ("beside", "clip_count_noise")
 _SELECT = ("selected_mean", "trials", "trials_shape")
 
 
-@dataclass(frozen=True)
-class StatedGuarantee:
-    """A guarantee as options or a file give it."""
+class _Measured(ABC):
+    """What a measurement is taken of: `noisy`, made when it is asked for."""
 
-    guarantee: Guarantee
+    @property
+    @abstractmethod
+    def noisy(self) -> Guarantee | CorrelatedNoise | Selection | Beside:
+        """What is measured; but for a guarantee, its noise can be calibrated."""
 
     def measured(self, tolerance: float) -> Measurement:
         """Its measurement."""
         from calipers.measure import measure
 
-        return measure(self.guarantee, tolerance=tolerance)
+        return measure(self.noisy, tolerance=tolerance)
+
+
+@dataclass(frozen=True)
+class StatedGuarantee(_Measured):
+    """A guarantee as options or a file give it."""
+
+    guarantee: Guarantee
+
+    @property
+    def noisy(self) -> Guarantee:
+        """As it is stated."""
+        return self.guarantee
 
 
 @dataclass(frozen=True)
@@ -54,27 +69,21 @@ class EventFile:
 
 
 @dataclass(frozen=True)
-class CorrelatedSubject:
+class CorrelatedSubject(_Measured):
     """A run with correlated noise: the file of its matrix, and the keys of a run that mean something beside it."""
 
     keys: tuple[tuple[str, object], ...]
 
     @property
     def noisy(self) -> CorrelatedNoise:
-        """What is measured, and can be calibrated."""
+        """The run and the matrix."""
         from calipers.measure.correlated_files import correlated_of
 
         return correlated_of(dict(self.keys))
 
-    def measured(self, tolerance: float) -> Measurement:
-        """Its measurement."""
-        from calipers.measure import measure
-
-        return measure(self.noisy, tolerance=tolerance)
-
 
 @dataclass(frozen=True)
-class SelectedSubject:
+class SelectedSubject(_Measured):
     """The best of a random number of runs."""
 
     runs: tuple[Run, ...] | StatedGuarantee
@@ -84,21 +93,15 @@ class SelectedSubject:
 
     @property
     def noisy(self) -> Selection:
-        """What is measured, and can be calibrated where it is of runs."""
+        """The best of runs, or of releases with a guarantee."""
         from calipers.measure import Selection
 
         of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
         return Selection(of, self.mean, self.trials, self.shape)
 
-    def measured(self, tolerance: float) -> Measurement:
-        """Its measurement."""
-        from calipers.measure import measure
-
-        return measure(self.noisy, tolerance=tolerance)
-
 
 @dataclass(frozen=True)
-class BesideSubject:
+class BesideSubject(_Measured):
     """A run that releases more from every batch than the gradient."""
 
     runs: tuple[Run, ...]
@@ -106,89 +109,74 @@ class BesideSubject:
 
     @property
     def noisy(self) -> Beside:
-        """What is measured, and can be calibrated."""
+        """The run and the noises."""
         from calipers.measure import Beside
 
         return Beside(self.runs, self.noises)
-
-    def measured(self, tolerance: float) -> Measurement:
-        """Its measurement."""
-        from calipers.measure import measure
-
-        return measure(self.noisy, tolerance=tolerance)
 
 
 Subject = tuple[Run, ...] | BesideSubject | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
 
 
-def with_stated_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""
-    options = (
-        click.option(
-            "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
-        ),
-        click.option("--mu", type=REAL, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
-        click.option("--zcdp", type=REAL, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
-        click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
-        click.option(
-            "--times",
-            type=COUNT,
-            metavar="N",
-            help="So many releases of the same data, each with the --guarantee or --mu. [default: 1]",
-        ),
-    )
-    command = with_noisy_options(command)
-    for option in reversed(options):
-        command = option(command)
-    return command
+with_noisy_options = with_options(
+    click.option(
+        "--noise-matrix",
+        metavar="FILE",
+        help="The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
+        "lower triangular matrix or the first column of a Toeplitz one, or 'tree' (DP-FTRL).",
+    ),
+    click.option(
+        "--min-separation",
+        type=COUNT,
+        metavar="B",
+        help="Steps between two participations (or groups that take turns).",
+    ),
+    click.option("--max-participations", type=COUNT, metavar="K", help="How often a record takes part at most."),
+    click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
+    click.option(
+        "--beside",
+        type=REAL,
+        multiple=True,
+        metavar="S",
+        help="Noise multiplier of something else released from every batch; repeatable.",
+    ),
+    click.option(
+        "--clip-count-noise",
+        type=REAL,
+        metavar="SD",
+        help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
+    ),
+    click.option(
+        "--selected-mean",
+        type=REAL,
+        metavar="M",
+        help="Released is the best of a random number of runs, M in mean.",
+    ),
+    click.option(
+        "--trials",
+        type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
+        help="The law of the number of runs. [default: geometric]",
+    ),
+    click.option("--trials-shape", type=REAL, metavar="ETA", help="The shape of a negative-binomial law."),
+)
+"""Correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
 
-
-def with_noisy_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
-    options = (
-        click.option(
-            "--noise-matrix",
-            metavar="FILE",
-            help="The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
-            "lower triangular matrix or the first column of a Toeplitz one, or 'tree' (DP-FTRL).",
-        ),
-        click.option(
-            "--min-separation",
-            type=COUNT,
-            metavar="B",
-            help="Steps between two participations (or groups that take turns).",
-        ),
-        click.option("--max-participations", type=COUNT, metavar="K", help="How often a record takes part at most."),
-        click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
-        click.option(
-            "--beside",
-            type=REAL,
-            multiple=True,
-            metavar="S",
-            help="Noise multiplier of something else released from every batch; repeatable.",
-        ),
-        click.option(
-            "--clip-count-noise",
-            type=REAL,
-            metavar="SD",
-            help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
-        ),
-        click.option(
-            "--selected-mean",
-            type=REAL,
-            metavar="M",
-            help="Released is the best of a random number of runs, M in mean.",
-        ),
-        click.option(
-            "--trials",
-            type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
-            help="The law of the number of runs. [default: geometric]",
-        ),
-        click.option("--trials-shape", type=REAL, metavar="ETA", help="The shape of a negative-binomial law."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+with_stated_options = with_options(
+    click.option(
+        "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
+    ),
+    click.option("--mu", type=REAL, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
+    click.option("--zcdp", type=REAL, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
+    click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
+    click.option(
+        "--times",
+        type=COUNT,
+        metavar="N",
+        help="So many releases of the same data, each with the --guarantee or --mu. [default: 1]",
+    ),
+    with_noisy_options,
+)
+"""--guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""
 
 
 def stated_subject(

@@ -14,7 +14,7 @@ import click
 
 from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
-from calipers.cli.report_option import report_option
+from calipers.cli.outlet import report_option
 from calipers.cli.train_audits import audit_options, check_audit
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError

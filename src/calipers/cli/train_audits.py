@@ -7,7 +7,7 @@ else teaches it, so that a model that knows it has seen the record.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_self_test import refuse
-from calipers.cli.kinds import COUNT, word
+from calipers.cli.kinds import COUNT, with_options, word
 from calipers.domains import Domain
 from calipers.errors import InputError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KINDS = ("gradients", "examples", "pairs")
 SHADOWS, TRIALS = 64, 500
 
-_OPTIONS = (
+audit_options = with_options(
     click.option("--canaries", type=COUNT, metavar="M", help="Audit the run by M canaries; see below."),
     click.option(
         "--canary-kind",
@@ -49,13 +49,6 @@ _OPTIONS = (
     click.option("--resume", is_flag=True, help="lira: go on with the ledgers where they end."),
 )
 _ABOUT_LIRA = ("wrong_label", "white_box", "shadows", "trials", "jobs", "ledger", "resume")
-
-
-def audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of this page."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 def check_audit(chosen: dict[str, Any], others: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.options import show, wrote
-from calipers.cli.report_option import write_when_asked
+from calipers.cli.outlet import write_when_asked
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions

@@ -7,7 +7,7 @@ would print, a body that is too large 413, a computation that takes too long 504
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -20,13 +20,14 @@ from calipers.errors import InputError
 from calipers.explorer.form import form_record
 from calipers.explorer.guard import BodyError, read_body
 from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
-from calipers.explorer.jobs import Measured, Refusal, Written, shortened
+from calipers.explorer.jobs import Refusal, Reply, Written, shortened
 from calipers.explorer.requests import read_asked, read_asked_noise, read_asked_together, read_object
 from calipers.explorer.service import Service
 from calipers.explorer.workers import Limits, TooBusyError
 from calipers.reports.records import to_json
 
 T = TypeVar("T")
+Body = dict[str, object]
 
 ASSETS = Path(__file__).with_name("assets")
 ASSET_TYPES = {
@@ -161,43 +162,37 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_interface(app: FastAPI, service: Service) -> None:
-    @app.post("/api/measure", **OPERATIONS["measure"])
-    async def measure(request: Request) -> Response:
-        asked = read_asked(await _object(request))
-        reply = await while_connected(request, service.measured(asked))
-        return _json(reply.record) if isinstance(reply, Measured) else refused(reply)
+    def add(address: str, ask: Callable[[Body], Awaitable[Reply]], sent: Callable[[Written], bytes] = _content) -> None:
+        name = address.replace("/", " ")
 
-    @app.post("/api/explore", **OPERATIONS["explore"])
-    async def explore(request: Request) -> Response:
-        asked = read_asked(await _object(request))
-        reply = await while_connected(request, service.measured(asked))
-        return _json(reply.page) if isinstance(reply, Measured) else refused(reply)
+        @app.post(f"/api/{address}", name=name.replace(" ", "_"), **OPERATIONS[name])
+        async def route(request: Request) -> Response:
+            reply = await while_connected(request, ask(await _object(request)))
+            return refused(reply) if isinstance(reply, Refusal) else _json(sent(reply))
 
-    @app.post("/api/compare", **OPERATIONS["compare"])
-    async def compare(request: Request) -> Response:
-        together = read_asked_together(await _object(request))
-        reply = await while_connected(request, service.compared(together))
-        return _json(reply.content) if isinstance(reply, Written) else refused(reply)
+    def add_report(address: str, ask: Callable[[Body, str], Awaitable[Reply]], stem: str) -> None:
+        name = address.replace("/", " ")
 
-    @app.post("/api/calibrate", **OPERATIONS["calibrate"])
-    async def calibrate(request: Request) -> Response:
-        asked = read_asked_noise(await _object(request))
-        reply = await while_connected(request, service.calibrated(asked))
-        return _json(reply.content) if isinstance(reply, Written) else refused(reply)
+        @app.post(f"/api/{address}", name=name.replace(" ", "_"), **OPERATIONS[name])
+        async def route(request: Request) -> Response:
+            record = await _object(request)
+            form = _taken_format(record)
+            return _file(await while_connected(request, ask(record, form)), f"{stem}.{form}")
 
-    @app.post("/api/report", **OPERATIONS["report"])
-    async def report(request: Request) -> Response:
-        record = await _object(request)
-        form = _taken_format(record)
-        reply = await while_connected(request, service.report(read_asked(record), form))
-        return _file(reply, f"calipers.{form}")
+    add("measure", lambda body: service.measured(read_asked(body)))
+    add("explore", lambda body: service.measured(read_asked(body)), lambda found: found.page)
+    add("compare", lambda body: service.compared(read_asked_together(body)))
+    add("calibrate", lambda body: service.calibrated(read_asked_noise(body)))
+    add_report("report", lambda body, form: service.report(read_asked(body), form), "calipers")
+    add_report(
+        "compare/report",
+        lambda body, form: service.comparison_report(read_asked_together(body), form),
+        "calipers-compare",
+    )
 
-    @app.post("/api/compare/report", **OPERATIONS["compare report"])
-    async def compare_report(request: Request) -> Response:
-        record = await _object(request)
-        form = _taken_format(record)
-        reply = await while_connected(request, service.comparison_report(read_asked_together(record), form))
-        return _file(reply, f"calipers-compare.{form}")
+
+def _content(found: Written) -> bytes:
+    return found.content
 
 
 def _taken_format(record: dict[str, object]) -> str:
@@ -208,7 +203,7 @@ def _taken_format(record: dict[str, object]) -> str:
     return form
 
 
-def _file(reply: Written | Refusal, name: str) -> Response:
+def _file(reply: Reply, name: str) -> Response:
     """The report as a file to save under that name."""
     if isinstance(reply, Refusal):
         return refused(reply)

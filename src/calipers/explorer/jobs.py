@@ -85,19 +85,12 @@ Job = MeasureJob | ReportJob | CompareJob | CompareReportJob | CalibrateJob
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A measured run: for programs, for the page, and for comparing it with others."""
-
-    record: bytes
-    page: bytes
-    remembered: Remembered
-
-
-@dataclass(frozen=True)
 class Written:
-    """A report or a comparison, ready to be sent."""
+    """An answer, ready to be sent; a measured run also for the page, and for comparing it with others."""
 
     content: bytes
+    page: bytes = b""
+    remembered: Remembered | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ class Refusal:
         return cls("defect", shortened(f"Calipers failed: {type(error).__name__}: {error}"))
 
 
-Reply = Measured | Written | Refusal
+Reply = Written | Refusal
 
 
 def shortened(reason: str) -> str:
@@ -150,11 +143,8 @@ class Worker:
             if isinstance(job, ReportJob):
                 report = report_measurement(measurement, job.asked.questions)
                 return Written(rendered(report, f".{job.form}").encode())
-            return Measured(
-                record=measurement_document(answers).encode(),
-                page=to_json(page_record(measurement, answers)).encode(),
-                remembered=Remembered.of(measurement, answers),
-            )
+            page = to_json(page_record(measurement, answers)).encode()
+            return Written(measurement_document(answers).encode(), page, Remembered.of(measurement, answers))
         except Exception as error:
             return Refusal.of(error)
 

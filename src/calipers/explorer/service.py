@@ -16,12 +16,10 @@ from calipers.explorer.jobs import (
     CompareJob,
     CompareReportJob,
     Job,
-    Measured,
     MeasureJob,
     Refusal,
     Reply,
     ReportJob,
-    Written,
 )
 from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
@@ -58,47 +56,37 @@ class Service:
             running.task.cancel()
         self.pool.stop()
 
-    async def measured(self, asked: Asked) -> Measured | Refusal:
+    async def measured(self, asked: Asked) -> Reply:
         """The measured run, or why there is none."""
-        reply = await self._reply(asked.key, asked.key, MeasureJob(asked))
-        assert not isinstance(reply, Written)
-        return reply
+        return await self._reply(asked.key, asked.key, MeasureJob(asked))
 
-    async def report(self, asked: Asked, form: str) -> Written | Refusal:
+    async def report(self, asked: Asked, form: str) -> Reply:
         """The report of a run, or why there is none."""
-        reply = await self._reply(f"{form} {asked.key}", asked.key, ReportJob(asked, form))
-        assert not isinstance(reply, Measured)
-        return reply
+        return await self._reply(f"{form} {asked.key}", asked.key, ReportJob(asked, form))
 
-    async def compared(self, together: AskedTogether) -> Written | Refusal:
+    async def compared(self, together: AskedTogether) -> Reply:
         """What `calipers compare --json` prints, or why one of the runs has no measurement."""
         replies = await asyncio.gather(*(self.measured(asked) for asked in together.each))
         found = []
         for name, one in zip(together.names, replies, strict=True):
             if isinstance(one, Refusal):
                 return Refusal(one.kind, f"{name}: {one.reason}")
+            assert one.remembered is not None
             found.append(one.remembered)
         job = CompareJob(together.names, tuple(found), together.each[0].questions)
-        reply = await self._reply(together.key, "", job)
-        assert not isinstance(reply, Measured)
-        return reply
+        return await self._reply(together.key, "", job)
 
-    async def calibrated(self, asked: AskedNoise) -> Written | Refusal:
+    async def calibrated(self, asked: AskedNoise) -> Reply:
         """What `calipers calibrate --json` prints, or why no noise is found."""
-        reply = await self._reply(asked.key, asked.key, CalibrateJob(asked))
-        assert not isinstance(reply, Measured)
-        return reply
+        return await self._reply(asked.key, asked.key, CalibrateJob(asked))
 
-    async def comparison_report(self, together: AskedTogether, form: str) -> Written | Refusal:
+    async def comparison_report(self, together: AskedTogether, form: str) -> Reply:
         """The report of a comparison, or why one of the runs has no measurement."""
         # Compared first: that is quick where the runs are on the page already, and a refusal names the run.
         compared = await self.compared(together)
         if isinstance(compared, Refusal):
             return compared
-        job = CompareReportJob(together, form)
-        reply = await self._reply(f"{form} {together.key}", together.each[-1].key, job)
-        assert not isinstance(reply, Measured)
-        return reply
+        return await self._reply(f"{form} {together.key}", together.each[-1].key, CompareReportJob(together, form))
 
     async def _reply(self, key: str, run: str, job: Job) -> Reply:
         """The reply remembered under `key`, or computed by a worker, best by one that knows `run` already."""

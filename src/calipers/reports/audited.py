@@ -27,12 +27,13 @@ from calipers.reports.document import (
     claimed,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import LOW_RATES, interval_figure
+from calipers.reports.figures import interval_figure
 from calipers.reports.format import floor_digits, setting
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import NAMES
 from calipers.reports.report import Report, heading
 from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, notes_section, run_section
+from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 
 if TYPE_CHECKING:

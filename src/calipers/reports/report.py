@@ -19,7 +19,7 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import LOW_RATES, low_rates_figure, profile_figure, target_figure, tradeoff_figure
+from calipers.reports.figures import low_rates_figure, profile_figure, target_figure, tradeoff_figure
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import paragraph
 from calipers.reports.records import Record, calibration_record, measurement_record
@@ -27,6 +27,7 @@ from calipers.reports.remedies import Remedy, remedies
 from calipers.reports.schema import SCHEMA
 from calipers.reports.sections import brief_sections, calibrated_file, measurement_sections, notes_section, opening
 from calipers.reports.standing import badges, is_closed, verdict
+from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe_calibrated, describe_subject
 
 if TYPE_CHECKING:

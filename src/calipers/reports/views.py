@@ -1,0 +1,188 @@
+"""Three ways to look at how well two datasets are told apart: error rates, low error rates, the privacy profile.
+
+A view knows its axes, at which places curves are drawn and listed, what is read off a curve there and off the Gaussian
+fit, and which of proof and attack lies below. Every reading is a bound at its place. For the false negative rate
+beta(alpha) the proof gives "at least" and the attack "at most"; for the true positive rate 1 - beta and for
+delta(epsilon) it is the other way round. The Gaussian fit is the curve that (mu, delta0) alone would promise,
+
+    beta(alpha) = (1 - delta0) G_mu(alpha/(1 - delta0)),     delta(eps) = delta0 + (1 - delta0) delta_mu(eps),
+
+with the proven mu, so it never promises more than the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
+from calipers.reports.answers import Answers
+from calipers.reports.chart import Axis, Chart, Line
+from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Number, Table, at_least, at_most, nearest
+from calipers.reports.format import setting
+
+if TYPE_CHECKING:
+    from calipers.curves.envelope import Envelope
+    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.numerics.types import FloatArray
+
+PROOF, ATTACK = "upper jaw (proof)", "lower jaw (attack)"
+LOWEST_RATE = 1e-5
+RATE_POINTS = 101
+TABLE_RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
+LOW_RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
+TABLE_POINTS = 9
+
+Values = Callable[["FloatArray"], "FloatArray"]
+Column = tuple[str, list[Number]]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is drawn and listed of curves, and how."""
+
+    name: str
+    caption: str
+    across: Axis
+    up: Axis
+    drawn: FloatArray
+    listed: FloatArray
+    read: Callable[[Any], Values]
+    fitted: Callable[[Answers], Values | None]
+    proof_below: bool = False
+    guess: tuple[Line, ...] = ()
+
+    def line(self, label: str, role: str, values: Values) -> Line:
+        """What is read where it is drawn."""
+        return Line(label, role, tuple(map(float, self.drawn)), tuple(map(float, values(self.drawn))))
+
+    def column(self, name: str, values: Values, rounded: Callable[[float], Number]) -> Column:
+        """What is read where it is listed."""
+        return name, [rounded(float(value)) for value in values(self.listed)]
+
+    @property
+    def proof_is(self) -> str:
+        """Which way a proof bounds what is read, in words."""
+        return AT_LEAST if self.proof_below else AT_MOST
+
+    @property
+    def attack_is(self) -> str:
+        """Which way an attack does."""
+        return AT_MOST if self.proof_below else AT_LEAST
+
+    def of_proof(self, name: str, values: Values) -> Column:
+        """The column of a proof."""
+        return self.column(name, values, at_least if self.proof_below else at_most)
+
+    def of_attack(self, name: str, values: Values) -> Column:
+        """The column of an attack."""
+        return self.column(name, values, at_most if self.proof_below else at_least)
+
+    def both(self, proof: Column, attack: Column) -> list[Column]:
+        """Both, "at least" first."""
+        return [proof, attack] if self.proof_below else [attack, proof]
+
+    def figure(
+        self,
+        title: str,
+        description: str,
+        lines: Sequence[Line],
+        columns: Sequence[Column],
+        between: tuple[int, int] | None = None,
+    ) -> Figure:
+        """The picture with the table that says the same."""
+        shown = (*lines, *self.guess)
+        chart = Chart(self.name, title, description, self.across, self.up, shown, between=between)
+        return Figure(chart, self.table(self.caption, columns))
+
+    def table(self, caption: str, columns: Sequence[Column]) -> Table:
+        """Places, then the columns."""
+        cells = zip(*(values for _, values in columns), strict=True)
+        rows = tuple((nearest(float(place)), *row) for place, row in zip(self.listed, cells, strict=True))
+        return Table(caption, (self.across.label, *(name for name, _ in columns)), rows)
+
+
+def tradeoff_view() -> View:
+    """False negative against false positive rates, on even axes.
+
+    Drawn at normal quantiles, evenly spaced: dense where the curve bends.
+    """
+    return View(
+        "tradeoff",
+        "False negative rate",
+        Axis("false positive rate", 0.0, 1.0),
+        Axis("false negative rate", 0.0, 1.0),
+        np.concatenate(([0.0], normal_tail(np.linspace(4.5, -4.5, RATE_POINTS)), [1.0])),
+        np.array(TABLE_RATES),
+        lambda curve: curve,
+        _fitted_misses,
+        proof_below=True,
+        guess=(Line("perfect privacy", "guess", (0.0, 1.0), (1.0, 0.0)),),
+    )
+
+
+def low_rates_view() -> View:
+    """The same where privacy is lost or kept: true positive rates at small false positive rates, both in logs."""
+    return View(
+        "low-rates",
+        "True positive rate",
+        Axis("false positive rate", LOWEST_RATE, 1.0, logarithmic=True),
+        Axis("true positive rate", LOWEST_RATE, 1.0, logarithmic=True),
+        np.logspace(math.log10(LOWEST_RATE), 0.0, RATE_POINTS),
+        np.array(LOW_RATES),
+        power_of,
+        _fitted_power,
+        guess=(Line("guessing", "guess", (LOWEST_RATE, 1.0), (LOWEST_RATE, 1.0)),),
+    )
+
+
+def profile_view(grid: FloatArray, smallest: float) -> View:
+    """delta against the epsilons of the grid, logarithmic down to the smallest."""
+    return View(
+        "profile",
+        "delta",
+        Axis("epsilon", 0.0, float(grid[-1])),
+        Axis("delta", smallest, 1.0, logarithmic=True),
+        grid,
+        grid[:: (len(grid) - 1) // (TABLE_POINTS - 1)],
+        lambda curve: curve.delta,
+        _fitted_delta,
+    )
+
+
+def power_of(curve: TradeoffCurve | Envelope) -> Values:
+    """True positive rate against false positive rate."""
+    return lambda rates: curve.rates(rates)[1]
+
+
+def fit_label(answers: Answers) -> str:
+    """What the line of the Gaussian fit is called."""
+    return f"mu-GDP fit (delta0 = {setting(answers.delta0)})"
+
+
+def _fitted_misses(answers: Answers) -> Values | None:
+    """False negative rates that (mu, delta0) alone would promise; None where no finite mu is proven."""
+    mu, kept = answers.mu.upper, 1.0 - answers.delta0
+    if not math.isfinite(mu):
+        return None
+    return lambda rates: kept * gaussian_tradeoff(mu, np.minimum(rates / kept, 1.0))
+
+
+def _fitted_power(answers: Answers) -> Values | None:
+    """True positive rates that (mu, delta0) alone would allow."""
+    mu, kept = answers.mu.upper, 1.0 - answers.delta0
+    if not math.isfinite(mu):
+        return None
+    return lambda rates: answers.delta0 + kept * gaussian_power(mu, np.minimum(rates / kept, 1.0))
+
+
+def _fitted_delta(answers: Answers) -> Values | None:
+    """Deltas that (mu, delta0) alone would allow."""
+    mu = answers.mu.upper
+    if not math.isfinite(mu) or mu <= 0:
+        return None
+    return lambda epsilons: answers.delta0 + (1.0 - answers.delta0) * gaussian_delta(mu, epsilons)
