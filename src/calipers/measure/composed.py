@@ -253,7 +253,7 @@ class LawProof(Jaw):
     statement: str
     single: LoneProof | None = None
     side = Side.UPPER
-    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False)
+    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False, compare=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
@@ -304,6 +304,7 @@ class LawAttack(Jaw):
     single: LoneAttack | None = None
     rival: SwitchingAttack | None = None
     side = Side.LOWER
+    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False, compare=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
@@ -347,10 +348,12 @@ class LawAttack(Jaw):
         return Found(renyi_below(self.product.factors, order, ways), self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """The attack's curve, from its tests in both directions."""
+        """The attack's curve, from its tests in both directions; computed once for each depth."""
         del tolerance
-        forward, backward = self.product.tests(smallest_delta)
-        return Envelope((directed_attack(forward, backward),))
+        if smallest_delta not in self._swept:
+            forward, backward = self.product.tests(smallest_delta)
+            self._swept[smallest_delta] = Envelope((directed_attack(forward, backward),))
+        return self._swept[smallest_delta]
 
     def evidence(self) -> Evidence:
         """The attack, with any threshold."""
