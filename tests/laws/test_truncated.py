@@ -10,7 +10,8 @@ from oracles import plane
 
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.shuffle_product import AttackProduct
-from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.drawn.truncated import TruncatedAttack, truncated_proof
+from calipers.laws.drawn.truncation import Truncation
 from calipers.measure import measure
 from calipers.run import Run
 

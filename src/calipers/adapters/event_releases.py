@@ -33,7 +33,8 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import LawSource
-from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.drawn.truncated import TruncatedAttack, truncated_proof
+from calipers.laws.drawn.truncation import Truncation
 from calipers.mechanisms.classic import approximate_dp
 from calipers.mechanisms.concentrated import Concentrated
 from calipers.mechanisms.discrete_gaussian import DiscreteGaussian

@@ -97,7 +97,10 @@ def worst(neighbors: Sequence[Evaluation]) -> Evaluation:
     """A guarantee holds for all neighbors, so the largest proof counts, and the largest attack."""
     if len(neighbors) == 1:
         return neighbors[0]
-    return Evaluation(greatest([one.above for one in neighbors]), greatest([one.below for one in neighbors]))
+    above: list[Jaw] = []
+    for one in neighbors:  # one proof may serve them all
+        above += [] if one.above in above else [one.above]
+    return Evaluation(greatest(above), greatest([one.below for one in neighbors]))
 
 
 def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:

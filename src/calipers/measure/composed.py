@@ -253,7 +253,7 @@ class LawProof(Jaw):
     statement: str
     single: LoneProof | None = None
     side = Side.UPPER
-    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False)
+    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False, compare=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""

@@ -11,7 +11,9 @@ import math
 
 from calipers.errors import InputError
 from calipers.laws.core.pair import Pair
-from calipers.laws.drawn.truncated import TruncatedAttack, Truncation, truncated_proof
+from calipers.laws.core.source import UpperSource
+from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, truncated_proof
+from calipers.laws.drawn.truncation import Truncation
 from calipers.run_fields import RunFields
 from calipers.samplers.truncated_poisson import TruncatedPoisson
 from calipers.schemes.exposure import Attack, Exposure, Proof
@@ -36,7 +38,7 @@ class TruncatedPoissonScheme(Scheme):
     summary = "coins, up to a largest batch"
     whole_epochs = False
     stepwise = True
-    counts_units = ("add-remove",)
+    counts_units = ("add-remove", "zero-out", "substitute")
 
     def check(self, run: RunFields) -> None:
         """How often batches are full depends on how many records there are."""
@@ -61,7 +63,9 @@ class TruncatedPoissonScheme(Scheme):
             return sampled_unit(run, run.total_steps)
         others = run.dataset_size - run.records_per_unit
         sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
-        first, *further = (_exposure(run, size) for size in sizes)
+        counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
+        proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency)
+        first, *further = (_exposure(run, *about) for about in zip(counted, proofs, strict=True))
         return Exposure(first.proofs, first.attack, first.attacks, tuple(further))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
@@ -100,11 +104,9 @@ class TruncatedPoissonScheme(Scheme):
         )
 
 
-def _exposure(run: RunFields, others: int) -> Exposure:
-    assert run.max_batch_size is not None
+def _exposure(run: RunFields, truncation: Truncation, proof: UpperSource) -> Exposure:
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
-    truncation = Truncation(others, run.rate, run.max_batch_size, run.records_per_unit)
-    proof, alone, displacing = _pairs(truncation, shift, run.adjacency)
+    alone, displacing = _attacks(truncation, shift, run.adjacency)
     if run.view == "isolated":  # what the others do is not seen
         displacing = None
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
@@ -118,13 +120,21 @@ def _exposure(run: RunFields, others: int) -> Exposure:
 
 
 @functools.lru_cache(maxsize=32)
-def _pairs(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, Pair, TruncatedAttack | None]:
-    """One object per kind, so that equal phases are counted together."""
+def _proofs(truncations: tuple[Truncation, ...], shift: float, adjacency: str) -> tuple[UpperSource, ...]:
+    """One proof for every neighbor, the same one where it serves both; one object per kind, so that equal phases are
+    counted together."""
+    both = proof_for_both(*truncations, shift) if len(truncations) == 2 else None
+    if both is not None:
+        return both, both
+    return tuple(truncated_proof(truncation, shift, adjacency) for truncation in truncations)
+
+
+@functools.lru_cache(maxsize=32)
+def _attacks(truncation: Truncation, shift: float, adjacency: str) -> tuple[Pair, TruncatedAttack | None]:
     instead = {"add-remove": None, "zero-out": 0.0, "substitute": -1.0}[adjacency]
     alone = TruncatedAttack(truncation, shift, 0.0, instead).alone()
     often = truncation.truncated >= _OFTEN
-    displacing = TruncatedAttack(truncation, shift, -1.0, instead) if often else None
-    return truncated_proof(truncation, shift, adjacency), alone, displacing
+    return alone, TruncatedAttack(truncation, shift, -1.0, instead) if often else None
 
 
 SCHEME = TruncatedPoissonScheme()

@@ -53,7 +53,7 @@ LONE_MARGIN = 11.0
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
-_LONG_LAW = 3_000
+_LONG_LAW = 800
 """Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
 

@@ -26,9 +26,9 @@ _RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
-_MANY_CELLS = {6: 20_000, 12: 12_000}
+_MANY_CELLS = {6: 4_000, 12: 400}
 """With more cells than this the next rule is tried, in case it is the rule that wants them so narrow."""
-_SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.04
+_SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.25
 """Lengths of the segments of a wide part, how far from a cell its slope is looked at, and its widest cells."""
 _LEAST_SHARE = 1e-9
 """Parts rarer than this are no coarser than parts of this share."""

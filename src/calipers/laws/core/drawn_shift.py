@@ -39,7 +39,7 @@ from calipers.laws.core.part_algebra import RoundedPair
 
 _RAREST = 1e-70
 """Larger shifts, of less probability than this together, count as telling the datasets apart."""
-_MOST = 64
+_MOST = 256
 """More shifts than this are grouped: those of a group count as its largest from above, as its smallest from below."""
 
 
@@ -72,6 +72,15 @@ class Shifts:
         beyond = float(tail[last]) if last < len(kept) else 0.0
         found = [(length, mass) for length, mass in zip(kept[:last], masses[:last], strict=True) if mass > 0.0]
         return cls(tuple(length for length, _ in found), tuple(mass for _, mass in found), rounding, beyond)
+
+    def without(self, rarest: float) -> Shifts:
+        """The largest lengths left out, as many as have at most this probability together."""
+        tail = np.cumsum(self.weights[::-1])[::-1] + self.beyond
+        last = max(1, int(np.count_nonzero(tail > rarest)))
+        if last == len(self.lengths):
+            return self
+        beyond = float(tail[last]) * (1.0 + 1e-14 * len(self.lengths))
+        return replace(self, lengths=self.lengths[:last], weights=self.weights[:last], beyond=beyond)
 
     def grouped(self, side: Side) -> Shifts:
         """At most a few groups of neighboring lengths, each moved to its largest (UPPER) or its smallest (LOWER)."""

@@ -19,10 +19,10 @@ from calipers.laws.core.progression import Progression, log_sum_exp
 from calipers.numerics.types import FloatArray
 
 _FEW = 3
-"""Up to so many components are added one by one."""
+"""Up to so many components are added one by one, and none of them is far from the others."""
 _NOTHING = 40.0
 """e^-40 is less than half of the last digit of 1."""
-_WIDE = 100.0
+_WIDE = 20.0
 """Means farther apart than this make a wide part."""
 
 
@@ -57,9 +57,11 @@ def gaussian_mixture_part(
         return lambda z: float(np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))))
 
     def range_for(log_tail: float) -> tuple[float, float]:
-        radius = math.sqrt(-2.0 * log_tail)  # Phi(-r) <= exp(-r^2/2)
-        everything = np.concatenate((mp, mq))
-        return float(everything.min()) - radius, float(everything.max()) + radius
+        if max(len(mp), len(mq)) <= _FEW:
+            radius = math.sqrt(-2.0 * log_tail)  # Phi(-r) <= exp(-r^2/2)
+            everything = np.concatenate((mp, mq))
+            return float(everything.min()) - radius, float(everything.max()) + radius
+        return -_end(log_wq, -mq, log_tail), _end(log_wp, mp, log_tail)
 
     def growth(low: float, high: float, reach: FloatArray) -> FloatArray:
         everything = np.concatenate((mp, mq))
@@ -96,6 +98,16 @@ def gaussian_mixture_part(
         steepest=steepest if max(mp.max(), mq.max()) - min(mp.min(), mq.min()) > _WIDE else None,
         share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
     )
+
+
+def _end(log_w: FloatArray, means: FloatArray, log_tail: float) -> float:
+    """A place beyond which a mixture has at most e^log_tail mass, an equal share of it for every component.
+
+    Of a component with less weight than its share no more than that lies anywhere.
+    """
+    spare = log_w + math.log(len(log_w)) - log_tail
+    some = spare > 0.0
+    return float(np.max(means[some] + np.sqrt(2.0 * spare[some])))
 
 
 def _mean_given(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArray:

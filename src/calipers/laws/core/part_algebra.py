@@ -21,6 +21,9 @@ from calipers.errors import InputError
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair, SmoothPart
 
+_SHALLOWEST = -12.0
+"""Rare parts are cut no nearer to their middle than at this log tail."""
+
 
 def _nowhere(_: float) -> float:
     return -math.inf
@@ -52,11 +55,13 @@ def below(part: SmoothPart, end: float) -> SmoothPart:
     )
 
 
-def weighted(part: SmoothPart, weight: float) -> SmoothPart:
-    """The part, met with probability `weight` > 0."""
+def weighted(part: SmoothPart, weight: float, among: int = 1) -> SmoothPart:
+    """The part, met with probability `weight` > 0; one of so many, it ends where its share of the tail is left."""
     log_weight = math.log(weight)
+    nearer = min(0.0, log_weight + math.log(among))
     return replace(
         part,
+        range_for=lambda log_tail: part.range_for(min(log_tail - nearer, _SHALLOWEST)),
         log_p=lambda z: part.log_p(z) + log_weight,
         log_q=lambda z: part.log_q(z) + log_weight,
         log_p_above=lambda z: part.log_p_above(z) + log_weight,
@@ -95,12 +100,12 @@ class RoundedPair(Pair):
 def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1e-15) -> RoundedPair:
     """The mixture of pairs with the given probabilities, the index being revealed."""
     kept = [(pair, PROBABILITY.check("weight", weight)) for pair, weight in pairs if weight > 0.0]
-    total = math.fsum(weight for _, weight in kept)
+    total, among = math.fsum(weight for _, weight in kept), sum(len(pair.smooth) for pair, _ in kept)
     if abs(total - 1.0) > 1e-9 + rounding:
         raise InputError(f"Expected weights with sum 1, got {total:.15g}.")
     return RoundedPair(
         name,
-        smooth=tuple(weighted(part, weight) for pair, weight in kept for part in pair.smooth),
+        smooth=tuple(weighted(part, weight, among) for pair, weight in kept for part in pair.smooth),
         atom_log_p=tuple(log + math.log(weight) for pair, weight in kept for log in pair.atom_log_p),
         atom_log_q=tuple(log + math.log(weight) for pair, weight in kept for log in pair.atom_log_q),
         p_inf=math.fsum(weight * pair.p_inf for pair, weight in kept),

@@ -3,7 +3,8 @@
 sum over j of w_j e^(m_j z - m_j^2/2) with m_j = n_j s, n_j whole, is a polynomial in e^(s z) with positive
 coefficients: one exponential a point and a multiplication a term, where adding term by term takes an exponential each.
 Points are taken in stretches around a center c, so that with x = e^(s (z - c)) no power leaves the range of doubles,
-and terms that are e^-200 of the largest at c are left out.
+and terms that are nowhere in the stretch more than e^-60 of the one that is largest at c are left out. The fewer terms
+are left, the longer a stretch may be.
 
 Rounding: x errs by a share of 2 |s (z - c)| u + u, so its powers, up to the n-th, by 2 _STRETCH u + n u; a polynomial
 with positive terms adds 2 n u. `share_error` is at least that. The exponent of a coefficient is rounded as that of a
@@ -12,7 +13,6 @@ single term is, which is not counted here.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,9 @@ from calipers.numerics.types import FloatArray
 
 _STRETCH = 80.0
 """Within a stretch no power of x is farther from 1 than e to this."""
-_NOTHING = -200.0
+_NOTHING = -60.0
 _MOST_POWERS = 256
-_LEAST_POINTS = 1000
+_LEAST_POINTS = 300
 """Of fewer points all terms are added as they are: there is more to set up than to compute."""
 
 
@@ -62,22 +62,29 @@ class Progression:
         """log of the sum at every point."""
         if len(z) < _LEAST_POINTS or not bool(np.all(z[1:] >= z[:-1])):
             return log_sum_exp(self.log_weights, self.powers * self.unit, z)
-        widest = 2.0 * _STRETCH / (self.unit * float(self.powers[-1] - self.powers[0]))
-        stretches = max(1, math.ceil(float(z[-1] - z[0]) / widest))
-        edges = np.searchsorted(z, np.linspace(z[0], z[-1], stretches + 1)[1:-1])
-        found = np.empty_like(z)
-        for start, end in zip([0, *edges], [*edges, len(z)], strict=True):
-            if end > start:
-                found[start:end] = self._stretch(z[start:end])
+        found, start, width = np.empty_like(z), 0, float(z[-1] - z[0])
+        while start < len(z):
+            end = max(start + 1, int(np.searchsorted(z, z[start] + width, side="right")))
+            sums = self._stretch(z[start:end])
+            if sums is None:
+                width *= 0.5
+                continue
+            found[start:end] = sums
+            start, width = end, 2.0 * width
         return found
 
-    def _stretch(self, z: FloatArray) -> FloatArray:
-        center = 0.5 * float(z[0] + z[-1])
+    def _stretch(self, z: FloatArray) -> FloatArray | None:
+        """The sums at neighboring points; None where they are too far apart."""
+        center, half = 0.5 * float(z[0] + z[-1]), 0.5 * float(z[-1] - z[0])
         means = self.powers * self.unit
         logs = self.log_weights + means * (center - 0.5 * means)
-        peak = float(np.max(logs))
-        kept = np.flatnonzero(logs > peak + _NOTHING)
+        largest = int(np.argmax(logs))
+        peak = float(logs[largest])
+        # From the center to an end no term grows by more than this against the one that was largest there.
+        kept = np.flatnonzero(logs + np.abs(means - means[largest]) * half > peak + _NOTHING)
         first, last = int(kept[0]), int(kept[-1])
+        if half * float(means[last] - means[first]) > _STRETCH and len(z) > 1:
+            return None
         coefficients = np.zeros(int(self.powers[last] - self.powers[first]) + 1)
         coefficients[(self.powers[first : last + 1] - self.powers[first]).astype(np.int64)] = np.exp(
             logs[first : last + 1] - peak

@@ -53,6 +53,8 @@ from calipers.numerics.types import FloatArray
 
 _STEP = 0.02
 """Distance of the nodes, in units of the noise."""
+_SPARE = 10.0
+"""Counts so much rarer than the depth asked for, in log, are told apart."""
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of a node: differences of tails that agree to a few digits at most."""
 
@@ -80,7 +82,7 @@ class CountedPair(UpperSource):
         none = self.counts.weights[0] if self.counts.lengths[0] == 0.0 else 0.0
         first = 1 if none else 0  # where every batch holds the unit, there is no part without it
         drawn = replace(self.counts, lengths=self.counts.lengths[first:], weights=self.counts.weights[first:])
-        counts = drawn.grouped(Side.UPPER)
+        counts = drawn.without(math.exp(log_tail - _SPARE)).grouped(Side.UPPER)
         lengths, weights = np.array(counts.lengths), np.array(counts.weights)
         eta = float(np.sum(weights)) + counts.beyond if none else 1.0
         shares = weights / float(np.sum(weights))
@@ -91,7 +93,7 @@ class CountedPair(UpperSource):
         log_alpha = np.logaddexp.reduce(np.log(shares) + moves * (x[:, None] - 0.5 * moves), axis=1)
         log_alpha[0] = 0.0  # the first threshold is where the ratio is 1, up to rounding
         seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
-        told = np.array([np.sum(shares * gaussian_delta(apart, float(log))) for log in log_alpha])
+        told = gaussian_delta(apart, log_alpha[:, None]) @ shares
         alpha_less_one = np.expm1(np.minimum(log_alpha, 600.0))
         # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
         rest = none * alpha_less_one / (1.0 + alpha_less_one)

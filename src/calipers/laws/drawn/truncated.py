@@ -5,19 +5,30 @@ joined, B of them are kept, uniformly at random. The differing unit has g record
 records join.
 
 **Proof.** Reveal how many of the others are used without the unit, min(m, B), and which (given the number, a uniformly
-random choice, whatever m is). With the unit, j of its records join, j binomial(g, q).
+random choice, whatever m is). With the unit, k of its records are kept (`calipers.laws.drawn.truncation`) and with
+f = (B - m)+ free places (k - f)+ of the others have gone, so the sum moves by at most k + (k - f)+, in units of the
+clipping norm. The number min(m, B) has the same law on both datasets, and which of the others go depends on nothing. So
+the step is dominated by a mixture, its index f revealed, of pairs with a drawn shift
+(`calipers.laws.core.drawn_shift`). Where f = 0 the number m itself need not be revealed, because a random choice of B
+out of a random m is a random choice of B: the probabilities of k are averages over m >= B. For one record: with
+probability 1 - tau the Poisson pair of rate q, with probability tau = P(m >= B) the pair of rate
+q' = q B E[1/(m + 1) | m >= B] and *twice* the sensitivity, as under batches of fixed size, which a truncated batch is.
 
-- m + j <= B: nobody is dropped, and the sum moves by at most j, in units of the clipping norm.
-- otherwise B of the m + j are kept, k of them of the unit, k hypergeometric; those k are there and k - (B - m)+ of the
-  others have gone, so the sum moves by at most k + k - (B - min(m, B)).
+**Fewer parts.** A drawn shift that is stochastically larger dominates. So neighboring cases f may be put together,
+all of them with the law whose tails P(length >= t) are the largest of theirs at every t; that is done where it adds
+next to nothing to the tails of the whole mixture (`_ADDED`). In the same way one mixture serves both neighbors of a
+dataset (n others, or n + g): the probabilities of both are coupled from full batches on, and each share has the
+larger tails of the two cases that it comes from.
 
-The number min(m, B) has the same law on both datasets, and which of the others go depends on nothing. So the step is
-dominated by a mixture, its index min(m, B) revealed, of pairs with a drawn shift (`calipers.laws.core.drawn_shift`).
-Where min(m, B) = B the number m itself need not be revealed, because a random choice of B out of a random m is a random
-choice of B: the probabilities of k are averages over m >= B. For one record: with probability 1 - tau the Poisson pair
-of rate q, with probability tau = P(m >= B) the pair of rate q' = q B E[1/(m + 1) | m >= B] and *twice* the
-sensitivity, as under batches of fixed size, which a truncated batch is. Zeroed out or replaced: the pairs of
-`calipers.laws.drawn.fixed_size` at rate q' in that case, the Poisson pairs in the other.
+**Zeroed out or replaced, one record.** The pairs of `calipers.laws.drawn.fixed_size` at rate q' where the batch is
+full, the Poisson pairs where it is not.
+
+**Zeroed out or replaced, several records.** The unit is there on both datasets, and k has one law on both. Where
+there is room for all that join, nobody is displaced: the Poisson pairs of the unit. Elsewhere k of the unit's records
+displace at most k others, as if k places of a batch of fixed size went to the unit: the pairs of
+`calipers.laws.drawn.counted`. Their proof allows moves that are drawn, given the count, as long as they keep the
+bounds; so a count that is stochastically larger dominates, and the largest tails of all k given f serve all these f
+at once.
 
 **Attacks.** All others zero: truncation then only makes the record rarer. All others -v u, the record u: where batches
 are truncated, it displaces one that opposes it, as the proof has it. The gap between both jaws is of the order of tau.
@@ -26,158 +37,221 @@ are truncated, it displaces one that opposes it, as the proof has it. The gap be
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import COUNT, POSITIVE, POSITIVE_PROBABILITY
-from calipers.errors import UnsupportedError
+from calipers.domains import POSITIVE
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import RoundedPair, revealed
-from calipers.laws.core.source import LowerSource
+from calipers.laws.core.source import LowerSource, UpperSource
 from calipers.laws.divided.collinear import Components, cell_masses, log_cell_masses, lower_law, span
 from calipers.laws.divided.folded import WIDEST, cell_width
+from calipers.laws.drawn.counted import CountedPair
 from calipers.laws.drawn.fixed_size import fixed_size_proof
-from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
-from calipers.numerics.hypergeometric import hypergeometric, hypergeometric_rows
+from calipers.laws.drawn.truncation import Truncation
+from calipers.numerics.binomial import binomial_window
 from calipers.numerics.types import FloatArray
 
-_DEEPEST = -690.0
 _SPARE, _DEEP = 30.0, 300.0
 """How far below e^log_tail the probability of sizes left out lies: where they are many, and where they are few."""
 _MOST_TERMS, _MOST_FAR_TERMS = 4_000_000, 300_000
-_FINEST = 0.01
+_FINEST, _DEPTH = 0.01, 40.0
+_ADDED = 4e-4
+"""Cases are put together where the probability p of no length (or more) grows by more than this share, times
+1 - log p: at small probabilities a share of them is less of the epsilon that goes with them."""
+_UNSEEN = 1e-40
+"""Lengths that are rarer than this may grow as they like: they decide nothing."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """`used` others are in the batch of the dataset without the unit, with this probability.
+class _Case(NamedTuple):
+    """How much room there is, how likely, and P(the sum moves by t or more), t = 0, 1, ..., in clipping norms."""
 
-    `moves`: (records of the unit, others displaced, probability) with the unit.
-    """
-
-    used: float
+    free: float
     probability: float
-    moves: tuple[tuple[float, float, float], ...]
+    tails: FloatArray
 
 
-@dataclass(frozen=True)
-class Truncation:
-    """n `others`, `rate` q, batches of at most `largest`, a unit of `unit` records."""
-
-    others: int
-    rate: float
-    largest: int
-    unit: int = 1
-
-    def __post_init__(self) -> None:
-        POSITIVE_PROBABILITY.check("rate", self.rate)
-        COUNT.check_int("max_batch_size", self.largest)
-        COUNT.check_int("records_per_unit", self.unit)
-
-    @cached_property
-    def rounding(self) -> float:
-        """At least the relative error of every probability below."""
-        return 4.0 * BINOMIAL_RELATIVE_ERROR + 1e-13 * self.unit
-
-    @cached_property
-    def _joining(self) -> FloatArray:
-        return np.exp(log_binomial(np.arange(self.unit + 1.0), self.unit, self.rate))
-
-    def _sizes(self, low: int) -> tuple[FloatArray, FloatArray]:
-        """m >= low that matter, with their probabilities; what lies beyond them is counted at the last."""
-        window = binomial_window(self.others, self.rate, _DEEPEST)
-        kept = window.values >= low
-        if not np.any(kept):
-            return np.array([float(low)]), np.array([window.outside])
-        values, weights = window.values[kept], window.weights[kept].copy()
-        if values[-1] < self.others:
-            weights[-1] += window.outside
-        return values, weights
-
-    @cached_property
-    def truncated(self) -> float:
-        """tau = P(m >= B): the dataset without the unit fills its batch by itself."""
-        if self.largest > self.others:
-            return 0.0
-        # At most one is true, and nearer to the truth than a sum that rounding, which is charged, carries beyond it.
-        return min(1.0, float(np.sum(self._sizes(self.largest)[1])))
-
-    @cached_property
-    def full(self) -> Case:
-        """The case of a full batch."""
-        sizes, weights = self._sizes(self.largest)
-        shares = weights / np.sum(weights)
-        if self.unit == 1:
-            kept = self.rate * self.largest * float(np.sum(shares / (sizes + 1.0)))
-            return Case(float(self.largest), self.truncated, ((0.0, 0.0, 1.0 - kept), (1.0, 1.0, kept)))
-        chances = np.zeros(self.unit + 1)
-        for joined, chance in enumerate(self._joining):
-            # `sizes` fill the batch by themselves, so whoever joins competes with all of them.
-            rows = hypergeometric_rows(sizes.astype(np.int64) + joined, joined, self.largest)[0]
-            chances[: joined + 1] += chance * (shares @ rows)
-        moves = tuple((float(k), float(k), float(chance)) for k, chance in enumerate(chances))
-        return Case(float(self.largest), self.truncated, moves)
-
-    def partly(self, size: int) -> Case:
-        """`size` < B others joined: the unit may fill the batch, and then displaces others or itself."""
-        chances = np.zeros((self.unit + 1, self.unit + 1))
-        free = self.largest - size
-        for joined, chance in enumerate(self._joining):
-            if joined <= free:
-                chances[joined, 0] += chance
-                continue
-            kept = hypergeometric(size + joined, joined, self.largest)[0]
-            for k in range(free, joined + 1):
-                chances[k, k - free] += chance * kept[k]
-        moves = tuple((float(k), float(d), float(chances[k, d])) for k, d in zip(*np.nonzero(chances), strict=True))
-        probability = float(np.exp(log_binomial(np.array([float(size)]), self.others, self.rate))[0])
-        return Case(float(size), probability, moves)
-
-    @cached_property
-    def cases(self) -> tuple[Case, ...]:
-        """Plain Poisson batches first (`used` is then not one number), then those that truncation touches."""
-        low = max(0, self.largest - self.unit + 1)
-        touched = [self.partly(size) for size in range(low, min(self.largest, self.others + 1))]
-        touched = [case for case in touched if case.probability > 0.0]
-        if self.truncated > 0.0:
-            touched.append(self.full)
-        plain = 1.0 - math.fsum(case.probability for case in touched)
-        if plain < 0.5:  # without cancellation
-            window = binomial_window(self.others, self.rate, _DEEPEST)
-            plain = float(np.sum(window.weights[window.values < low])) + window.outside
-        moves = tuple((float(k), 0.0, float(chance)) for k, chance in enumerate(self._joining))
-        return (Case(math.nan, plain, moves), *touched)
+def _cases(truncation: Truncation) -> list[_Case]:
+    """Full batches first, then those with ever more room, and last those with room for all."""
+    count = len(truncation.joining)
+    t = np.arange(2 * count - 1)
+    found = []
+    for free, probability, kept in zip(truncation.free, truncation.probabilities, truncation.kept, strict=True):
+        # The sum moves by t or more if k + (k - f)+ >= t.
+        least = np.where(t <= free, t, np.ceil(0.5 * (t + free))).astype(np.int64)
+        found.append(_Case(float(free), float(probability), _beyond(kept)[np.minimum(least, count)]))
+    found.append(_Case(math.inf, truncation.plain, _beyond(truncation.joining)[np.minimum(t, count)]))
+    return [case for case in found if case.probability > 0.0]
 
 
-def _shifts(case: Case, shift: float, displaced: bool = True) -> Shifts:
-    lengths = [shift * (k + d if displaced else k) for k, d, _ in case.moves]
-    return Shifts.of(lengths, [chance for _, _, chance in case.moves])
+def _beyond(chances: FloatArray) -> FloatArray:
+    """P(k or more), k = 0 .. as many as there are."""
+    return np.append(np.cumsum(chances[::-1])[::-1], 0.0)
+
+
+def _largest(cases: Sequence[_Case]) -> FloatArray:
+    return np.asarray(np.max([case.tails for case in cases], axis=0))
+
+
+def _mixed(cases: Sequence[_Case]) -> FloatArray:
+    return np.asarray(np.sum([case.probability * case.tails for case in cases], axis=0))
+
+
+def _added(more: FloatArray, less: FloatArray) -> float:
+    """The largest share that any length's probability grows by, in units of what is told at that probability."""
+    seen = more > _UNSEEN
+    more, less = more[seen], np.maximum(less[seen], 1e-300)
+    return float(np.max((more - less) / less / (1.0 - np.log(np.minimum(more, 1.0)))))
+
+
+def _together(cases: Sequence[_Case]) -> list[_Case]:
+    """Neighboring cases put together, each group with the largest tails in it."""
+    whole = _mixed(cases)
+    groups = [[cases[-1]]]
+    for case in cases[-2::-1]:
+        wider = [case, *groups[0]]
+        grown = _largest(wider) * math.fsum(one.probability for one in wider)
+        if _added(whole + grown - _mixed(wider), whole) <= _ADDED:
+            groups[0] = wider
+        else:
+            groups.insert(0, [case])
+    return [_Case(group[0].free, math.fsum(one.probability for one in group), _largest(group)) for group in groups]
+
+
+def _of_both(first: Sequence[_Case], second: Sequence[_Case]) -> list[_Case]:
+    """Cases that dominate both: their probability is shared out from full batches on, and each share has the larger
+    tails of the two cases that it comes from."""
+    found: list[_Case] = []
+    rest = [first[0].probability, second[0].probability]
+    places = [0, 0]
+    while True:
+        one, other = first[places[0]], second[places[1]]
+        # No case gets less than its probability: what rounding leaves over in the end is added.
+        last = places[0] == len(first) - 1, places[1] == len(second) - 1
+        mass = max(rest) if all(last) else rest[last.index(False)] if any(last) else min(rest)
+        found.append(_Case(min(one.free, other.free), mass, np.maximum(one.tails, other.tails)))
+        if all(last):
+            return [case for case in found if case.probability > 0.0]
+        rest = [left - mass for left in rest]
+        for side, cases in enumerate((first, second)):
+            if rest[side] <= 0.0 and not last[side]:
+                places[side] += 1
+                rest[side] = cases[places[side]].probability
+
+
+def _shifts(tails: FloatArray, shift: float, rounding: float) -> Shifts:
+    """The law of these tails, rounded up: a larger one dominates."""
+    # A difference of two floats is exact, or at least half of the larger one: no mass has more than a rounding.
+    larger = np.minimum(1.0, tails * (1.0 + rounding + 1e-15 * len(tails)))
+    larger[0] = 1.0
+    chances = -np.diff(np.append(larger, 0.0))
+    return Shifts.of([shift * t for t in range(len(tails))], [float(chance) for chance in chances])
 
 
 @implements("calipers:truncated")
-def truncated_proof(truncation: Truncation, shift: float, adjacency: str) -> RoundedPair:
-    """A pair that dominates one step; `shift` is 1/sigma."""
+def truncated_proof(truncation: Truncation, shift: float, adjacency: str) -> RoundedPair | RoomOrCounted:
+    """What dominates one step; `shift` is 1/sigma."""
     shift = POSITIVE.check("shift", shift)
-    name = f"Poisson, q = {truncation.rate:g}, at most {truncation.largest}, {adjacency}"
     if adjacency == "add-remove":
-        found = [(drawn_shift(_shifts(case, shift)), case.probability) for case in truncation.cases]
-        return revealed(name, found, truncation.rounding)
+        return _drawn(truncation, _together(_cases(truncation)), shift)
     if truncation.unit > 1:
-        raise UnsupportedError("Truncated batches with several records to a unit are known for add-remove only.")
-    plain, *touched = truncation.cases
-    parts: list[tuple[Pair, float]] = [
-        (drawn_shift(_shifts(plain, shift), opposite=adjacency == "substitute"), plain.probability)
-    ]
-    for case in touched:
-        chance = next(chance for k, _, chance in case.moves if k == 1.0)
-        parts.append((fixed_size_proof(chance, shift, adjacency), case.probability))
-    return revealed(name, parts, truncation.rounding)
+        return RoomOrCounted(truncation, shift, adjacency)
+    parts: list[tuple[Pair, float]] = [(_with_room(truncation, shift, adjacency), truncation.plain)]
+    if truncation.truncated > 0.0:
+        chance = min(1.0, float(truncation.kept[0, 1]) * (1.0 + truncation.rounding))  # a larger rate dominates
+        parts.append((fixed_size_proof(chance, shift, adjacency), truncation.truncated))
+    return revealed(_name(truncation, adjacency), parts, truncation.rounding)
+
+
+def _name(truncation: Truncation, adjacency: str) -> str:
+    return f"Poisson, q = {truncation.rate:g}, at most {truncation.largest}, {adjacency}"
+
+
+def _with_room(truncation: Truncation, shift: float, adjacency: str) -> Pair:
+    """All that join are there, and nobody is displaced."""
+    shifts = _shifts(_beyond(truncation.joining)[:-1], shift, truncation.rounding)
+    return drawn_shift(shifts, opposite=adjacency == "substitute")
+
+
+def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> RoundedPair:
+    parts = [(drawn_shift(_shifts(case.tails, shift, truncation.rounding)), case.probability) for case in cases]
+    return revealed(_name(truncation, "add-remove"), parts, truncation.rounding)
+
+
+def proof_for_both(first: Truncation, second: Truncation, shift: float) -> RoundedPair | None:
+    """One pair for two numbers of others, added or removed; None where either of them alone proves visibly less."""
+    cases, others = _cases(first), _cases(second)
+    both = _of_both(cases, others)
+    if _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > 2.0 * _ADDED:
+        return None
+    return _drawn(first, _together(both), POSITIVE.check("shift", shift))
+
+
+@implements("calipers:truncated")
+@dataclass(frozen=True)
+class RoomOrCounted(UpperSource):
+    """A unit of several records, zeroed out or replaced: there is room for all that join, or each that is kept may
+    displace another; UPPER only."""
+
+    truncation: Truncation
+    shift: float
+    adjacency: str
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return _name(self.truncation, self.adjacency)
+
+    @property
+    def symmetric(self) -> bool:
+        """Replacing is the same in both orders."""
+        return self.adjacency == "substitute"
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """The law on Side.UPPER."""
+        return self.upper_for(resolution, log_tail, None)
+
+    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
+        """Which of the two it is, is revealed; that more join than there is room for, where that is rare."""
+        room, counted, chances, more = _room_or_counted(self, _DEPTH * math.floor(log_tail / _DEPTH))
+        laws = [room.upper_for(resolution, log_tail, tilt)]
+        laws += [] if counted is None else [counted.upper(resolution, log_tail)]
+        total = math.fsum(chances)
+        mixed = Law.mixture(laws, [chance / total for chance in chances])
+        return replace(
+            mixed,
+            mass_error=mixed.mass_error + self.truncation.rounding + abs(total - 1.0),
+            p_inf=min(1.0, mixed.p_inf + more),
+            q_zero=min(1.0, mixed.q_zero + more),
+        )
+
+
+@lru_cache(maxsize=16)
+def _room_or_counted(
+    proof: RoomOrCounted, log_tail: float
+) -> tuple[Pair, CountedPair | None, tuple[float, ...], float]:
+    """With room and without, the chances of both, and what is charged for joining in spite of too little room."""
+    cut = proof.truncation
+    beyond = _beyond(cut.joining)
+    # With so many free places more join with at most this probability, and then the datasets count as told apart.
+    enough = int(np.count_nonzero(beyond[1:] > math.exp(log_tail - _SPARE)))
+    few = cut.free < enough
+    more = 2.0 * float(beyond[enough + 1]) if enough + 1 < len(beyond) and enough <= cut.largest else 0.0
+    room = _with_room(cut, proof.shift, proof.adjacency)
+    if not np.any(few):
+        return room, None, (1.0,), more
+    touched = float(np.sum(cut.probabilities[few]))
+    with_room = cut.plain + float(np.sum(cut.probabilities[~few]))
+    counts = np.max([_beyond(kept) for kept in cut.kept[few]], axis=0)[:-1]
+    counted = CountedPair(_shifts(counts, proof.shift, cut.rounding), proof.adjacency)
+    return room, counted, (with_room, touched), more
 
 
 @dataclass(frozen=True)
@@ -207,35 +281,30 @@ class TruncatedAttack(LowerSource):
 
     def mixtures(self, log_outside: float) -> tuple[Components, Components, bool]:
         """What the other dataset and the one with the unit show along u, and whether all sizes are there."""
-        rows: list[tuple[float, float, float, float]] = []
-        plain, *touched = self.truncation.cases
-        low = self.truncation.largest - self.truncation.unit + 1
-        window = binomial_window(self.truncation.others, self.truncation.rate, log_outside)
-        for size, weight in zip(window.values, window.weights, strict=True):
-            if size < low:
-                rows += [(weight * chance, size, k, 0.0) for k, _, chance in plain.moves]
-        for case in touched:
-            rows += [(case.probability * chance, case.used, k, d) for k, d, chance in case.moves]
-        weights, used, own, displaced = (np.array(column) for column in zip(*rows, strict=True))
+        cut = self.truncation
+        window = binomial_window(cut.others, cut.rate, log_outside)
+        room = window.values < (cut.largest - cut.free[-1] if len(cut.free) else math.inf)
+        own, free = np.arange(float(len(cut.joining))), cut.free[:, None]
+        weights = np.vstack((np.outer(window.weights[room], cut.joining), cut.probabilities[:, None] * cut.kept))
+        used = np.concatenate((window.values[room], cut.largest - cut.free))[:, None]
+        displaced = np.vstack((np.zeros((np.count_nonzero(room), len(own))), np.maximum(own - free, 0.0)))
         others = self.direction * (used - displaced)
         absent = self.direction * used if self.instead is None else others + self.instead * own
         complete = bool(window.values[0] == 0.0)
         return self._components(weights, absent), self._components(weights, others + own), complete
 
     def _components(self, weights: FloatArray, means: FloatArray) -> Components:
-        places, index = np.unique(means, return_inverse=True)
-        return Components(np.bincount(index, weights=weights).astype(np.float64), self.shift * places, 1.0)
+        places, index = np.unique(np.broadcast_to(means, weights.shape)[weights > 0.0], return_inverse=True)
+        total = np.bincount(index, weights=weights[weights > 0.0])
+        return Components(total.astype(np.float64), self.shift * places, 1.0)
 
     def alone(self) -> Pair:
         """The pair where all others are zero: only how many of the unit's records are kept shows."""
-        total: dict[float, float] = {}
-        for case in self.truncation.cases:
-            for k, _, chance in case.moves:
-                total[k] = total.get(k, 0.0) + case.probability * chance
-        kept = math.fsum(total.values())
-        chances = [chance / kept for chance in total.values()]
+        total = self.truncation.plain * self.truncation.joining + self.truncation.probabilities @ self.truncation.kept
+        kept = float(np.sum(total))
         rounding = self.truncation.rounding + abs(kept - 1.0)
-        shifts = Shifts.of([self.shift * k for k in total], chances, rounding)
+        chances = [float(chance) for chance in total / kept]
+        shifts = Shifts.of([self.shift * k for k in range(len(chances))], chances, rounding)
         return drawn_shift(shifts, opposite=self.instead == -1.0)
 
 
