@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 MNIST = ("--dataset-size", "60000", "--batch-size", "256", "--noise-multiplier", "1.1")
+EVEN = ("--dataset-size", "60000", "--batch-size", "240", "--noise-multiplier", "1.1")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ WAITS = (
     Wait("help", ("--help",), 0.3),
     Wait("Poisson run, 60 epochs", ("measure", *MNIST, "--epochs", "60"), 0.5),
     Wait("shuffled, one epoch", ("measure", *MNIST, "--epochs", "1", "--sampler", "shuffle"), 1.5),
+    Wait("nothing left over", ("measure", *EVEN, "--epochs", "1", "--sampler", "shuffle"), 1.5),
     Wait("calibrate to epsilon 3", ("calibrate", *MNIST, "--epochs", "60", "--epsilon", "3", "--delta", "1e-5"), 1.5),
 )
 

@@ -215,3 +215,33 @@ def test_epochs_that_leave_nothing_over_are_checked() -> None:
     with pytest.raises(InputError, match="ceil"):
         DisplacedEpoch(1.0, 9, 1.0, False, 10, 100)
     assert DisplacedEpoch(1.0, 11, 1.0, False, 10, 101).delta(0.5) <= float(gaussian_delta(1.0, 0.5)) * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_curve_of_one_epoch_holds_for_every_enumerated_adversary(reverse: bool) -> None:
+    """N = 3, B = 1: both directions of the curve, at nodes and between them, also where nodes lie far apart."""
+    curve = ShuffledEpoch(2.0, 2, 2 / 3).curve(1e-12)
+    directed = curve.inverse() if reverse else curve
+    for epsilon in (0.0, 0.2, 0.35, 0.5, 0.75, 1.1):
+        attacked = Shuffled(3, 1, 2, 2.0).divergence(math.exp(epsilon), line(3), reverse)
+        assert attacked <= float(directed.delta(epsilon))
+
+
+@pytest.mark.parametrize(
+    "epoch", [ShuffledEpoch(1.1, 234, 0.9984), DisplacedEpoch(1.1, 250, 1.0, False, 240, 60_000)], ids=["left", "none"]
+)
+def test_nodes_far_apart_cost_nothing_where_the_larger_direction_counts(epoch: ShuffledEpoch) -> None:
+    """The hull of both directions is that of the law, whose reversed nodes are three times as many."""
+    curve, law = epoch.curve(1e-12), ProofProduct([(epoch, 1)]).curve(1e-12)
+    epsilons = np.linspace(0.0, 5.0, 60)
+    assert np.all(curve.symmetrized().delta(epsilons) <= law.symmetrized().delta(epsilons) * (1.0 + 1e-5))
+    assert np.all(curve.inverse().delta(epsilons) <= curve.delta(epsilons) * (1.0 + 1e-9))
+
+
+def test_reversed_nodes_are_no_less_than_what_an_attack_shows() -> None:
+    """The reversed half of the curve stays above reversed tests, at epsilons between its nodes."""
+    epoch, attack = ShuffledEpoch(1.1, 234, 0.9984), ShuffleAttack(1.1, 234, 0.9984)
+    reversed_half = epoch.curve(1e-12).inverse()
+    for epsilon in (0.03, 0.13, 0.3, 0.36):
+        shown = attack.families(-epsilon, -40.0, 0.05)[1].best(epsilon)[0]
+        assert 0.0 < shown <= float(reversed_half.delta(epsilon))

@@ -212,7 +212,8 @@ def _rounds(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> int:
 def _exponent(epoch: DisplacedEpoch, reverse: bool, epsilon: float) -> float:
     """The least exponent with which what is not covered adds little at epsilon."""
     known, exponent = epoch.known(epsilon), _EXPONENTS[0]
-    value = epoch.with_cover(_EXPONENTS[-1], epsilon, reverse, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
+    # About what is covered: as many rounds of equal weight.
+    value = divergence(epoch.term(epsilon, reverse), epoch.rounds, 1.0, _SCAN_RESOLUTION, _SCAN_LOG_TAIL)[1]
     for exponent in _EXPONENTS:
         if 3.0 * math.exp(-exponent) * known < _LITTLE * value:
             break

@@ -111,15 +111,15 @@ def _covered(
     high = 1.0 + float(np.min((log_moments + exponent + math.log(batches)) / (tilts * batch_size)))
     # P(sum of (w_t - low)+ > total): weights of batches are negatively associated, so moments multiply;
     # e^(y t) - 1 <= y (1 - y)^((1 - y)/y) e^t for t > 0.
+    lows = 1.0 + (high - 1.0) * np.linspace(0.02, 0.8, 40)
+    exponents = log_moments - tilts * batch_size * (lows[:, None] - 1.0)
+    spread = np.where(exponents < 50.0, np.exp(np.minimum(exponents, 50.0)), np.inf)
+    totals = [
+        (exponent + batches * np.log1p(y * (1.0 - y) ** ((1.0 - y) / y) * spread)) / (y * tilts * batch_size)
+        for y in (0.1, 0.3, 0.5, 0.7, 0.9)
+    ]
     best: Cover | None = None
-    for low in 1.0 + (high - 1.0) * np.linspace(0.02, 0.8, 40):
-        exponents = log_moments - tilts * batch_size * (low - 1.0)
-        spread = np.where(exponents < 50.0, np.exp(np.minimum(exponents, 50.0)), np.inf)
-        totals = [
-            (exponent + batches * np.log1p(y * (1.0 - y) ** ((1.0 - y) / y) * spread)) / (y * tilts * batch_size)
-            for y in (0.1, 0.3, 0.5, 0.7, 0.9)
-        ]
-        total = float(np.min(totals)) * _SLACK
+    for low, total in zip(lows.tolist(), np.min(totals, axis=(0, 2)) * _SLACK, strict=True):
         few = math.ceil(total / (high - low))
         many = int((later - few * high) / low)
         if many < 1:

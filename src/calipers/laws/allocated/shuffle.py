@@ -115,7 +115,7 @@ def _observed(sigma: float, rounds: int, log_tail: float) -> tuple[FloatArray, F
 
 @lru_cache(maxsize=64)
 def _sum_families(
-    sigma: float, rounds: int, participation: float, log_factor: float, resolution: float, log_tail: float
+    sigma: float, rounds: int, participation: float, log_factor: float, resolution: float, log_tail: float, rare: bool
 ) -> tuple[EventFamily, EventFamily]:
     """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
     width = 1.0 / sigma
@@ -125,7 +125,7 @@ def _sum_families(
     largest = _FAR * rounds * math.exp(max(log_factor, 0.0))
     against = np.exp(np.minimum(exponent - width * width, 300.0)) - math.exp(log_factor)
     scores = np.clip(np.exp(np.minimum(exponent, 300.0)) * against, -largest, largest)
-    found = circle_tests(scores, masses, error, rounds, participation, log_factor, resolution)
+    found = None if rare else circle_tests(scores, masses, error, rounds, participation, log_factor, resolution)
     if found is not None:
         return found
     if log_factor < 0.0:
@@ -161,9 +161,11 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
         """The events {max_t w_t >= C}, w_t = sum of batch t + B."""
         return MaximumTests(self.sigma, self.rounds, _PRESENT, _ABSENT, self.participation)
 
-    def families(self, log_factor: float, log_tail: float, resolution: float) -> tuple[EventFamily, EventFamily]:
-        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed."""
-        return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail)
+    def families(
+        self, log_factor: float, log_tail: float, resolution: float, rare: bool = False
+    ) -> tuple[EventFamily, EventFamily]:
+        """Tests on sum_t (U_t - e^log_factor V_t), forward and reversed; `rare`: also where they are not tuned for."""
+        return _sum_families(self.sigma, self.rounds, self.participation, log_factor, resolution, log_tail, rare)
 
     def best_test(self, epsilon: float) -> ShuffleTest:
         """The best test found at epsilon >= 0. Post-condition: delta_S(epsilon) >= its delta, which is 0 at worst."""
@@ -245,7 +247,8 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
 
 @lru_cache(maxsize=24)
 def _law(attack: ShuffleAttack, resolution: float, log_tail: float) -> Law:
-    return law_of_tests(*_tests(attack, resolution, log_tail), log_tail)
+    # What is rare in one epoch counts in many.
+    return law_of_tests(*_tests(attack, resolution, log_tail, rare=True), log_tail)
 
 
 @lru_cache(maxsize=8)
@@ -255,7 +258,12 @@ def _curve(attack: ShuffleAttack, smallest_delta: float) -> TradeoffCurve:
 
 
 def _tests(
-    attack: ShuffleAttack, resolution: float, log_tail: float, seldom: tuple[int, float] = (1, 0.0), least: float = 0.0
+    attack: ShuffleAttack,
+    resolution: float,
+    log_tail: float,
+    seldom: tuple[int, float] = (1, 0.0),
+    least: float = 0.0,
+    rare: bool = False,
 ) -> tuple[list[EventFamily], list[EventFamily]]:
     """Forward and reversed tests for all epsilon at which one may show more than `least` and e^log_tail.
 
@@ -272,7 +280,7 @@ def _tests(
                 break
             # At 0 forward and reversed tests are those of one sum.
             fine = resolution if epsilon == 0.0 else max(resolution, coarsest)
-            tests = attack.families(sign * epsilon, log_tail, fine)[sign < 0]
+            tests = attack.families(sign * epsilon, log_tail, fine, rare)[sign < 0]
             families.append(tests)
             if tests.best(epsilon)[0] <= least:
                 break

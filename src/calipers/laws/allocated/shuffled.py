@@ -58,8 +58,9 @@ _FAR = 1e-9
 _LESS = 0.8
 """Of the bound of one direction: once the other one's is less than this share of it, its nodes may lie far apart in the
 curve of a lone epoch, which is read where the larger counts."""
-_NEGLIGIBLE = 10.0
-"""Laws end where the divergence is e^10 times the smallest that was asked for."""
+_NEGLIGIBLE, _UNREAD = 10.0, 14.0
+"""Laws end where the divergence is e^10 times the smallest that was asked for; which direction's bound is larger does
+not matter below e^14 times that."""
 _LOWEST_LOG_TAIL = -560.0
 _WORTH, _CLEARLY, _SKIPPED, _RARE = 0.998, 0.994, 2, 1e-7
 """Where better nodes of a law are no longer looked for: they gain little, or what they are about hardly happens."""
@@ -230,6 +231,9 @@ def _directed(epoch: ShuffledEpoch, log_tail: float, lone: bool) -> tuple[Nodes,
     if not lone:
         return forward, _profile(epoch, True, log_tail, first)
     backward = _profile(epoch, True, log_tail, first, forward)
+    # What an adversary shows who is told the order bounds both directions, where one has come down to it.
+    told = ((node, value) for node, value in forward if value == epoch.known(node))
+    backward = sorted([*backward, *(each for each in told if each[0] < backward[-1][0])])
     for place in range(len(backward) - 1, 0, -1):
         backward[place:place] = _between(epoch, backward[place - 1], backward[place], forward, log_tail)
     return forward, backward
@@ -240,7 +244,7 @@ def _between(
 ) -> list[tuple[float, float]]:
     """Reversed nodes between two of them, as long as the chord passes the other direction's bound."""
     nodes, bounds = np.array(other).T
-    inside = (nodes > left[0]) & (nodes < right[0])
+    inside = (nodes > left[0]) & (nodes < right[0]) & (bounds > math.exp(log_tail + _UNREAD))
     share = np.expm1(nodes[inside] - left[0]) / math.expm1(right[0] - left[0])
     near = right[0] - left[0] <= max(2.0 * nodes[1], _GAP * epoch.shift)
     if near or np.all(left[1] + share * (right[1] - left[1]) <= bounds[inside]):

@@ -1,0 +1,125 @@
+"""Tests on the residue of a sum: never better than the best test there is, and nearly as good."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from calipers.laws.allocated.circle import Circle, circle_tests
+from calipers.laws.allocated.shuffle import ShuffleAttack
+from calipers.laws.allocated.switching_circle import ended_on_circle
+from calipers.numerics.fourier import one_of_another_kind
+
+SIZE = 16
+"""A fast length, so that nothing is padded."""
+Law = dict[int, Fraction]
+
+
+def _law(rng: np.random.Generator) -> tuple[np.ndarray, Law]:
+    """Masses at a few places of the circle, as doubles and exactly."""
+    masses = np.zeros(SIZE)
+    masses[rng.choice(SIZE, 5, replace=False)] = rng.dirichlet(np.ones(5)) * 0.999
+    return masses, {int(i): Fraction(float(masses[i])) for i in np.flatnonzero(masses)}
+
+
+def _moved(state: Law, step: Law) -> Law:
+    moved: Law = {}
+    for (a, p), (b, q) in itertools.product(state.items(), step.items()):
+        moved[(a + b) % SIZE] = moved.get((a + b) % SIZE, Fraction(0)) + p * q
+    return moved
+
+
+def _mixed(parts: Sequence[tuple[Fraction, Law]]) -> Law:
+    total: Law = {}
+    for share, law in parts:
+        for place, mass in law.items():
+            total[place] = total.get(place, Fraction(0)) + share * mass
+    return total
+
+
+def _row(law: Law) -> np.ndarray:
+    return np.array([float(law.get(i, Fraction(0))) for i in range(SIZE)])
+
+
+def test_the_error_of_a_power_with_one_of_another_kind_is_charged() -> None:
+    """In exact arithmetic the products lie within the 2-norm that is stated, which is tiny."""
+    rng = np.random.default_rng(7)
+    (base, exact), (other, exact_other) = _law(rng), _law(rng)
+    found, error = one_of_another_kind(base, 9, [base, other])
+    power: Law = {0: Fraction(1)}
+    for _ in range(9):
+        power = _moved(power, exact)
+    for row, last in zip(found, (exact, exact_other), strict=True):
+        assert float(np.linalg.norm(row - _row(_moved(power, last)))) <= error < 1e-12
+
+
+def test_a_policy_on_the_circle_is_played_as_it_says() -> None:
+    """Every path of blocks, marks and the place of the record, in exact arithmetic, gives the laws of the residue."""
+    rng = np.random.default_rng(11)
+    kinds = [[_law(rng) for _ in range(3)] for _ in range(2)]
+    circle = Circle(1.0, -6, SIZE, (-8.0, 8.0))
+    sizes, marks = (2, 1, 2), (1.0, -2.0)
+    rows, lost = ended_on_circle(circle, [[law for law, _ in way] for way in kinds], sizes, marks)
+    exact = [[law for _, law in way] for way in kinds]
+
+    def played(marked: int | None, kind: int) -> Law:
+        """With round number `marked` of the third or second kind, or with noise alone."""
+        state: Law = {0: Fraction(1)}
+        done = 0
+        for block, size in enumerate(sizes):
+            level = math.inf if block == 0 else marks[block - 1]
+            parts = []
+            for way in (0, 1):
+                # A place of the circle stands for the number from -6 to 9 that it is congruent to.
+                part = {p: m for p, m in state.items() if ((p + 6) % SIZE - 6 > level) == bool(way)}
+                for number in range(done, done + size):
+                    part = _moved(part, exact[way][kind if number == marked else 0])
+                parts.append((Fraction(1), part))
+            state, done = _mixed(parts), done + size
+        return state
+
+    rounds = sum(sizes)
+    noise = played(None, 0)
+    assert float(np.abs(rows[0] - _row(noise)).sum()) <= lost < 1e-11
+    for kind in (1, 2):
+        average = _mixed([(Fraction(1, rounds), played(number, kind)) for number in range(rounds)])
+        assert float(np.abs(rows[kind] - _row(average)).sum()) <= lost
+
+
+@pytest.mark.parametrize(("tuned", "shift"), [(0.0, 1.5), (0.4, 1.5), (-0.3, 1.5), (1.0, 4.0)])
+def test_no_test_of_a_gaussian_sum_beats_the_best_one(tuned: float, shift: float) -> None:
+    """Scores that are observations add up to a normal sum, whose best tests have a closed form: size to power."""
+    rounds, ends = 12, np.linspace(-11.0, 13.0, 3001)
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    rows = np.stack([np.diff(ndtr(ends - mean)) for mean in (0.0, shift, 0.0)])
+    found = circle_tests(middle, rows, 1e-13, rounds, 1.0, tuned, 0.05)
+    assert found is not None
+    for tests in found:
+        assert len(tests.alpha) > 500
+        best = ndtr(ndtri(np.minimum(tests.alpha, 1.0)) + shift / math.sqrt(rounds))
+        assert np.all(tests.power <= best)
+        usual = (tests.alpha > 1e-5) & (tests.alpha < 0.5)
+        assert np.all(tests.power[usual] >= best[usual] * (1.0 - 2e-3))
+
+
+def test_rare_events_are_left_to_ladders() -> None:
+    """Where transforms have no digits there are no tests rather than wrong ones."""
+    ends = np.linspace(-11.0, 13.0, 3001)
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    rows = np.stack([np.diff(ndtr(ends - mean)) for mean in (0.0, 1.5, 0.0)])
+    assert circle_tests(middle, rows, 1e-13, 12, 1.0, 9.0, 0.05) is None
+    assert circle_tests(middle, rows, 1e-13, 1, 1.0, 0.0, 0.05) is None
+
+
+@pytest.mark.parametrize(("epsilon", "kept"), [(0.0, 0.08436761), (0.7, 5.251816e-3), (3.0, 9.474796e-6)])
+def test_what_ladders_showed_is_still_shown(epsilon: float, kept: float) -> None:
+    """delta of 234 shuffled batches at noise 1.1, 96 of 60,000 records left over, as ladders at 0.05 gave it."""
+    attack = ShuffleAttack(1.1, 234, 0.9984)
+    shown = attack.families(epsilon, -39.0, 0.05)[0].best(epsilon)[0]
+    assert kept * (1.0 - 1e-4) <= shown <= kept * 1.002

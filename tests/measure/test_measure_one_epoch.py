@@ -1,0 +1,51 @@
+"""Whole reports on one shuffled epoch: what was proven and shown when it took twice as long still is."""
+
+from __future__ import annotations
+
+import pytest
+
+import calipers as cp
+
+MNIST = {"dataset_size": 60_000, "epochs": 1, "noise_multiplier": 1.1, "sampler": "shuffle"}
+KEPT = {
+    256: {
+        "epsilon": (2.9829, 2.9839),
+        "tpr 0.5": (0.58415, 0.58603),
+        "tpr 0.1": (0.1552, 0.15619),
+        "tpr 0.01": (0.025295, 0.02553),
+        "tpr 0.001": (0.004608, 0.0046345),
+        "tpr 1e-06": (2.9126e-5, 2.9221e-5),
+        "advantage": (0.084481, 0.086023),
+        "mu": (0.86515, 0.87904),
+    },
+    240: {
+        "epsilon": (2.945, 2.9979),
+        "tpr 0.5": (0.5821, 0.5884),
+        "tpr 0.1": (0.15366, 0.15717),
+        "tpr 0.01": (0.024803, 0.02566),
+        "tpr 0.001": (0.0044866, 0.0046715),
+        "tpr 1e-06": (2.832e-5, 2.9468e-5),
+        "advantage": (0.082403, 0.08834),
+        "mu": (0.86298, 0.88713),
+    },
+}
+"""Printed by the code that gave every node of every direction a ladder, by batch size: one leaves 96 records over."""
+
+
+@pytest.mark.parametrize("batch_size", KEPT)
+def test_no_jaw_of_one_epoch_opens(batch_size: int) -> None:
+    """Upper jaws to their last digit, lower jaws to three parts in ten thousand."""
+    m = cp.measure(cp.Run(batch_size=batch_size, **MNIST))
+    for name, (lower, upper) in KEPT[batch_size].items():
+        if name.startswith("tpr"):
+            found = m.tpr(float(name.split()[1]))
+        else:
+            found = {"epsilon": lambda: m.epsilon(1e-5), "advantage": m.advantage, "mu": lambda: m.gdp().mu}[name]()
+        assert found.upper <= upper, name
+        assert found.lower >= lower * (1.0 - 3e-4), name
+
+
+def test_a_unit_of_three_records_is_the_curve_composed_thrice() -> None:
+    """epsilon at 1e-5 is 12.709 where all breakpoints are kept; 500 of them made it 12.73."""
+    m = cp.measure(cp.Run(batch_size=256, unit="user", records_per_unit=3, **MNIST))
+    assert 12.7 < m.epsilon(1e-5).upper < 12.712
