@@ -162,7 +162,7 @@ class GradientSum:
             return self._added(records, labels)
         except self._torch.cuda.OutOfMemoryError:
             raise
-        except RuntimeError as problem:
+        except (RuntimeError, TypeError) as problem:  # a model that returns a tuple is a TypeError of the loss
             text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
             raise InputError(f"PyTorch cannot compute the gradient of one record by itself: {text}") from problem
 
