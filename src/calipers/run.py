@@ -56,19 +56,16 @@ RESHUFFLES = ("every-epoch", "once")
 
 UNIT = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,39}")
 
+# Samplers whose name is not enough: the key without which nothing is known about their batches.
+NEEDED = ("max_batch_size", "cycle", "participations")
 # Keys that mean something to some samplers only, with the values they have where nothing is said, and those of them
 # that are written down only where they differ from it.
 OPTIONAL: dict[str, object] = {
-    "last_batch": "drop",
-    "reshuffle": "every-epoch",
-    "derived_rate": "public",
-    "max_batch_size": None,
-    "cycle": None,
-    "participations": None,
+    field.name: field.default
+    for field in dataclasses.fields(RunFields)
+    if field.name in ("last_batch", "reshuffle", "derived_rate", *NEEDED)
 }
 UNSAID = ("derived_rate",)
-# Samplers whose name is not enough: the key without which nothing is known about their batches.
-NEEDED = ("max_batch_size", "cycle", "participations")
 # Divisors that depend on the dataset and therefore need its size.
 DATA_DEPENDENT = ("expected", "floor", "realized")
 # Counts up to 2^53 are exact in double precision.
@@ -287,27 +284,8 @@ class Run(RunFields):
         return runs[0]
 
 
-KEYS = (
-    "dataset_size",
-    "batch_size",
-    "sample_rate",
-    "steps",
-    "epochs",
-    "noise_multiplier",
-    "sampler",
-    "normalization",
-    "dimension",
-    "adjacency",
-    "view",
-    "last_batch",
-    "reshuffle",
-    "derived_rate",
-    "max_batch_size",
-    "cycle",
-    "participations",
-    "unit",
-    "records_per_unit",
-)
+# Of run files and records, in the order in which they are written.
+KEYS = tuple(field.name for field in dataclasses.fields(RunFields))
 CHOICES = {
     "sampler": SAMPLERS,
     "normalization": NORMALIZATIONS,

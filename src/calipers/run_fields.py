@@ -21,12 +21,12 @@ from calipers.run_keys import whole
 class RunFields:
     """What was executed, as said: see `calipers.run.Run` for what each key means."""
 
-    noise_multiplier: float
     dataset_size: int | None = None
     batch_size: int | None = None
     sample_rate: float | None = None
     steps: int | None = None
     epochs: int | float | None = None
+    noise_multiplier: float
     sampler: str = "poisson"
     normalization: str = "none"
     dimension: int | None = None

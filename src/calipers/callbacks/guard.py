@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from calipers.callbacks.progress import contradiction, progress_of
+from calipers.callbacks.progress import Progress, contradiction, declared
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
 from calipers.gate import Budget
@@ -58,7 +58,7 @@ class BudgetGuard:
         every: int | None = None,
     ) -> None:
         self.budget = Budget(epsilon=epsilon, delta=delta)
-        self.training, self._progress = training, progress_of(training)
+        self.training, self._declared = training, declared(training)
         self._log, self._every = log, None if every is None else COUNT.check_int("every", every)
         self._steps = self._passes = self._logged = 0
         self._terms: object = None
@@ -68,6 +68,12 @@ class BudgetGuard:
         self._told = (0, 0)
         self.reason = ""
         """Why the training was stopped, in one sentence; empty while it may go on."""
+
+    @property
+    def _progress(self) -> Progress:
+        """How far the training has come by now."""
+        ahead: Progress = self._declared or self.training.ahead()
+        return ahead
 
     @property
     def stopped(self) -> bool:
@@ -114,7 +120,8 @@ class BudgetGuard:
             self._base = (self._steps, self._passes)
         self._told = (steps, passes)
         self._steps, self._passes = self._base[0] + steps, self._base[1] + passes
-        self._progress.counted(self._steps, self._passes)
+        if self._declared is not None:
+            self._declared.counted(self._steps, self._passes)
         if self._every is not None and steps >= self._logged + self._every:
             self.log()
 

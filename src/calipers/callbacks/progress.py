@@ -3,7 +3,7 @@
 A guard needs two things from a training: a **position** (steps under Poisson sampling, passes where batches are dealt),
 and the runs that bound everything up to a position from above. There are two ways to know them:
 
-- `Watched`: a record of `calipers.adapters.opacus.attach`, which saw every draw and every step.
+- a record of `calipers.adapters.opacus.attach`, which saw every draw and every step.
 - `Declared`: a `Run` that somebody described, and a counter. Nobody checks that the loop does as it says; what a
   framework knows about its loader is compared with the description where that is possible (`contradiction`).
 """
@@ -16,7 +16,7 @@ from calipers.errors import InputError
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
-__all__ = ["Declared", "Progress", "Watched", "contradiction", "progress_of"]
+__all__ = ["Declared", "Progress", "contradiction", "declared"]
 
 
 class Progress(Protocol):
@@ -34,38 +34,6 @@ class Progress(Protocol):
 
     def finished(self) -> tuple[Run, ...]:
         """The part on which attacks count."""
-
-    def counted(self, steps: int, passes: int) -> None:
-        """So many steps were taken in so many passes that were begun; a record that watches knows already."""
-
-
-class Watched:
-    """A record of a run that is being watched."""
-
-    def __init__(self, record: Any) -> None:
-        self._record = record
-
-    @property
-    def terms(self) -> object:
-        """Reasons, noises and orders seen."""
-        return self._record.ahead().terms
-
-    def position(self, *, new_pass: bool = False, further: int = 1) -> int:
-        """By what was seen."""
-        return int(self._record.ahead().position(new_pass=new_pass, further=further))
-
-    def runs(self, position: int) -> tuple[Run, ...]:
-        """By what was seen, and the noise now in force."""
-        found: tuple[Run, ...] = self._record.ahead().runs(position)
-        return found
-
-    def finished(self) -> tuple[Run, ...]:
-        """The steps so far, or the whole passes."""
-        found: tuple[Run, ...] = self._record.ahead().finished()
-        return found
-
-    def counted(self, steps: int, passes: int) -> None:
-        """Nothing: the record counts for itself."""
 
 
 class Declared:
@@ -114,16 +82,14 @@ class Declared:
         return (self._run.replace(steps=whole * self._run.steps_per_epoch),) if regular else ()
 
 
-def progress_of(training: Any) -> Progress:
-    """A `Run` is declared, a record of `attach` is watched; anything else is refused."""
-    if isinstance(training, Run):
-        return Declared(training)
-    if callable(getattr(training, "ahead", None)):
-        return Watched(training)
-    raise InputError(
-        "Expected a Run that describes the training, or the record that calipers.adapters.opacus.attach returned, got "
-        f"{type(training).__name__}."
-    )
+def declared(training: Any) -> Declared | None:
+    """A `Run` is declared; None for a record of `attach`, which counts for itself. Anything else is refused."""
+    if not isinstance(training, Run) and not callable(getattr(training, "ahead", None)):
+        raise InputError(
+            "Expected a Run that describes the training, or the record that calipers.adapters.opacus.attach returned, "
+            f"got {type(training).__name__}."
+        )
+    return Declared(training) if isinstance(training, Run) else None
 
 
 def contradiction(training: Any, data_loader: Any) -> str | None:
