@@ -29,16 +29,15 @@ and they are no product. An event is believed: nothing in it says how batches we
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calipers.adapters.event_json import library as library_of_events
 from calipers.adapters.event_pairs import Subsampled, bucket_response, discrete_laplace
-from calipers.adapters.event_releases import PAIRS, is_silent, truncated_release
-from calipers.adapters.event_releases import READERS as MORE
+from calipers.adapters.event_releases import PAIRS, READERS, is_silent, truncated_release
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.domains import OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain, choice
+from calipers.domains import OPEN_UNIT, PROBABILITY, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.pair import Pair
@@ -65,10 +64,8 @@ if TYPE_CHECKING:
 __all__ = ["event_of", "measurement_of", "neighboring_relation_of"]
 
 COUNT = Domain(0, 2**53, integer=True)
-POSITIVE_COUNT = Domain(1, 2**53, integer=True)
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "substitute": "REPLACE_ONE"}
 _LONGEST = 300
-_NO_NOISE = "Without noise there is no privacy to measure."
 
 
 class _Release(NamedTuple):
@@ -80,30 +77,6 @@ class _Release(NamedTuple):
     inner: tuple[tuple[_Release, int], ...] = ()
 
 
-def _read_gaussian(event: DpEvent) -> _Release:
-    return _Release("Gaussian", (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE),))
-
-
-def _read_laplace(event: DpEvent) -> _Release:
-    return _Release("Laplace", (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE),))
-
-
-def _read_discrete_laplace(event: DpEvent) -> _Release:
-    parameter = POSITIVE.check("noise_parameter", event.noise_parameter, _NO_NOISE)
-    return _Release("discrete Laplace", (parameter, POSITIVE_COUNT.check("sensitivity", event.sensitivity)))
-
-
-def _read_response(event: DpEvent) -> _Release:
-    noise = POSITIVE_PROBABILITY.check("noise_parameter", event.noise_parameter, _NO_NOISE)
-    return _Release("randomized response", (noise, POSITIVE_COUNT.check("num_buckets", event.num_buckets)))
-
-
-_READERS: dict[str, Callable[[Any], _Release]] = {
-    "DiscreteLaplaceDpEvent": _read_discrete_laplace,
-    "GaussianDpEvent": _read_gaussian,
-    "LaplaceDpEvent": _read_laplace,
-    "RandomizedResponseDpEvent": _read_response,
-}
 _SUPPORTED = (
     "supported are NoOp, Gaussian, Laplace, DiscreteLaplace and RandomizedResponse events, Poisson sampling of one "
     "of the first four, those of calipers.adapters.event_releases, selection (RepeatAndSelect), and "
@@ -146,17 +119,12 @@ def _parts(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:
         return _sampled(event, library)
     if name == "RepeatAndSelectDpEvent":
         return _selected(event, library)
-    if name in MORE:
-        kind, read = MORE[name]
-        parameters = read(event)
-        return [] if is_silent(kind, parameters) else [(_Release(kind, parameters), 1)]
-    if name not in _READERS:
+    if name not in READERS:
         reason = _REFUSALS.get(name, "no pair is known to Calipers for it")
         raise UnsupportedError(f"{name} cannot be measured: {reason}; {_SUPPORTED}.")
-    release = _READERS[name](event)
-    # Whoever answers at random, or has one answer only, tells nothing.
-    silent = release.kind == "randomized response" and 1.0 in release.parameters
-    return [] if silent else [(release, 1)]
+    kind, read = READERS[name]
+    parameters = read(event)
+    return [] if is_silent(kind, parameters) else [(_Release(kind, parameters), 1)]
 
 
 def _selected(event: DpEvent, library: Any) -> list[tuple[_Release, int]]:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.pair import Pair
@@ -44,7 +44,16 @@ from calipers.mechanisms.sided import Sided, exponential_mechanism, permute_and_
 Parameters = tuple[float, ...]
 STEPS = Domain(1, 2**40, integer=True)
 NATURAL = Domain(0, 2**40, integer=True)
+POSITIVE_COUNT = Domain(1, 2**53, integer=True)
 _NO_NOISE = "Without noise there is no privacy to measure."
+_REMEDIES = dict.fromkeys(("noise_multiplier", "noise_parameter"), _NO_NOISE)
+
+
+def _numbers(**domains: Domain) -> Callable[[Any], Parameters]:
+    """A reader of these numbers of an event, each in its domain."""
+    return lambda event: tuple(
+        domain.check(name, getattr(event, name), _REMEDIES.get(name, "")) for name, domain in domains.items()
+    )
 
 
 def _read_mixture(event: Any) -> Parameters:
@@ -81,10 +90,6 @@ def _read_approximate(event: Any) -> Parameters:
     return (NON_NEGATIVE.check("epsilon", event.epsilon), delta)
 
 
-def _read_concentrated(event: Any) -> Parameters:
-    return (POSITIVE.check("rho", event.rho), NON_NEGATIVE.check("xi", event.xi))
-
-
 def _read_discrete_gaussian(event: Any) -> Parameters:
     sigma = POSITIVE.check("sigma", event.sigma, _NO_NOISE)
     dimension = 0 if event.dimension is None else STEPS.check_int("dimension", event.dimension)
@@ -102,10 +107,6 @@ def _discrete_gaussian(parameters: Parameters) -> LawSource:
     return Sided(f"{one.words}, in several dimensions", Concentrated(rho), one)
 
 
-def _read_epsilon(event: Any) -> Parameters:
-    return (POSITIVE.check("epsilon", event.epsilon),)
-
-
 def _read_tree(event: Any) -> Parameters:
     counts = event.step_counts if isinstance(event.step_counts, list | tuple | np.ndarray) else [event.step_counts]
     steps = max(STEPS.check_int("step_counts", int(count)) for count in counts)
@@ -121,12 +122,6 @@ def _tree(parameters: Parameters) -> LawSource:
     return above if levels == complete else Sided(name, above, below)
 
 
-def _read_truncated(event: Any) -> Parameters:
-    size, largest = (NATURAL.check(name, getattr(event, name)) for name in ("dataset_size", "truncated_batch_size"))
-    rate = PROBABILITY.check("sampling_probability", event.sampling_probability)
-    return (POSITIVE.check("noise_multiplier", event.noise_multiplier, _NO_NOISE), rate, float(size), float(largest))
-
-
 def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
     """One step of Poisson sampling with a largest batch."""
     (noise, rate), (size, largest) = parameters[:2], (int(number) for number in parameters[2:])
@@ -140,14 +135,31 @@ def truncated_release(parameters: Parameters, adjacency: str) -> LawSource:
 
 READERS: dict[str, tuple[str, Callable[[Any], Parameters]]] = {
     "DiscreteGaussianDpEvent": ("discrete Gaussian", _read_discrete_gaussian),
+    "DiscreteLaplaceDpEvent": ("discrete Laplace", _numbers(noise_parameter=POSITIVE, sensitivity=POSITIVE_COUNT)),
     "EpsilonDeltaDpEvent": ("epsilon-delta", _read_approximate),
-    "ExponentialMechanismDpEvent": ("exponential", _read_epsilon),
+    "ExponentialMechanismDpEvent": ("exponential", _numbers(epsilon=POSITIVE)),
+    "GaussianDpEvent": ("Gaussian", _numbers(noise_multiplier=POSITIVE)),
+    "LaplaceDpEvent": ("Laplace", _numbers(noise_multiplier=POSITIVE)),
     "MixtureOfGaussiansDpEvent": ("mixture", _read_mixture),
-    "PermuteAndFlipDpEvent": ("permute-and-flip", _read_epsilon),
+    "PermuteAndFlipDpEvent": ("permute-and-flip", _numbers(epsilon=POSITIVE)),
+    "RandomizedResponseDpEvent": (
+        "randomized response",
+        _numbers(noise_parameter=POSITIVE_PROBABILITY, num_buckets=POSITIVE_COUNT),
+    ),
     "SingleEpochTreeAggregationDpEvent": ("tree", _read_tree),
-    "TruncatedSubsampledGaussianDpEvent": ("truncated", _read_truncated),
-    "ZCDpEvent": ("zCDP", _read_concentrated),
+    "TruncatedSubsampledGaussianDpEvent": (
+        "truncated",
+        _numbers(
+            noise_multiplier=POSITIVE,
+            sampling_probability=PROBABILITY,
+            dataset_size=NATURAL,
+            truncated_batch_size=NATURAL,
+        ),
+    ),
+    "ZCDpEvent": ("zCDP", _numbers(rho=POSITIVE, xi=NON_NEGATIVE)),
 }
+"""Names of events, with the kind of release that they are and what is read of them."""
+
 # What a release is a pair of; that of truncated batches depends on the neighbors too.
 PAIRS: dict[str, Callable[[Parameters], LawSource]] = {
     "discrete Gaussian": _discrete_gaussian,
@@ -167,4 +179,6 @@ def is_silent(kind: str, parameters: Parameters) -> bool:
         return len(parameters) == 3 and parameters[1] == 0.0
     if kind == "truncated":
         return 0.0 in parameters[1:]
+    if kind == "randomized response":
+        return 1.0 in parameters  # whoever answers at random, or has one answer only, tells nothing
     return kind == "epsilon-delta" and parameters == (0.0, 0.0)
