@@ -16,7 +16,9 @@ from oracles.finite_laws import law_of
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.laws.composed.direction import Direction
 from calipers.laws.composed.product import Product
+from calipers.laws.composed.saddle import saddle_at
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
 
@@ -61,6 +63,18 @@ def _binary_profile(t: Fraction, s: Fraction, steps: int, eps: float) -> mp.mpf:
             math.comb(steps, n) * (a**n * b ** (steps - n) - k * b**n * a ** (steps - n)) for n in range(steps + 1)
         )
         return mp.fsum(g for g in gains if g > 0)
+
+
+@pytest.mark.parametrize("tilt", [1.5, 3.0, 6.0])
+def test_one_moment_bounds_the_profile_from_above(tilt: float) -> None:
+    """(L - k)+ <= L^t k^(1-t) for every t, so its mean is at least the profile; and near it where t is suitable."""
+    direction, _ = Direction.of([(Finite((0.75, 0.25), (0.25, 0.75), symmetric=True), 7)])
+    saddle = saddle_at(direction.pilot(-40.0), tilt)
+    slack = []
+    for epsilon in (0.5, 2.0, 3.5, 5.0):
+        exact = float(_binary_profile(Fraction(3, 4), Fraction(1, 4), 7, epsilon))
+        slack.append(direction.moment_bound(epsilon, saddle, -40.0) / exact)
+    assert 1.0 <= min(slack) < 20.0
 
 
 def test_randomized_response_agrees_with_the_oracle() -> None:
