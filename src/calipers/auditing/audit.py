@@ -28,7 +28,16 @@ from calipers.auditing.game import Game, HowToPlay, Playing, Scores, chunk_size,
 from calipers.auditing.loading import as_target
 from calipers.auditing.sequential import Look, planned_looks
 from calipers.auditing.targets import OneRun, Target
-from calipers.auditing.verdict import DEFAULT_VIOLATION, AuditOutcome, Claimed, Profile, Verdict, judge, profile_of
+from calipers.auditing.verdict import (
+    DEFAULT_VIOLATION,
+    AuditOutcome,
+    Claimed,
+    Profile,
+    Verdict,
+    judge,
+    profile_of,
+    rows_beside,
+)
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
 from calipers.shown import as_html, as_text
@@ -97,8 +106,8 @@ class AuditResult:
             "trials": self.trials,
             "seed": self.seed,
             "confidence": self.confidence,
-            "epsilon": _rows(self.epsilon, self.epsilon_claims, self.epsilon_uppers),
-            "delta": _rows(self.delta, self.claims, self.uppers),
+            "epsilon": rows_beside(self.epsilon, self.epsilon_claims, self.epsilon_uppers),
+            "delta": rows_beside(self.delta, self.claims, self.uppers),
             "gdp": self.mu.to_dict(),
             "curve": {
                 "alpha": curve.alpha.tolist(),
@@ -110,20 +119,6 @@ class AuditResult:
             "as_described": self.as_described,
             "notes": list(self.notes),
         } | ({"looks": [look.to_dict() for look in self.looks]} if self.looks else {})
-
-
-def _rows(
-    bounds: Sequence[LowerBound], claims: Sequence[float] | None, uppers: Sequence[float] | None
-) -> list[dict[str, object]]:
-    """The bounds as JSON objects, with what is claimed and what is certified where something is."""
-    rows = []
-    for number, bound in enumerate(bounds):
-        row = bound.to_dict()
-        for name, values in (("claim", claims), ("upper", uppers)):
-            if values is not None:
-                row[name] = values[number]
-        rows.append(row)
-    return rows
 
 
 class AuditOptions(HowToPlay, total=False):

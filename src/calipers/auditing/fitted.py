@@ -20,9 +20,9 @@ from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.limits import within
 from calipers.auditing.residuals import Residuals, residual_scores
-from calipers.auditing.targets import Target, TargetError
+from calipers.auditing.targets import Target, TargetError, failure
 from calipers.domains import COUNT_FROM_ZERO, Domain
-from calipers.errors import CalipersError, InputError
+from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
 # No pilot below this: a variance has to be fitted for each hypothesis.
@@ -92,14 +92,8 @@ def _pilot_runs(target: Target, present: bool, pilot: int, seed: int, time_limit
             if rows and found.shape[1] != rows[0].shape[1]:
                 raise TargetError(f"shows {rows[0].shape[1]} numbers in one chunk and {found.shape[1]} in another")
         except Exception as error:
-            said = str(error) if isinstance(error, CalipersError) else f"{type(error).__name__}: {error}"
-            named = said if said.startswith(target.name) else f"{target.name}: {said}"
-            side = "present" if present else "absent"
-            failure = TargetError(
-                f"{named.rstrip('.')}. (Pilot, record {side}, chunk {number}, seed {seed}, {count} runs.)"
-            )
-            failure.chunk, failure.seed = number, seed
-            raise failure from error
+            where = f"Pilot, record {'present' if present else 'absent'}, chunk {number}, seed {seed}, {count} runs."
+            raise failure(target.name, error, where, number, seed) from error
         rows.append(found)
     return np.concatenate(rows)
 

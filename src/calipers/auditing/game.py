@@ -37,9 +37,9 @@ from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
 from calipers.auditing.limits import within
 from calipers.auditing.parallel import each_played
-from calipers.auditing.targets import Target, TargetError, footprint
+from calipers.auditing.targets import Target, TargetError, failure, footprint
 from calipers.domains import COUNT, POSITIVE
-from calipers.errors import CalipersError, InputError
+from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
 DEFAULT_CHUNK = 100
@@ -219,18 +219,15 @@ def play_chunk(game: Game, number: int) -> PlayedChunk:
         return within(game.time_limit, lambda: _chunk(game, number))
     except Exception as error:
         cause = error.__cause__ or error
-        said = str(error) if isinstance(error, CalipersError) else f"{type(error).__name__}: {error}"
-        failure = failed(game, number, said)
-        failure.add_note("".join(traceback.format_exception(cause)))
-        raise failure from error
+        problem = failed(game, number, error)
+        problem.add_note("".join(traceback.format_exception(cause)))
+        raise problem from error
 
 
-def failed(game: Game, number: int, said: str) -> TargetError:
-    """The error that names the chunk and the seed."""
-    named = said if said.startswith(game.target.name) else f"{game.target.name}: {said}"
-    error = TargetError(f"{named.rstrip('.')}. (Chunk {number}, seed {game.seed}, {game.size(number)} runs each.)")
-    error.chunk, error.seed = number, game.seed
-    return error
+def failed(game: Game, number: int, error: str | Exception) -> TargetError:
+    """The error of one chunk, with what it takes to play it again."""
+    where = f"Chunk {number}, seed {game.seed}, {game.size(number)} runs each."
+    return failure(game.target.name, error, where, number, game.seed)
 
 
 def _chunk(game: Game, number: int) -> PlayedChunk:

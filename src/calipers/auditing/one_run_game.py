@@ -28,7 +28,7 @@ from calipers.auditing.limits import within
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import TargetError, described
-from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of
+from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of, rows_beside
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
@@ -71,20 +71,12 @@ class OneRunResult:
 
     def to_dict(self) -> dict[str, object]:
         """The result as one JSON object."""
-        rows = []
-        for number, bound in enumerate(self.epsilon):
-            row = bound.to_dict()
-            if self.claims is not None:
-                row["claim"] = self.claims[number]
-            if self.uppers is not None:
-                row["upper"] = self.uppers[number]
-            rows.append(row)
         said = {against: {"outcome": outcome.value, "message": text} for against, outcome, text in self.verdicts}
         return {
             "one_run": True,
             "target": self.source,
             "confidence": self.confidence,
-            "epsilon": rows,
+            "epsilon": rows_beside(self.epsilon, self.claims, self.uppers),
             "verdict": said.get("claim"),
             "upper_verdict": said.get("upper jaw"),
             "notes": list(self.notes),

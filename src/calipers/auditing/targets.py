@@ -125,6 +125,15 @@ class FunctionTarget:
         return row
 
 
+def failure(name: str, error: str | Exception, where: str, chunk: int, seed: int) -> TargetError:
+    """What went wrong with the target called `name`, and where: in a chunk of a game, or of its pilot."""
+    said = str(error) if isinstance(error, str | CalipersError) else f"{type(error).__name__}: {error}"
+    named = said if said.startswith(name) else f"{name}: {said}"
+    found = TargetError(f"{named.rstrip('.')}. ({where})")
+    found.chunk, found.seed = chunk, seed
+    return found
+
+
 def footprint(rng: np.random.Generator) -> object:
     """A value that changes when the generator is drawn from, or has children."""
     seeds = rng.bit_generator.seed_seq

@@ -37,7 +37,8 @@ import numpy as np
 from scipy import special
 
 from calipers.auditing.band import Band
-from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
+from calipers.auditing.bounds import Chosen, LowerBound, SplitScores, ThresholdTest
+from calipers.auditing.one_run import OneRunBound
 from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
@@ -147,6 +148,17 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
         f"Expected the {name} as a TradeoffCurve, a Measurement, a pair (epsilon, delta) or a function "
         f"delta(epsilon), got {type(claimed).__name__}."
     )
+
+
+def rows_beside(
+    bounds: Sequence[LowerBound | OneRunBound], claims: Sequence[float] | None, uppers: Sequence[float] | None
+) -> list[dict[str, object]]:
+    """Bounds for JSON, each beside what the claim and the upper jaw allow there."""
+    rows = [bound.to_dict() for bound in bounds]
+    for name, values in (("claim", claims), ("upper", uppers)):
+        for row, value in zip(rows, values or (), strict=values is not None):
+            row[name] = value
+    return rows
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ test of an epoch looks at; sums of rounds are scored by the rounded log of the p
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -171,37 +172,38 @@ class LowerAttack:
 
     def largest_epsilon(self, delta: Fraction) -> Shown | None:
         """The largest epsilon of seven digits at which a test shows delta."""
-        best: tuple[float, Shown | None] = (0.0, None)
         if self.mu is not None:
             return self._gaussian(delta)
-        for direction, attack, rows in self.found:
-            p, q = self._tails(rows)
+
+        def reached(p: FloatArray, q: FloatArray) -> FloatArray:
             with np.errstate(divide="ignore", invalid="ignore"):
-                values = np.where(p > float(delta), np.log((p - float(delta)) / q), -np.inf)
-            place = int(np.argmax(values))
-            if values[place] > best[0]:
-                shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
-                if attacks.delta_shown(rows, rows[0].low + place, shown) >= ball(delta):
-                    whole = attack | {"threshold": rows[0].low + place}
-                    best = (float(values[place]), Shown(shown, delta, direction, whole))
-        return best[1]
+                return np.where(p > float(delta), np.log((p - float(delta)) / q), -np.inf)
+
+        return self._best(reached, lambda epsilon: (epsilon, delta))
 
     def largest_delta(self, epsilon: Fraction) -> Shown | None:
         """The largest delta of seven digits that a test shows at epsilon."""
-        best: tuple[float, Shown | None] = (0.0, None)
         if self.mu is not None:
             shown = rounded(float(gaussian(self.mu, ball(epsilon)).mid()) * (1.0 - 1e-9), False)
             return Shown(epsilon, shown, DIRECTIONS[0], "fixed-batches") if shown > 0 else None
+        return self._best(lambda p, q: p - math.exp(epsilon) * q, lambda delta: (epsilon, delta))
+
+    def _best(
+        self,
+        reached: Callable[[FloatArray, FloatArray], FloatArray],
+        claimed: Callable[[Fraction], tuple[Fraction, Fraction]],
+    ) -> Shown | None:
+        """The test that reaches most, if the checker agrees with what is then claimed."""
+        most, best = 0.0, None
         for direction, attack, rows in self.found:
-            p, q = self._tails(rows)
-            values = p - math.exp(epsilon) * q
+            values = reached(*self._tails(rows))
             place = int(np.argmax(values))
-            if values[place] > best[0]:
-                shown = rounded(float(values[place]) * (1.0 - 1e-9), False)
-                if attacks.delta_shown(rows, rows[0].low + place, epsilon) >= ball(shown):
+            if values[place] > most:
+                epsilon, delta = claimed(rounded(float(values[place]) * (1.0 - 1e-9), False))
+                if attacks.delta_shown(rows, rows[0].low + place, epsilon) >= ball(delta):
                     whole = attack | {"threshold": rows[0].low + place}
-                    best = (float(values[place]), Shown(epsilon, shown, direction, whole))
-        return best[1]
+                    most, best = float(values[place]), Shown(epsilon, delta, direction, whole)
+        return best
 
     def _gaussian(self, delta: Fraction) -> Shown | None:
         mu = self.mu
