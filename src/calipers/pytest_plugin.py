@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from calipers.gate import Budget, Checked
     from calipers.run import Run
 
-__all__ = ["TrainingGate", "calipers_gate", "pytest_configure", "pytest_runtest_call"]
-
 _LENGTHS = ("epochs", "steps", "as_executed")
 _OPTIONS = ("epsilon", "delta", "adjacency", "view", *_LENGTHS)
 

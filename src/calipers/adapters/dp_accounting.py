@@ -61,8 +61,6 @@ from calipers.stated import Stated
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, NeighboringRelation
 
-__all__ = ["event_of", "measurement_of", "neighboring_relation_of"]
-
 COUNT = Domain(0, 2**53, integer=True)
 RELATIONS = {"add-remove": "ADD_OR_REMOVE_ONE", "zero-out": "REPLACE_SPECIAL", "substitute": "REPLACE_ONE"}
 _LONGEST = 300

@@ -34,8 +34,6 @@ from calipers.errors import InputError
 from calipers.samplers import Sampler
 from calipers.samplers.stream import BatchStream
 
-__all__ = ["PADDING", "PaddedBatch", "PaddedBatches", "padded_size"]
-
 PADDING = -1
 # JAX computes with 32-bit integers unless told otherwise.
 _LARGEST = 2**31 - 1

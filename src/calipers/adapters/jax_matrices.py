@@ -26,8 +26,6 @@ from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.correlated_files import matrix_of
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns
 
-__all__ = ["correlated_of", "noise_matrix_of"]
-
 
 def noise_matrix_of(strategy: Any, steps: int | None = None, *, noising: bool = False) -> NoiseMatrix:
     """The encoder that an object of JAX-Privacy, or an array, stands for."""

@@ -31,8 +31,6 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
 from calipers.run import Run
 
-__all__ = ["dp_sgd_plan", "library_module", "run_of"]
-
 # Where plans have lived, the newest place first: top level since 2.2, experimental before.
 _PLANS = ("jax_privacy.execution_plan", "jax_privacy.experimental.execution_plan")
 # What their configuration has been called, the newest name first: since 2.3, before.

@@ -23,8 +23,6 @@ import numpy as np
 from calipers.adapters.jax_privacy import dp_sgd_plan, library_module, noise_of
 from calipers.numerics.types import FloatArray, IntArray
 
-__all__ = ["JaxPrivacyConfiguration", "written_for"]
-
 SEEDS = 2**31 - 1
 PADDED = 8
 

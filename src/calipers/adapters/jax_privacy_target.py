@@ -39,8 +39,6 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import Run
 
-__all__ = ["DEFAULT_RUN", "JaxPrivacyTarget"]
-
 DEFAULT_RUN = Run(
     dataset_size=4, sample_rate=0.5, steps=1, noise_multiplier=2.0, normalization="constant", dimension=100
 )

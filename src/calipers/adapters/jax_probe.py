@@ -26,8 +26,6 @@ from calipers.adapters.jax_privacy import library_module
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
-__all__ = ["JaxLoop"]
-
 SEEDS = 2**31 - 1
 PADDED = 8
 

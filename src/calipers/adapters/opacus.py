@@ -29,8 +29,6 @@ from calipers.domains import choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import ADJACENCIES, Run
 
-__all__ = ["Attachment", "attach", "run_of"]
-
 _MARK = "_calipers_record"
 
 

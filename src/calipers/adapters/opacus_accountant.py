@@ -26,15 +26,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from calipers.adapters.opacus import Attachment, attached
+from calipers.adapters.opacus import attached
+from calipers.adapters.opacus_attachment import Attachment
 from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.watched_run import NeighborReading
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
 from calipers.measure import measure
 from calipers.run import Run
-
-__all__ = ["NAME", "accountant_class", "register"]
 
 NAME = "calipers"
 

@@ -16,8 +16,6 @@ from calipers.adapters.opacus_library import torch_module
 from calipers.auditing.pairs import Pairs
 from calipers.errors import InputError
 
-__all__ = ["watch_gradients"]
-
 _AT_ONCE = 256
 
 

@@ -13,16 +13,6 @@ from typing import Any
 from calipers.errors import InputError, UnsupportedError
 from calipers.extras import library
 
-__all__ = [
-    "generator_digest",
-    "installed_opacus",
-    "made_private",
-    "one_thread",
-    "opacus_module",
-    "quiet_engine",
-    "torch_module",
-]
-
 
 def opacus_module(name: str = "opacus") -> Any:
     """The module of Opacus called `name` (see `calipers.extras.library`)."""

@@ -19,8 +19,6 @@ import numpy as np
 from calipers.adapters.opacus_library import made_private, one_thread, quiet_engine, torch_module
 from calipers.numerics.types import FloatArray, IntArray
 
-__all__ = ["GRAD_SAMPLE_MODES", "OpacusConfiguration"]
-
 GRAD_SAMPLE_MODES = ("hooks", "functorch", "ew", "ghost")
 SEEDS = 2**63 - 1
 

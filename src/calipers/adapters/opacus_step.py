@@ -18,8 +18,6 @@ from calipers.numerics.types import FloatArray
 if TYPE_CHECKING:
     from calipers.adapters.opacus_target import OpacusTarget
 
-__all__ = ["CLASSES", "PARAMETERS", "SIDE", "StepEngine", "network"]
-
 PARAMETERS = 26_010
 SIDE = 28
 CLASSES = 10

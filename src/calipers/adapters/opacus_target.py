@@ -52,8 +52,6 @@ from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.opacus_releases import LOSS_REDUCTIONS
 
-__all__ = ["OpacusTarget"]
-
 # Vectors of 26,010 numbers held at a time.
 BLOCK = 50
 Images = NDArray[np.floating[Any]] | NDArray[np.uint8]

@@ -21,8 +21,6 @@ from calipers.adapters.jax_probe import JaxLoop
 from calipers.adapters.torch_probe import TorchLoop
 from calipers.probing.probe import HowToProbe, ProbeReport, probe
 
-__all__ = ["JaxLoop", "TorchLoop", "jax", "torch"]
-
 
 def torch(
     model: Any,

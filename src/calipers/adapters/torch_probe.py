@@ -27,8 +27,6 @@ from calipers.adapters.opacus_library import one_thread, quiet_engine, torch_mod
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
-__all__ = ["TorchLoop"]
-
 SEEDS = 2**63 - 1
 RECORDS = 4
 

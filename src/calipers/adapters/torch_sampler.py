@@ -36,8 +36,6 @@ from calipers.extras import library
 from calipers.samplers import Poisson, Sampler
 from calipers.samplers.stream import BatchStream
 
-__all__ = ["CollateWithEmpty", "TorchBatches"]
-
 
 class TorchBatches:
     """A batch sampler for `DataLoader(dataset, batch_sampler=...)`: lists of indices, an epoch at a time.

@@ -48,9 +48,6 @@ from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
 
-__all__ = ["CurveBound", "one_run_curve_audit", "one_run_curve_p_value", "one_run_mu"]
-
-
 EPSILONS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0)
 """Where a profile is asked; fixed, whatever the guesses."""
 

@@ -30,8 +30,6 @@ from calipers.measure import Measurement
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import IntArray
 
-__all__ = ["Pairs", "ThreeNumbers", "audit_pairs", "certified_words"]
-
 _NOTE = (
     "The bound holds for fair, independent coins, scores that do not look at the coins, and one record substituted by "
     "another as the neighboring relation. It says nothing about records that are no canaries."

@@ -23,8 +23,6 @@ from calipers.gate import Budget
 from calipers.measure import measure
 from calipers.numerics.decimals import ceil_digits, setting
 
-__all__ = ["BudgetGuard", "BudgetSpent"]
-
 _LOGGER = logging.getLogger("calipers")
 _TOLERANCE = 1e-3
 

@@ -16,8 +16,6 @@ from calipers.errors import InputError
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
-__all__ = ["Declared", "Progress", "contradiction", "declared"]
-
 
 class Progress(Protocol):
     """What a guard asks."""

@@ -25,9 +25,6 @@ from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.law import Sampler, check_generator
 
-__all__ = ["BatchStream"]
-
-
 _GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
 

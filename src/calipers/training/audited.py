@@ -29,8 +29,6 @@ from calipers.training.loop import Trained, train
 from calipers.training.plan import Plan
 from calipers.training.torch_library import chosen_device, torch_module
 
-__all__ = ["Audited", "audit_of", "train_audited"]
-
 
 @dataclass(frozen=True)
 class Audited(ThreeNumbers):

@@ -30,8 +30,6 @@ from calipers.training.layer_taps import Entries, Pass
 from calipers.training.mapping import OverRecords
 from calipers.training.torch_library import random_layers, torch_module
 
-__all__ = ["BookKeeping"]
-
 _AGREE = 1e-2
 """Relative difference between two ways to compute one gradient: far above any rounding, far below a lost part."""
 

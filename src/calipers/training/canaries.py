@@ -31,8 +31,6 @@ from calipers.schemes import scheme_named
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
-__all__ = ["COINS", "Canaries", "Planted", "adjacency_of"]
-
 # The first key of the coins' generator; batches, noise and layers have others (`calipers.training.noise`).
 COINS = 3
 

@@ -19,8 +19,6 @@ from calipers.numerics.types import IntArray
 from calipers.training.canaries import COINS, Planted
 from calipers.training.plan import Plan
 
-__all__ = ["CanaryPairs"]
-
 
 class CanaryPairs(Planted):
     """Examples 0 to m - 1 and m to 2 m - 1; the sampler draws from the real records and m of them."""

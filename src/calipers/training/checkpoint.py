@@ -48,8 +48,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["check_writable", "data_digest", "load_checkpoint", "locked", "save_checkpoint", "write_whole"]
-
 FORMAT = b"calipers training checkpoint 2\n"
 
 

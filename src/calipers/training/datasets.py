@@ -17,8 +17,6 @@ from calipers.errors import InputError
 from calipers.training.image_files import Images, read_cifar10, read_digits, read_npz
 from calipers.training.text_files import numbered, read_ag_news
 
-__all__ = ["DATASETS", "Dataset", "load_dataset"]
-
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "ag-news")
 # Beyond this a label is no class but a mistake, and the model's last layer would not fit the memory.
 _MOST_CLASSES = 100_000

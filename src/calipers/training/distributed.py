@@ -43,8 +43,6 @@ from calipers.errors import CalipersError, InputError, UnsupportedError
 from calipers.numerics.types import IntArray
 from calipers.training.torch_library import chosen_device, torch_module
 
-__all__ = ["RankError", "Ranks", "joined_ranks", "refuse_wrapped", "versions", "weights_digest"]
-
 
 class RankError(CalipersError, RuntimeError):
     """Another process of the training has ended, or did not answer in time."""

@@ -9,8 +9,6 @@ from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["accuracy"]
-
 
 def accuracy(
     model: Any,

@@ -20,8 +20,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["fingerprint"]
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEEPEST = 4
 

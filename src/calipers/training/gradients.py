@@ -50,9 +50,6 @@ from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
 from calipers.training.torch_library import low_precision, tensor_cores, torch_module
 
-__all__ = ["GradientSum", "cross_entropy", "suitable_micro_batch"]
-
-
 _ROUNDINGS = 4
 _FILL = 16
 _SMALL = 8192

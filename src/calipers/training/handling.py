@@ -11,8 +11,6 @@ from calipers.domains import COUNT, Domain, choice
 from calipers.training.losses import Loss, cross_entropy
 from calipers.training.torch_library import PRECISIONS
 
-__all__ = ["Along", "Handling", "HowToTrain", "Progress", "TrainingOptions"]
-
 Progress = Callable[[int, int], None]
 """Called with (steps done, steps in all) after every step, and first with the place where a run is taken up again.
 

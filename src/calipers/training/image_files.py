@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 
-__all__ = ["Images", "images_of", "read_cifar10", "read_digits", "read_npz"]
-
 Images = tuple[NDArray[np.uint8], IntArray]
 
 _IDX = {

@@ -16,8 +16,6 @@ from typing import Any
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["called", "count", "form", "gathered", "joined", "leaves", "like", "mapped"]
-
 Form = Any
 """How tensors are nested; None stands for a tensor."""
 

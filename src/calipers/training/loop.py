@@ -46,8 +46,6 @@ from calipers.training.records import records_of
 from calipers.training.torch_library import chosen_device, random_layers, torch_module
 from calipers.training.updates import Updates
 
-__all__ = ["Trained", "Trainer", "train"]
-
 Evaluation = tuple[int, Any]
 """(steps done, what the evaluation returned)."""
 

@@ -19,8 +19,6 @@ from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["with_lora"]
-
 
 def with_lora(model: Any, *, rank: int, layers: tuple[str, ...] = (), alpha: float | None = None) -> Any:
     """The model itself, frozen, with adapters at the linear layers whose names end so; at all if none are named.

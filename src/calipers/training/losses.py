@@ -13,8 +13,6 @@ from typing import Any
 from calipers.errors import InputError
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Loss", "cross_entropy", "own_loss", "scores"]
-
 Loss = Callable[[Any, Any], Any]
 
 

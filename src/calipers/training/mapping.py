@@ -14,8 +14,6 @@ from typing import Any
 from calipers.training.inputs import count, gathered
 from calipers.training.torch_library import torch_module
 
-__all__ = ["OverRecords"]
-
 
 class OverRecords:
     """`function(*shared, *records)` with one record each time; results are stacked along a new first dimension.

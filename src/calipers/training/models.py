@@ -23,8 +23,6 @@ from calipers.training.datasets import Dataset
 from calipers.training.noise import SEED
 from calipers.training.torch_library import torch_module
 
-__all__ = ["MODELS", "build_model", "parameter_count"]
-
 _RESIDUAL = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
 _WIDE = {"wideresnet-16-4": (16, 4), "wideresnet-28-10": (28, 10)}
 _VISION = {

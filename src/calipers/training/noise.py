@@ -39,8 +39,6 @@ from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.training.torch_library import torch_module
 
-__all__ = ["SecureNoise", "SeededNoise", "noise_source"]
-
 KEY_BYTES = 32
 # Whole numbers that double precision holds exactly, so that no seed is silently another one.
 SEED = Domain(0, 2**53, integer=True)

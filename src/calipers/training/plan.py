@@ -27,8 +27,6 @@ from calipers.samplers import Sampler
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
 from calipers.training.noise import SEED
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "Plan", "run_of", "sampler_of"]
-
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")
 MOMENTUM = Domain(0.0, 1.0, high_open=True)

@@ -34,8 +34,6 @@ from calipers.training.inputs import count, gathered, joined, leaves, mapped
 from calipers.training.losses import Loss, own_loss
 from calipers.training.torch_library import random_layers, torch_module
 
-__all__ = ["ArrayRecords", "DatasetRecords", "Records", "records_of"]
-
 _COMPARED = 32
 _LABELS = ("labels", "label")
 

@@ -28,8 +28,6 @@ from typing import Any
 
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Replay"]
-
 # Recordings kept. They share one pool of memory, so that many cost little more than the largest.
 _KEPT = 32
 

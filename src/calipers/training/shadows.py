@@ -52,8 +52,6 @@ from calipers.training.loop import train
 from calipers.training.plan import Plan
 from calipers.training.torch_library import chosen_device, torch_module
 
-__all__ = ["Lira", "ShadowTraining", "lira"]
-
 # Shadows are trained from another seed than the runs that are judged.
 _SHADOWS = 2**61
 

@@ -25,8 +25,6 @@ from calipers.domains import COUNT, choice
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 
-__all__ = ["CLS", "PAD", "UNK", "VOCABULARIES", "numbered", "read_ag_news"]
-
 PAD, UNK, CLS = 0, 1, 2
 _SPECIAL = 3
 VOCABULARIES = ("hashed", "frequent")

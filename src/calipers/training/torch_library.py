@@ -10,8 +10,6 @@ from calipers.domains import choice
 from calipers.errors import InputError
 from calipers.extras import library
 
-__all__ = ["PRECISIONS", "chosen_device", "low_precision", "random_layers", "tensor_cores", "torch_module"]
-
 PRECISIONS = ("full", "bf16")
 
 

@@ -16,8 +16,6 @@ from calipers.training.fingerprint import fingerprint
 from calipers.training.plan import Plan
 from calipers.training.torch_library import torch_module
 
-__all__ = ["Updates"]
-
 
 class Updates:
     """An optimizer of the trained parameters, and its learning rates.
