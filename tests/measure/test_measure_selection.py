@@ -108,3 +108,10 @@ def test_one_trial_is_one_run() -> None:
     ):
         with pytest.raises(InputError):
             Selection(run, *wrong)
+
+
+def test_every_trial_takes_its_share_of_delta() -> None:
+    """Ten trials that each show everything with probability 1e-6 do so together with 1e-5, when the best is one."""
+    measured = cp.measure(Selection(cp.Guarantee(epsilon=1.0, delta=1e-6), 10.0, "geometric"))
+    assert measured.epsilon(5e-6).upper == math.inf
+    assert math.isfinite(measured.epsilon(2e-5).upper)
