@@ -8,7 +8,15 @@ from calipers.adapters.opacus import attach, run_of
 from calipers.adapters.torch_sampler import TorchBatches
 from calipers.errors import InputError, UnsupportedError
 from calipers.run import Run
-from calipers.samplers import BallsAndBins, Poisson, Shuffle
+from calipers.samplers import (
+    BallsAndBins,
+    CyclicPoisson,
+    FixedSize,
+    Poisson,
+    RandomAllocation,
+    Shuffle,
+    TruncatedPoisson,
+)
 
 opacus = pytest.importorskip("opacus", reason="Opacus comes with the extra of that name")
 torch = pytest.importorskip("torch")
@@ -149,3 +157,41 @@ def test_what_is_no_private_optimizer_is_refused(small) -> None:
         attach(loop.engine, torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1), loop.loader)
     with pytest.raises(InputError, match="No step"):
         watched(loop, batch_size=10).runs()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        (Shuffle(dataset_size=100, batch_size=10, epochs=2, reshuffle="once"), {"batch_size": 10, "reshuffle": "once"}),
+        (BallsAndBins(dataset_size=100, batch_size=10, epochs=2, reshuffle="once"), {"reshuffle": "once"}),
+        (Shuffle(dataset_size=105, batch_size=10, epochs=2, last_batch="keep"), {"last_batch": "keep"}),
+        (FixedSize(dataset_size=100, batch_size=10, steps=4), {"batch_size": 10, "sampler": "without-replacement"}),
+        (FixedSize(dataset_size=100, batch_size=10, steps=4, replacement=True), {"sampler": "with-replacement"}),
+        (TruncatedPoisson(dataset_size=100, batch_size=10, steps=4, max_batch_size=12), {"max_batch_size": 12}),
+    ],
+)
+def test_what_our_own_samplers_say_of_themselves_is_measured(small, sampler, expected) -> None:
+    """An order that is kept shows more than a new one in every epoch, and a full batch more than coins."""
+    drawn = {"batches": TorchBatches(sampler, seed=1), "poisson_sampling": False, "loss_reduction": "sum"}
+    loop = small(size=sampler.dataset_size, **drawn)
+    record = watched(loop)
+    while record.steps < sampler.law().steps:
+        loop.train(1)
+    (run,) = record.runs()
+    assert run.total_steps == sampler.law().steps
+    assert run.sampler == sampler.law().sampler
+    assert {key: getattr(run, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        CyclicPoisson(dataset_size=100, sample_rate=0.2, cycle=2, steps=10),
+        RandomAllocation(dataset_size=100, steps=10, participations=2),
+    ],
+)
+def test_samplers_that_tie_all_their_steps_together_are_refused(small, sampler) -> None:
+    """Who watches the first steps cannot know that the last ones are taken."""
+    loop = small(size=100, batches=TorchBatches(sampler), poisson_sampling=False)
+    with pytest.raises(UnsupportedError, match="ties all of its steps together"):
+        run_of(loop.optimizer, loop.loader, steps=10)

@@ -66,6 +66,16 @@ class LoaderLaw:
         return self.scheme is not None and self.scheme.independent
 
     @property
+    def stepwise(self) -> bool:
+        """Whether nothing ties batches together, so that any number of them is a run."""
+        return self.scheme is not None and self.scheme.stepwise
+
+    @property
+    def repeats(self) -> bool:
+        """Whether one of our own samplers deals the batches of its first epoch again and again."""
+        return self.sampler is not None and self.sampler.run_keys().get("reshuffle") == "once"
+
+    @property
     def shuffled(self) -> bool:
         """Whether batches are dealt in an order that was drawn."""
         return self.kind == "dealt" and self.scheme is not None and self.scheme.revealed is not None
@@ -101,7 +111,7 @@ def source_of(data_loader: Any, *, batch_size: int | None = None, observed: bool
         return LoaderLaw("poisson", name, size, indices, len(batches), rate, batch_size, ranks=ranks)
     if type(batches) is TorchBatches:
         law = batches.sampler.law()
-        once = not scheme_named(law.sampler).independent
+        once = scheme_named(law.sampler).whole_epochs
         return LoaderLaw(
             "calipers", law.sampler, law.dataset_size, indices, len(batches), sampler=batches.sampler, once=once
         )
@@ -258,25 +268,40 @@ def _batch_sizes(size: int, count: int) -> list[tuple[int, bool]]:
 
 def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
     """A loader whose batches one of our own samplers draws: its law says what there is to say."""
-    law = sampler.law()
+    law, scheme = sampler.law(), scheme_named(sampler.law().sampler)
+    if not scheme.stepwise and not scheme.whole_epochs:
+        raise UnsupportedError(
+            f"{sampler!r} ties all of its steps together, and who watches step by step does not know whether they "
+            "will all be taken: measure the run that its plan describes (calipers.training.run_of)."
+        )
     summed = optimizer.loss_reduction == "sum"
-    if not summed and not law.fixed_batch_size:
+    if not summed and not (law.fixed_batch_size and scheme.whole_epochs):
         raise UnsupportedError(
             f"{installed_opacus()} divides by a number that it computes from the lengths of the dataset and of the "
             "loader, which is not the mean batch of this sampler; say loss_reduction='sum' and let the learning rate "
             "divide."
         )
-    if scheme_named(law.sampler).independent or sampler.batch_size is None:
+    own = sampler.run_keys()
+    kept = {key: own[key] for key in ("reshuffle", "last_batch", "max_batch_size") if key in own}
+    if sampler.batch_size is None or (scheme.stepwise and not scheme.equal_batches):
         size: dict[str, object] = {"sample_rate": law.rate}
-    elif law.rounds == law.dataset_size // int(sampler.batch_size):
+    elif scheme.stepwise or law.rounds == _count(law.dataset_size, int(sampler.batch_size), _drops(kept)):
         size = {"batch_size": int(sampler.batch_size)}
     else:
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
             "batch size that divides the dataset."
         )
-    return size | {
-        "dataset_size": law.dataset_size,
-        "sampler": law.sampler,
-        "normalization": "none" if summed else "constant",
-    }
+    return (
+        size
+        | kept
+        | {
+            "dataset_size": law.dataset_size,
+            "sampler": law.sampler,
+            "normalization": "none" if summed else "constant",
+        }
+    )
+
+
+def _drops(kept: dict[str, object]) -> bool:
+    return kept.get("last_batch", "drop") == "drop"

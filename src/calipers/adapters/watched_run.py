@@ -112,8 +112,11 @@ def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Ru
     found: list[Run] = []
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
-        coins = source.by_coins
-        uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if coins else _dealt_uses(source, groups)
+        apart = source.stepwise
+        uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if apart else _dealt_uses(source, groups)
+        if source.repeats and len(uses) > 1:
+            # Phases of different noise are measured as if each had an order of its own.
+            raise UnsupportedError("All epochs had the batches of the first one, with different noise.")
         for noises, count in uses.items():
             keys = described_keys(source, optimizer, count, reading.public, reshuffle)
             if len(noises) > 1 and keys.get("normalization") in DATA_DEPENDENT:

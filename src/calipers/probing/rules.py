@@ -183,7 +183,8 @@ def matching_run(
                 "One dataset size cannot tell a public divisor from one that follows N: probe a function of "
                 "(dataset_size, batch_size) instead."
             )
-        return None, f"No Run describes this {' or this '.join(missing)}."
+        told = " that a probe can tell apart" if "sampler" in missing else ""
+        return None, f"No Run{told} describes this {' or this '.join(missing)}."
     drawn: dict[str, object] = {"sample_rate": rate}
     if not scheme_named(found["sampler"]).independent:
         drawn = {**loader} or {"batch_size": found["dataset_size"] // found["steps"]}

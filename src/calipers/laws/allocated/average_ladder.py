@@ -18,8 +18,7 @@ term, at a uniformly random place, follows the i-th marked law instead. A sum of
 
     row_i = m/(m+n) a_i * b_0 + n/(m+n) a_0 * b_i .
 
-Several sums of equally many terms may share a ladder, for most of the work is that of rungs, not of their numbers: with
-`laws` of them the first `laws` rows are their base laws, and every other row i belongs to that of number i mod `laws`.
+Sums of equally many terms may share a ladder: its first `laws` rows are base laws, row i is about that of i mod `laws`.
 
 Cost. Every second doubling the lowest rung moves up, as the deviation has doubled. A product convolves rung e of one
 ladder with the rest of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
@@ -146,8 +145,7 @@ class Ladder:
     """The law of a sum of `terms` terms, rung by rung.
 
     `error` and `drift` bound rounding as the module says. The base masses that were left out at this
-    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`; of `laws` that share the
-    ladder, neither is larger for any of them.
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`, for any of the `laws`.
     """
 
     rungs: dict[int, Strip]
@@ -393,15 +391,6 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
     assert total is not None
     slack = 1.0 + 1e-6 + 4.0 * total.error
     return replace(total, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
-
-
-def one_more(total: Ladder, one: Ladder, plans: Sequence[LadderPlan]) -> Ladder:
-    """The sum of one term more than `total`, which is that of `multiplied`; post-condition as there."""
-    found = added(total, one, plan_between(plans, total.terms + 1), 1.0)
-    lost = total.lost + one.lost + found.lost
-    lost_moment = total.lost_moment + one.lost_moment + found.lost_moment + lost
-    slack = 1.0 + 1e-6 + 4.0 * found.error
-    return replace(found, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
 
 
 def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:

@@ -18,7 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, multiplied, one_more
+from calipers.laws.allocated.average import one_more
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, multiplied
 from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, divergence, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.numerics.fourier import UNIT_ROUNDOFF

@@ -23,8 +23,9 @@ _NEAR = 0.7
 """Within so many deviations of its saddle point an answer is as good as the grid."""
 _DEEPEST_LOG_DELTA = -640.0
 _SPARE = 18.0
-_FIRST_DEPTH = -36.0
-"""Deep enough for a delta of 1e-8 of one step, or for an advantage, and no deeper than epsilon at 1e-5 asks."""
+_FIRST_DEPTH, _DEEP = -36.0, -60.0
+"""Deep enough for a delta of 1e-8 of one step, or for an advantage, and no deeper than epsilon at 1e-5 asks; and where
+nothing is left of a law but its end, that of a deeper one."""
 _SHORT = 1 << 18
 """The longest lattice of a rough look at delta, where rare large steps reach far beyond the rest."""
 
@@ -87,7 +88,11 @@ def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> floa
     for _ in range(_LOOKS):
         far, log_leak = direction.end(log_tail)
         if epsilon >= far:  # no log ratio reaches epsilon: only mass at infinity is left
-            return min(best, math.exp(log_leak))
+            best = min(best, math.exp(log_leak))
+            if log_tail <= _DEEP:
+                return best
+            log_tail = _DEEP
+            continue
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             return min(best, direction.moment_bound(epsilon, saddle, log_tail))

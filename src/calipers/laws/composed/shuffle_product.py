@@ -26,8 +26,8 @@ from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
 _RELATIVE = 1e-4
-_SPACING = 3.0
-"""Deviations between the centers of tests of a curve, each of which knows the tests within several deviations."""
+_SPACING, _SPARSE, _MANY = 2.0, 3.0, 20_000
+"""Deviations between the centers of a curve's tests, and of so many steps: each knows tests several deviations away."""
 _USUAL_CURVE = 1e-12
 _ROUGH, _SHORT = 0.2, 1 << 16
 """Cells and longest lattice of a rough look."""
@@ -104,6 +104,7 @@ class AttackProduct:
         """Explicit tests of Q against P and of P against Q, whose error rates reach down to about `smallest_delta`."""
         log_smallest = math.log(OPEN_UNIT.check("smallest_delta", smallest_delta))
         log_tail = self._depth(smallest_delta)
+        spacing = _SPACING if self.steps < _MANY else _SPARSE
         ways: list[list[LowerTail]] = []
         for direction in self.directions:
             found: list[LowerTail] = []
@@ -112,7 +113,7 @@ class AttackProduct:
             saddle = saddle_for_epsilon(pilot, 0.0)
             found.append(self._start(direction, log_tail))
             for _ in range(_MOST_SADDLES):
-                following = saddle_for_epsilon(pilot, saddle.mean + _SPACING * saddle.deviation)
+                following = saddle_for_epsilon(pilot, saddle.mean + spacing * saddle.deviation)
                 ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
                 if self.steps == 1 or ended:
                     break
