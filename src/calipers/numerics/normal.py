@@ -286,7 +286,7 @@ def gaussian_tradeoff(mu: float, alpha: ArrayLike, alpha_c: ArrayLike | None = N
     return np.asarray(special.ndtr(_tail_argument(alpha, alpha_c) - mu), dtype=np.float64)
 
 
-def gaussian_power(mu: float, alpha: ArrayLike, alpha_c: ArrayLike | None = None) -> FloatArray:
+def gaussian_power(mu: float, alpha: ArrayLike) -> FloatArray:
     """1 - G_mu(alpha), the largest true positive rate, with relative accuracy for tiny alpha."""
     mu = POSITIVE.check("mu", mu) if mu != 0.0 else 0.0
-    return np.asarray(special.ndtr(mu - _tail_argument(alpha, alpha_c)), dtype=np.float64)
+    return np.asarray(special.ndtr(mu - _tail_argument(alpha, None)), dtype=np.float64)

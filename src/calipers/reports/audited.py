@@ -32,7 +32,7 @@ from calipers.reports.format import floor_digits, setting
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import NAMES
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import CLAIM_COLUMNS, claim_rows, notes_section, run_section
+from calipers.reports.sections import CLAIM_COLUMNS, USUAL, claim_rows, notes_section, run_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 
@@ -224,9 +224,8 @@ def _curves(result: AuditResult, described: Described) -> Section:
 def _claimed(answers: Answers) -> Section:
     """What mainstream accounting reports for the run described, and what that run's own bracket makes of it."""
     words = (
-        "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
-        "adjacency, whatever was executed. The bracket beside the claim is that of the run described; whether the "
-        "implementation is that run is what the audit asks."
+        f"{USUAL} The bracket beside the claim is that of the run described; whether the implementation is that run is "
+        "what the audit asks."
     )
     table = Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(claim_rows(answers)))
     return Section("What the usual accounting would have said", (Prose(words), table))

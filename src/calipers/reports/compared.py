@@ -17,7 +17,6 @@ from calipers.reports.document import (
     Cell,
     Code,
     Document,
-    Figure,
     Items,
     Prose,
     Quote,
@@ -34,7 +33,7 @@ from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
 from calipers.reports.report import Report, asked, heading, measured
-from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, claim_rows, notes_section, subject_file
+from calipers.reports.sections import CLAIM_COLUMNS, ROUNDED, USUAL, claim_rows, notes_section, subject_file
 from calipers.reports.words import describe_subject
 
 if TYPE_CHECKING:
@@ -186,12 +185,8 @@ def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Sect
 
 def _claims(told: Sequence[ComparedRun]) -> Section:
     rows = tuple((one.name, *row) for one in told for row in claim_rows(one.answers))
-    intro = (
-        "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
-        "adjacency, whatever was executed."
-    )
     table = (Table("The usual claim beside the brackets", ("run", *CLAIM_COLUMNS), rows),) if rows else ()
-    return Section("What the usual accounting would have said", (Prose(intro), *table))
+    return Section("What the usual accounting would have said", (Prose(USUAL), *table))
 
 
 def _changes(told: Sequence[ComparedRun]) -> Section:
@@ -215,14 +210,8 @@ def _run(number: int, one: ComparedRun) -> Section:
         (
             Prose(describe_subject(one.answers)),
             Code(subject_file(one.answers)),
-            *(_renamed(figure, f"run-{number}") for figure in figures),
+            *(figure.within(f"run-{number}") for figure in figures),
             Items(one.answers.notes),
             *evidence.blocks,
         ),
     )
-
-
-def _renamed(figure: Figure, prefix: str) -> Figure:
-    """The figure under a name that no other on the page has."""
-    picture = dataclasses.replace(figure.picture, name=f"{prefix}-{figure.picture.name}")
-    return dataclasses.replace(figure, picture=picture)

@@ -174,14 +174,14 @@ class BrokenLine(Protocol):
         """False negative rates at them."""
 
 
-def nowhere_below(curve: BrokenLine, other: BrokenLine, slack: float = SLACK) -> bool:
-    """True only if curve(alpha) >= other(alpha) - slack for every alpha in [0, 1].
+def nowhere_below(curve: BrokenLine, other: BrokenLine) -> bool:
+    """True only if curve(alpha) >= other(alpha) - `SLACK` for every alpha in [0, 1].
 
     The breakpoints of `curve` decide: between two of them it is a straight line, and `other`, being
     convex, lies below the chord of its own values there.
     """
     others = np.interp(curve.alpha, other.alpha, other.beta)
-    return bool(np.all(curve.beta >= others + ROUNDING - slack))
+    return bool(np.all(curve.beta >= others + ROUNDING - SLACK))
 
 
 def order_of(first: Measurement, second: Measurement) -> Order:

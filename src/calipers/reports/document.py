@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from calipers.bracket import Bracket
@@ -109,6 +109,10 @@ class Figure:
 
     picture: Chart | Intervals
     table: Table
+
+    def within(self, prefix: str) -> Figure:
+        """The figure under a name that no other on the page has."""
+        return replace(self, picture=replace(self.picture, name=f"{prefix}-{self.picture.name}"))
 
 
 @dataclass(frozen=True)

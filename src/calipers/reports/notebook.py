@@ -41,7 +41,7 @@ def html(thing: object) -> str:
     """What a notebook shows."""
     document = document_of(thing)
     key = f"c{zlib.crc32(repr(document).encode('utf-8', 'backslashreplace')):08x}"
-    opening = tuple(_renamed(block, key) if isinstance(block, Figure) else block for block in document.opening)
+    opening = tuple(block.within(key) if isinstance(block, Figure) else block for block in document.opening)
     return fragment(dataclasses.replace(document, opening=opening))
 
 
@@ -51,10 +51,6 @@ def document_of(thing: object) -> Document:
         if isinstance(thing, kind):
             return make(thing)
     raise TypeError(f"There is no short form of {type(thing).__name__}.")
-
-
-def _renamed(figure: Figure, key: str) -> Figure:
-    return dataclasses.replace(figure, picture=dataclasses.replace(figure.picture, name=f"{key}-{figure.picture.name}"))
 
 
 def _measurement(measurement: Measurement) -> Document:

@@ -203,12 +203,7 @@ def _document(
     found: Sequence[Remedy],
     facts: Sequence[tuple[str, str]] = (),
 ) -> Document:
-    return Document(
-        kind=kind,
-        title=title,
-        subject=describe_subject(answers),
-        verdict=verdict(answers, measurement.tolerance),
-        badges=badges(answers, measurement.tolerance),
-        opening=opening(answers),
-        sections=measurement_sections(measurement, answers, found, facts),
-    )
+    """The same with all sections."""
+    sections = measurement_sections(measurement, answers, found, facts)
+    brief = brief_measurement(answers, measurement.tolerance)
+    return dataclasses.replace(brief, kind=kind, title=title, sections=sections)

@@ -219,10 +219,7 @@ def _one_in(fpr: float) -> str:
 
 def claim_section(answers: Answers) -> Section:
     """Poisson accounting of the undivided sum, whatever was executed."""
-    intro = (
-        "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
-        "adjacency, whatever was executed."
-    )
+    intro = USUAL
     if answers.stated is not None:
         intro += " Here no run is described: the claim is the upper jaw of what is stated."
     elif is_claimed_run(answers.runs):
@@ -242,6 +239,10 @@ def claim_section(answers: Answers) -> Section:
     return Section("What the usual accounting would have said", tuple(blocks))
 
 
+USUAL = (
+    "Mainstream accountants report the epsilon of Poisson sampling and an undivided noisy sum under add-remove "
+    "adjacency, whatever was executed."
+)
 CLAIM_COLUMNS = ("quantity", "usual claim", "at least (attack)", "at most (proof)", "so the claim is")
 
 

@@ -44,12 +44,12 @@ def _norm(width: int) -> Parameters:
     return Parameters(0, 2 * width)
 
 
-def vision_transformer(width: int, layers: int = 12) -> Parameters:
-    """32×32 images in 4×4 patches, MLP ratio 4 (Appendix B.4)."""
+def vision_transformer(width: int) -> Parameters:
+    """32×32 images in 4×4 patches, 12 layers, MLP ratio 4 (Appendix B.4)."""
     block = _dense(width, 3 * width) + _dense(width, width) + _dense(width, 4 * width) + _dense(4 * width, width)
     block += _norm(width) * 2
     positions = Parameters(65 * width, 66 * width)
-    return _dense(3 * 16, width) + positions + block * layers + _norm(width) + _dense(width, _CLASSES_OF_IMAGES)
+    return _dense(3 * 16, width) + positions + block * 12 + _norm(width) + _dense(width, _CLASSES_OF_IMAGES)
 
 
 def text_transformer(width: int, layers: int, hidden: int, length: int) -> Parameters:

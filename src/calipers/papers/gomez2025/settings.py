@@ -90,12 +90,12 @@ def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
     return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)), delta0)
 
 
-def fit_run(run: Run, delta0: float = DELTA0, tolerance: float = 1e-3) -> Fit | float:
+def fit_run(run: Run, delta0: float = DELTA0) -> Fit | float:
     """The fit of a run, or, where the attacker wins almost surely, an upper bound of every regret.
 
     Meant for grids: nothing is kept between calls.
     """
-    found = measure(run, tolerance=tolerance)
+    found = measure(run)
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
         return bound

@@ -175,9 +175,9 @@ def length_epsilon(run: Run, delta: float) -> float:
 
 
 @cache
-def mechanism_curves(run: Run, tolerance: float = 5e-2) -> dict[Side, TradeoffCurve]:
+def mechanism_curves(run: Run) -> dict[Side, TradeoffCurve]:
     """UPPER at or below, LOWER at or above the symmetric curve: the convex hull of both orders' trade-off curves."""
-    return sweep(_product(run), 1e-3, tolerance)
+    return sweep(_product(run), 1e-3, 5e-2)
 
 
 def claimed_delta(rate: float, epsilon: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:
