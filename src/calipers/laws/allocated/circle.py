@@ -32,7 +32,7 @@ _AROUND, _BEYOND = 8.0, 8.0
 single score may lie, which has decided the test by then; there is room for two of them on either side."""
 _CHARGED = 3e-4
 """The share of what a test shows that transforms may cost it; beyond it a ladder is better."""
-_THRESHOLDS = 2_500
+_THRESHOLDS, _NEAR = 2_500, 40
 _DIGITS = 1e-2
 """The share of a test's error rate that the error of transforms may be."""
 
@@ -55,6 +55,7 @@ class Circle(NamedTuple):
         resolution: float,
         lowest: float = 0.0,
         longest: int = _LONGEST,
+        finer: float = _FINER,
     ) -> Circle | None:
         """A circle for sums of `rounds` scores that are compared with the strike; None where it would be too long.
 
@@ -68,7 +69,7 @@ class Circle(NamedTuple):
         start = center - _AROUND * spread + 2.0 * least
         end = max(strike, center) + 2.0 * largest + _AROUND * spread
         usual = resolution * spread / math.sqrt(rounds)
-        step = max(_FINER * usual, (end - start) / longest)
+        step = max(finer * usual, (end - start) / longest)
         if step > _COARSEST * usual:
             return None
         return cls(step, math.floor(start / step), fast_length(math.ceil((end - start) / step) + 1), (least, largest))
@@ -90,18 +91,18 @@ class Circle(NamedTuple):
         return np.asarray(numbers * self.step, dtype=np.float64)
 
     def families(
-        self, p: FloatArray, q: FloatArray, absolute: float, relative: float, tuned: float
+        self, p: FloatArray, q: FloatArray, absolute: float, relative: float, tuned: float, strike: float
     ) -> tuple[EventFamily, EventFamily] | None:
         """Tests on the residue, forward and reversed; any probability errs by `absolute`, and relatively.
 
+        Thresholds lie everywhere, and closest about the strike, where the best one at the epsilon they are made for is.
         None where that is too much at the epsilon they are `tuned` to, negative if it is that of reversed ones.
         """
-        stride = -(-self.size // _THRESHOLDS)
-        p, q = (
-            np.add.reduceat(np.roll(row, -(self.first % self.size)), np.arange(0, self.size, stride)) for row in (p, q)
-        )
-        places = stride * np.arange(1, len(p))
-        between = np.asarray((self.first + places) * self.step, dtype=np.float64)
+        near = math.floor(strike / self.step) - self.first + np.arange(-_NEAR, _NEAR + 1)
+        chosen = np.concatenate((np.arange(0, self.size, -(-self.size // _THRESHOLDS)), near))
+        starts = np.unique(chosen[(chosen >= 0) & (chosen < self.size)])
+        p, q = (np.add.reduceat(np.roll(row, -(self.first % self.size)), starts) for row in (p, q))
+        between = np.asarray((self.first + starts[1:]) * self.step, dtype=np.float64)
         relative += 4.0 * self.size * UNIT_ROUNDOFF
         above = np.cumsum(q[::-1])[::-1][1:], np.cumsum(p[::-1])[::-1][1:]
         below = np.cumsum(p)[:-1], np.cumsum(q)[:-1]
@@ -127,7 +128,7 @@ def circle_tests(
     laws = [circle.law(scores, row) for row in rows]
     (noise, present, absent), lost = one_of_another_kind(laws[0], rounds - 1, laws)
     p, q = (share * row + (1.0 - share) * noise for row in (present, absent))
-    return circle.families(p, q, lost * math.sqrt(circle.size), relative, tuned)
+    return circle.families(p, q, lost * math.sqrt(circle.size), relative, tuned, strike)
 
 
 def relative_error(scores: FloatArray, error: float, rounds: int) -> float:

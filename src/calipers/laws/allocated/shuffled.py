@@ -141,17 +141,21 @@ class ShuffledEpoch(AllocatedEpoch, UpperSource):
         for reverse in self.ways[1:]:
             # One look at the epsilon found so far often settles the other direction.
             node, value = self.node(max(0.0, best - 1e-11 * (1.0 + best)), reverse, _ROUGH, log_tail)
-            if node > best or min(value, self.controlled(best, reverse)) > delta:
+            if node > best or (value > delta and self.controlled(best, reverse) > delta):
                 best = max(best, self._epsilon_one_way(delta, reverse, known, log_tail))
         return best
 
     def _epsilon_one_way(self, delta: float, reverse: bool, known: float, log_tail: float) -> float:
         log_delta = math.log(delta)
 
+        better = True  # whether one control for every strike was, where it was asked last: far out it is not
+
         def excess(epsilon: float, resolution: float) -> tuple[float, float]:
+            nonlocal better
             node, value = self.node(epsilon, reverse, resolution, log_tail)
-            if resolution == _FINE:
-                value = min(value, self.controlled(epsilon, reverse))
+            if resolution == _FINE and better:
+                controlled = self.controlled(epsilon, reverse)
+                value, better = min(value, controlled), controlled < value
             return node, math.log(max(value, 1e-300)) - log_delta
 
         low, high = 0.0, known
