@@ -74,8 +74,8 @@ def table(rows: list[Row]) -> list[str]:
             names = ("dataset", "records", "batch_size", "epochs", "sampler")
             runs[tuple(row[name] for name in names)][row["regime"]].append(row)
     lines = [
-        "| dataset | N | B | epochs | sampler | no noise | with noise | σ | epsilon at δ = 1e-5 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| dataset | N | B | epochs | sampler | no noise | with noise | published | σ | epsilon at δ = 1e-5 |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for key in sorted(runs, key=lambda key: (key[0], int(key[3]), int(key[2]), key[4])):
         both = runs[key]
@@ -90,9 +90,19 @@ def table(rows: list[Row]) -> list[str]:
             epochs,
             SAMPLERS[sampler],
             *map(_percent, (both["clean"], both["dp"])),
+            _published(dataset, batch, epochs, sampler),
         ]
         lines.append("| " + " | ".join(map(str, [*cells, noise, bracket])) + " |")
     return lines
+
+
+def _published(dataset: str, batch: str, epochs: str, sampler: str) -> str:
+    """Without noise and with it, in the paper's Table 1 or 3."""
+    from calipers.papers.ertan2026 import published
+
+    tables = {"cifar10": published.TABLE_1_ACCURACIES, "ag-news": published.TABLE_3_ACCURACIES}
+    found = tables.get(dataset, {}).get((int(batch), int(epochs)))
+    return "" if found is None else " and ".join(found[2 * (sampler == "poisson") :][:2])
 
 
 def _percent(rows: list[Row]) -> str:

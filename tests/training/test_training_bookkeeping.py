@@ -356,3 +356,20 @@ def test_dropout_is_drawn_per_record_and_checked_alike() -> None:
     found = GradientSum(model, max_grad_norm=1.0)
     found(torch.randn(4, 5), LABELS)
     assert len(found._books.ruled) == 4
+
+
+def test_groups_of_many_records_are_normalized_in_pieces(monkeypatch) -> None:
+    """PyTorch launches a grid as high as there are groups; the sums do not show it."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.LazyLinear(3)).double()
+    records, labels = torch.randn(7, 2, 5, 5, dtype=torch.float64), torch.arange(7) % 3
+    layers(records)
+    whole = GradientSum(layers, max_grad_norm=0.3)(records, labels)
+    groups = []
+    normalize = nn.functional.group_norm
+    monkeypatch.setattr(nn.functional, "group_norm", lambda x, n, *rest: groups.append(n) or normalize(x, n, *rest))
+    monkeypatch.setattr(layer_rules, "_LAUNCHED", 6)
+    pieces = GradientSum(layers, max_grad_norm=0.3)(records, labels)
+    assert {6, 2} <= set(groups)
+    assert max(groups) <= 6
+    assert torch.allclose(whole, pieces, rtol=1e-12, atol=1e-14)

@@ -178,6 +178,16 @@ class Groups(LayerRule):
 
     def run_with(self, inputs: Any, copies: dict[str, Any]) -> Any:
         """The normalization of (records, some, channels, ...) with (records, channels) copies of scale and shift."""
+        records = len(inputs)
+        pieces = -(-records * self.layer.num_groups // _LAUNCHED)
+        if pieces == 1:
+            return self._wide(inputs, copies)
+        size = -(-records // pieces)
+        some = [slice(start, start + size) for start in range(0, records, size)]
+        found = [self._wide(inputs[i], {name: own[i] for name, own in copies.items()}) for i in some]
+        return torch_module().cat(found)
+
+    def _wide(self, inputs: Any, copies: dict[str, Any]) -> Any:
         function, records = torch_module("torch.nn.functional").group_norm, len(inputs)
         wide = inputs.transpose(0, 1).flatten(1, 2)
         shift = copies.get("bias")
@@ -186,6 +196,10 @@ class Groups(LayerRule):
         scale, shift = copies["weight"].flatten(), None if shift is None else shift.flatten()
         found = function(wide, records * self.layer.num_groups, scale, shift, self.layer.eps)
         return found.unflatten(1, (records, -1)).transpose(0, 1)
+
+
+_LAUNCHED = 2**16 - 1
+"""Groups for which PyTorch can launch the way back of group normalization on CUDA."""
 
 
 def padded(layer: Any, tokens: Any) -> Any:
