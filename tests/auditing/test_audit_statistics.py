@@ -80,6 +80,7 @@ def test_textbook_interval() -> None:
     low, high = (float(limit(3, 10, error_level(0.95) / 2)) for limit in (lower_rate, upper_rate))
     assert (round(low, 4), round(high, 4)) == (0.0667, 0.6525)
     assert float(upper_rate(0, 1000, 0.05)) == pytest.approx(1 - 0.05 ** (1 / 1000), rel=1e-8)
+    assert float(lower_rate(1, 1000, 0.05)) == pytest.approx(1 - 0.95 ** (1 / 1000), rel=1e-8)
     assert error_level(0.95) <= 1 - 0.95
 
 

@@ -59,7 +59,7 @@ def json_schema(kind: object = facts.SCHEMA) -> dict[str, object]:
         }
         required = [name.removesuffix("*") for name in kind if name.endswith("*")]
         return {**found, "required": required} if required else found
-    if isinstance(kind, tuple):
+    if isinstance(kind, list):
         return {"type": "string" if isinstance(kind[0], str) else "integer", "enum": list(kind)}
     return KINDS[kind]
 
