@@ -30,7 +30,14 @@ class LoadedTarget(FunctionTarget):
     def __init__(self, address: str, folder: str | None = None) -> None:
         self.address = address
         self.folder = os.getcwd() if folder is None else folder
-        super().__init__(_one_run(address, self.folder), name=address)
+        function = load_function(address, self.folder)
+        check_called(
+            function,
+            (True, None),
+            f"{address} cannot be called as target(present, rng): {{error}}. A target takes whether the record is "
+            "present, and the random generator.",
+        )
+        super().__init__(cast(OneRun, function), name=address)
 
     def __reduce__(self) -> tuple[type[LoadedTarget], tuple[str, str]]:
         return type(self), (self.address, self.folder)
@@ -74,18 +81,14 @@ def load_function(address: object, folder: str | None = None) -> Callable[..., o
     return found
 
 
-def _one_run(address: str, folder: str) -> OneRun:
-    function = load_function(address, folder)
+def check_called(function: Callable[..., object], arguments: tuple[object, ...], refusal: str) -> None:
+    """Raise `InputError` where a function cannot be called with these; `{error}` in the refusal is Python's reason."""
     try:
-        inspect.signature(function).bind(True, None)
-    except ValueError:  # some builtins have no signature to look at; the first run will tell
+        inspect.signature(function).bind(*arguments)
+    except ValueError:  # some builtins have no signature to look at; the first call will tell
         pass
     except TypeError as error:
-        raise InputError(
-            f"{address} cannot be called as target(present, rng): {error}. A target takes whether the record is "
-            "present, and the random generator."
-        ) from error
-    return cast(OneRun, function)
+        raise InputError(refusal.format(error=error)) from error
 
 
 def _module(name: str, folder: str) -> object:

@@ -33,7 +33,6 @@ of two steps shows the gradients' part alone, without statistics.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -41,7 +40,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.auditing.loading import load_function
+from calipers.auditing.loading import check_called, load_function
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
@@ -101,14 +100,8 @@ class Schedule:
 def load_configure(address: str) -> Configure:
     """The function (or class) at "module:function" that sets up a configuration."""
     function = load_function(address)
-    try:
-        inspect.signature(function).bind(1, 1)
-    except ValueError:  # some builtins have no signature to look at; the first call will tell
-        pass
-    except TypeError as error:
-        raise InputError(
-            f"{address} cannot be called as function(dataset_size, batch_size): {error}; see `calipers probe --help`."
-        ) from error
+    called = f"{address} cannot be called as function(dataset_size, batch_size)"
+    check_called(function, (1, 1), f"{called}: {{error}}; see `calipers probe --help`.")
 
     def configure(dataset_size: int, batch_size: int) -> Configuration:
         return checked(cast(Configure, function)(dataset_size, batch_size), address)
