@@ -17,7 +17,15 @@ from calipers.calibrate import solve  # noqa: E402
 from calipers.errors import InputError  # noqa: E402
 from calipers.run import Run  # noqa: E402
 from calipers.samplers import BallsAndBins, Poisson, Shuffle  # noqa: E402
-from calipers.training import Canaries, Plan, Trainer, build_model, load_dataset, train_audited  # noqa: E402
+from calipers.training import (  # noqa: E402
+    Canaries,
+    CanaryPairs,
+    Plan,
+    Trainer,
+    build_model,
+    load_dataset,
+    train_audited,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -71,6 +79,19 @@ def test_without_canaries_that_are_in_the_model_is_that_of_its_records(unmeasure
     assert examples.kept(np.array([3, N + 5, 7, N + 399])).tolist() == [3, N + 5, 7]
     trainer.take_step()
     assert trainer.step == 1
+
+
+def test_of_a_pair_the_one_that_is_in_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair has one place among the records: heads is its first example, tails its second. Real records stay."""
+    monkeypatch.setattr("calipers.training.canary_pairs.measure", lambda run: None)
+    pairs = CanaryPairs(RNG.normal(size=(2 * M, 4)), np.arange(2 * M) % 2)
+    pairs.begin(plan(), dimension=10)
+    heads, places = np.array(pairs.state()["included"]), np.arange(N, N + M)
+    assert 100 < heads.sum() < 300
+    assert pairs.kept(np.array([7, 3])).tolist() == [7, 3]
+    assert pairs.kept(places).tolist() == np.where(heads, places, places + M).tolist()
+    records, labels = pairs.added_to(RECORDS, LABELS)
+    assert len(records) == len(labels) == N + M - pairs.beside
 
 
 @pytest.mark.parametrize(
