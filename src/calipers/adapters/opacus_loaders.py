@@ -282,7 +282,7 @@ def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
             "divide."
         )
     own = sampler.run_keys()
-    kept = {key: own[key] for key in ("reshuffle", "last_batch", "max_batch_size") if key in own}
+    kept: dict[str, object] = {key: own[key] for key in ("reshuffle", "last_batch", "max_batch_size") if key in own}
     if sampler.batch_size is None or (scheme.stepwise and not scheme.equal_batches):
         size: dict[str, object] = {"sample_rate": law.rate}
     elif scheme.stepwise or law.rounds == _count(law.dataset_size, int(sampler.batch_size), _drops(kept)):
