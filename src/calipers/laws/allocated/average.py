@@ -284,11 +284,12 @@ class AllocationPair(AllocatedEpoch, LawSource):
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]
-        depth = -_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP) if log_tail < -_DEPTH_STEP else log_tail
-        asked = max(below, default=finest), max(depth, _LOWEST_LOG_TAIL)
+        cells = max(below, default=finest)
         if self.least is None:
-            return _allocations(self.sigma, self.rounds, *asked)[0]
-        return _allocations(self.sigma, self.least, *asked, True)[self.rounds - self.least]
+            return _allocations(self.sigma, self.rounds, cells, max(log_tail, _LOWEST_LOG_TAIL))[0]
+        # Where sums are shared, so are depths.
+        depth = max(-_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP), _LOWEST_LOG_TAIL)
+        return _allocations(self.sigma, self.least, cells, depth, True)[self.rounds - self.least]
 
     @property
     def maximum(self) -> MaximumTests:

@@ -54,9 +54,9 @@ def several_rounds_proof(sigma: float, rounds: int, chosen: int, adjacency: str)
     chosen = _checked(rounds, chosen)
     kind: type[AllocationPair] | type[ReplacedPair] = ReplacedPair if adjacency == "substitute" else AllocationPair
     size, longer = divmod(rounds, chosen)
-    if longer == 0 or size >= _LONG:
-        return [(kind(sigma, size), chosen)]
     least = None if size < _SHORT else size
+    if longer == 0 or size >= _LONG:
+        return [(kind(sigma, size, least=None if kind is ReplacedPair else least), chosen)]
     return [(kind(sigma, size, least=least), chosen - longer), (kind(sigma, size + 1, least=least), longer)]
 
 
