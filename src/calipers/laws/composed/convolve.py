@@ -108,13 +108,18 @@ class Factor:
         measure = self.terms[0]
         if self.jump is not None or measure.error > 0:
             return self, 0.0
-        distance = np.abs(measure.positions - self.mean)
-        order = np.argsort(-distance)
-        mass = self.count * np.cumsum(measure.weights[order])
-        dropped = int(np.searchsorted(mass, math.exp(log_loose)))
+        distance, weights = np.abs(measure.positions - self.mean), self.count * measure.weights
+        allowed = math.exp(log_loose)
+        # Nothing is dropped up to the farthest position that is too heavy by itself: few are left to be sorted.
+        far = np.flatnonzero(distance > np.max(distance, where=weights > allowed, initial=-1.0))
+        order = far[np.argsort(-distance[far])]
+        mass = np.cumsum(weights[order])
+        dropped = int(np.searchsorted(mass, allowed))
         if dropped == 0:
             return self, 0.0
-        return replace(self, terms=(measure.restricted(order[dropped:]),)), float(mass[dropped - 1])
+        kept = np.ones(len(distance), dtype=bool)
+        kept[order[:dropped]] = False
+        return replace(self, terms=(measure.restricted(kept),)), float(mass[dropped - 1])
 
     def log_mgf(self, rates: FloatArray) -> FloatArray:
         """At least log E exp(s (X - mean)) for one term, at every s of `rates`."""

@@ -61,9 +61,10 @@ class Law:
                 raise InputError(f"A law's {name} must be finite; put mass at L = 0 or infinity into q_zero and p_inf.")
         if np.any(np.diff(self.log_ratio) < 0):
             raise InputError("A law's atoms must be sorted by log_ratio.")
-        off = np.abs(self.log_p - self.log_q - self.log_ratio)
-        if self.side is Side.UPPER and np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
-            raise InputError("An UPPER law needs log_p = log_q + log_ratio at every atom.")
+        if self.side is Side.UPPER:
+            off = np.abs(self.log_p - self.log_q - self.log_ratio)
+            if np.any(off > 1e-9 * (1.0 + np.abs(self.log_p))):
+                raise InputError("An UPPER law needs log_p = log_q + log_ratio at every atom.")
         if self.whole:
             for name, masses in (("log_p", self.log_p), ("log_q", self.log_q)):
                 if abs(float(np.exp(masses).sum()) - 1.0) > 1e-9:
