@@ -181,7 +181,10 @@ def _with_room(truncation: Truncation, shift: float, adjacency: str) -> Pair:
 
 
 def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> RoundedPair:
-    parts = [(drawn_shift(_shifts(case.tails, shift, truncation.rounding)), case.probability) for case in cases]
+    # Probabilities that add up to a rounding above one are one.
+    parts = [
+        (drawn_shift(_shifts(case.tails, shift, truncation.rounding)), min(1.0, case.probability)) for case in cases
+    ]
     return revealed(_name(truncation, "add-remove"), parts, truncation.rounding)
 
 
