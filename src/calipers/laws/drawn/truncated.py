@@ -63,9 +63,9 @@ _SPARE, _DEEP = 30.0, 300.0
 """How far below e^log_tail the probability of sizes left out lies: where they are many, and where they are few."""
 _MOST_TERMS, _MOST_FAR_TERMS = 4_000_000, 300_000
 _FINEST, _DEPTH = 0.01, 40.0
-_ADDED, _ADDED_TO_UNITS, _RARE = 3e-4, 2.4e-3, 1e-12
+_ADDED, _ADDED_TO_BOTH, _RARE = 3e-4, 2.4e-3, 1e-12
 """Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
-than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed. Of a unit the
+than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed. The
 lengths that differ most between both neighbors are rare ones, and the share of the usual ones is a tenth of it."""
 _UNSEEN = 1e-40
 """Lengths that are rarer than this may grow as they like: they decide nothing."""
@@ -193,8 +193,8 @@ def proof_for_both(first: Truncation, second: Truncation, shift: float) -> Round
     """One pair for two numbers of others, added or removed; None where either of them alone proves visibly less."""
     cases, others = _cases(first), _cases(second)
     both = _of_both(cases, others)
-    most = _ADDED if first.unit == 1 else _ADDED_TO_UNITS
-    if _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > most:
+    # Of one record others publish nearly the same bound, so either neighbor is proven as finely as it can be.
+    if first.unit == 1 or _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > _ADDED_TO_BOTH:
         return None
     return _drawn(first, _together(both), POSITIVE.check("shift", shift))
 
