@@ -7,9 +7,11 @@ import itertools
 import numpy as np
 import pytest
 from oracles import plane
+from scipy import stats
 
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.shuffle_product import AttackProduct
+from calipers.laws.drawn import truncated
 from calipers.laws.drawn.truncated import TruncatedAttack, truncated_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.measure import measure
@@ -66,6 +68,83 @@ def test_a_record_that_keeps_its_place(adjacency, seed):
         assert plane.divergence(*absent, *present, eps) <= law.reverse().delta(eps) * (1 + 5e-4) + 1e-9
 
 
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+@pytest.mark.parametrize(("largest", "seed"), [(1, 0), (2, 1), (3, 2), (2, 3)])
+def test_a_unit_that_keeps_its_places(adjacency, largest, seed):
+    """Two records of four, zeroed out or replaced: where there is room, and where they displace others."""
+    rng = np.random.default_rng(20 + seed)
+    rate, sigma = float(rng.uniform(0.2, 0.7)), float(rng.uniform(0.8, 2.0))
+    others, own = plane.unit_disk(2, rng), plane.unit_disk(4, rng)
+    if seed == 3:
+        others, own = np.tile([-1.0, 0.0], (2, 1)), np.tile([[1.0, 0.0], [-1.0, 0.0]], (2, 1))[[0, 2, 1, 3]]
+    instead = np.zeros((2, 2)) if adjacency == "zero-out" else own[2:]
+    law = truncated_proof(Truncation(2, rate, largest, 2), 1.0 / sigma, adjacency).upper(0.02, -40.0)
+    present = shown(np.vstack((others, own[:2])), rate, largest, sigma)
+    absent = shown(np.vstack((others, instead)), rate, largest, sigma)
+    for eps in EPSILONS:
+        assert plane.divergence(*present, *absent, eps) <= law.delta(eps) * (1 + 5e-4) + 1e-9
+        assert plane.divergence(*absent, *present, eps) <= law.reverse().delta(eps) * (1 + 5e-4) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("others", "rate", "largest", "unit"), [(9, 0.3, 4, 5), (50, 0.2, 11, 3), (6, 1.0, 4, 3), (3, 0.7, 2, 9)]
+)
+def test_how_many_are_kept(others, rate, largest, unit):
+    """Against sums of binomial and hypergeometric probabilities of another library."""
+    found = Truncation(others, rate, largest, unit)
+    k = np.arange(len(found.joining))
+
+    def given(m):
+        joining = stats.binom.pmf(np.arange(unit + 1), unit, rate)
+        kept = [k == j if m + j <= largest else stats.hypergeom.pmf(k, m + j, j, largest) for j in range(unit + 1)]
+        return joining @ np.array(kept)
+
+    m = np.arange(others + 1)
+    chances = stats.binom.pmf(m, others, rate)
+    assert found.truncated == pytest.approx(chances[m >= largest].sum(), rel=1e-10)
+    assert found.plain + found.probabilities.sum() == pytest.approx(1.0, abs=1e-12)
+    for free, probability, kept in zip(found.free, found.probabilities, found.kept, strict=True):
+        sizes = m >= largest if free == 0.0 else m == largest - free
+        assert probability == pytest.approx(chances[sizes].sum(), rel=1e-10)
+        if probability > 0.0:
+            averaged = sum(chance * given(size) for size, chance in zip(m[sizes], chances[sizes], strict=True))
+            assert kept == pytest.approx(averaged / chances[sizes].sum(), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize(("rate", "largest", "unit"), [(0.4, 5, 6), (0.1, 3, 1), (0.3, 9, 3)])
+def test_fewer_parts_dominate_all_parts_of_both_neighbors(rate, largest, unit):
+    """Of far more records than would be put together: what one mixture proves holds for either number of others."""
+    pair = [Truncation(12, rate, largest, unit), Truncation(12 + unit, rate, largest, unit)]
+    cases = [truncated._cases(one) for one in pair]
+    whole = truncated._drawn(pair[0], truncated._together(truncated._of_both(*cases)), 0.6).upper(0.02, -40.0)
+    for one, parts in zip(pair, cases, strict=True):
+        law = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
+        for eps in (*EPSILONS, 2.0, 4.0):
+            assert law.delta(eps) <= whole.delta(eps)
+            assert law.reverse().delta(eps) <= whole.reverse().delta(eps)
+
+
+def test_few_parts_are_as_good_as_all():
+    """Two neighbors with 21 parts each, or one mixture of a few parts: the same number."""
+    first, second = (Truncation(others, 256 / 60_000, 256, 20) for others in (59_980, 60_000))
+    both = truncated.proof_for_both(first, second, 1.0 / 1.1)
+    assert both is not None
+    assert len(both.smooth) <= 8
+    each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.1, -40.0) for one in (first, second)]
+    assert both.upper(0.1, -40.0).delta(1.0) == pytest.approx(max(law.delta(1.0) for law in each), rel=1e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+def test_large_units_have_a_finite_proof(adjacency):
+    """Two hundred records: by group privacy nothing was proven."""
+    run = Run(
+        sampler="truncated-poisson", dataset_size=60_000, batch_size=256, max_batch_size=320, steps=100,
+        noise_multiplier=5.0, adjacency=adjacency, unit="user", records_per_unit=200,
+    )  # fmt: skip
+    found = measure(run).epsilon(1e-5)
+    assert found.lower <= found.upper <= 1.02 * found.lower
+
+
 @pytest.mark.parametrize(("direction", "instead"), [(-1.0, None), (-0.4, None), (-1.0, 0.0), (-1.0, -1.0), (0.0, None)])
 @pytest.mark.parametrize("unit", [1, 2])
 def test_attacks_are_what_the_mechanism_does(direction, instead, unit):
@@ -86,8 +165,8 @@ def test_a_limit_that_is_never_reached_is_poisson_sampling():
     from calipers.mechanisms.gaussian import poisson_gaussian
 
     plain = Product([(poisson_gaussian(0.01, 2.0), 1000)]).epsilon(1e-5)
-    truncated = Product([(truncated_proof(Truncation(1000, 0.01, 400), 0.5, "add-remove"), 1000)]).epsilon(1e-5)
-    assert truncated.upper == pytest.approx(plain.upper, rel=1e-4)
+    found = Product([(truncated_proof(Truncation(1000, 0.01, 400), 0.5, "add-remove"), 1000)]).epsilon(1e-5)
+    assert found.upper == pytest.approx(plain.upper, rel=1e-4)
 
 
 def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
@@ -95,8 +174,8 @@ def test_a_limit_that_is_always_reached_is_a_batch_of_fixed_size():
     from calipers.laws.drawn.fixed_size import fixed_size_proof
 
     fixed = Product([(fixed_size_proof(3 / 11, 0.5, "add-remove"), 50)]).epsilon(1e-5)
-    truncated = Product([(truncated_proof(Truncation(10, 1.0, 3), 0.5, "add-remove"), 50)]).epsilon(1e-5)
-    assert truncated.upper == pytest.approx(fixed.upper, rel=1e-4)
+    found = Product([(truncated_proof(Truncation(10, 1.0, 3), 0.5, "add-remove"), 50)]).epsilon(1e-5)
+    assert found.upper == pytest.approx(fixed.upper, rel=1e-4)
 
 
 @pytest.mark.parametrize(("size", "batch", "largest"), [(21403, 5376, 3776), (77464, 8674, 7711)])
@@ -106,9 +185,9 @@ def test_a_batch_that_is_full_but_for_rounding(size, batch, largest):
 
     truncation = Truncation(size - 1, batch / size, largest)
     assert truncation.truncated <= 1.0
-    truncated = Product([(truncated_proof(truncation, 0.2, "add-remove"), 12)]).epsilon(1e-5)
+    found = Product([(truncated_proof(truncation, 0.2, "add-remove"), 12)]).epsilon(1e-5)
     fixed = Product([(fixed_size_proof(largest / size, 0.2, "add-remove"), 12)]).epsilon(1e-5)
-    assert truncated.upper == pytest.approx(fixed.upper, rel=1e-3)
+    assert found.upper == pytest.approx(fixed.upper, rel=1e-3)
 
 
 @pytest.mark.dp_accounting

@@ -43,16 +43,16 @@ def test_whole_datasets_and_whole_batches_are_measured(
     assert 0.0 < found.lower <= found.upper
 
 
-@pytest.mark.parametrize("sampler", ["shuffle", "truncated-poisson"])
-def test_the_attack_on_a_unit_does_not_need_what_the_unit_does_not_do(sampler: str) -> None:
+def test_the_attack_on_a_unit_does_not_need_what_the_unit_does_not_do() -> None:
     """Zeroed out, all records of the unit but one are zero before: only attacks among zeros count, not opposed ones."""
-    keys: dict[str, object] = {"dataset_size": 100, "batch_size": 10, "noise_multiplier": 2.0, "sampler": sampler}
-    keys |= {"epochs": 1} if sampler == "shuffle" else {"steps": 10, "max_batch_size": 11}
-    one, alone = (Run(**keys, adjacency="zero-out", view=view) for view in ("worst-case", "isolated"))  # type: ignore[arg-type]
+    keys: dict[str, object] = {"dataset_size": 100, "batch_size": 10, "noise_multiplier": 2.0, "sampler": "shuffle"}
+    one, alone = (
+        Run(**keys, epochs=1, adjacency="zero-out", view=view)  # type: ignore[arg-type]
+        for view in ("worst-case", "isolated")
+    )
     unit = measure(one.replace(unit="user", records_per_unit=3)).epsilon(1e-3)
     among_zeros, opposed = measure(alone).epsilon(1e-3), measure(one).epsilon(1e-3)
-    assert unit.lower == among_zeros.lower <= opposed.lower
-    assert (among_zeros.lower < opposed.lower) == (sampler == "shuffle")  # elsewhere zeros are the best others there
+    assert unit.lower == among_zeros.lower < opposed.lower
     assert unit.upper > opposed.upper
     assert "do nothing" in unit.lower_evidence.statement
     replaced = one.replace(adjacency="substitute")

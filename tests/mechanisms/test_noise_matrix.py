@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -91,6 +92,20 @@ def test_buffered_toeplitz_is_its_recurrence() -> None:
     """1, s1 + s2, s1 d1 + s2 d2, ..."""
     matrix = NoiseMatrix.blt([0.9, 0.5], [0.3, 0.1], 4)
     assert matrix.toeplitz == pytest.approx([1.0, 0.4, 0.27 + 0.05, 0.243 + 0.025])
+
+
+def test_longest_paths_remember_a_bit_a_step() -> None:
+    """20,000 steps, at most 200 participations: a table of floats would hold 32 MB."""
+    values = np.random.default_rng(4).uniform(size=20_000)
+    tracemalloc.start()
+    try:
+        value, pattern = best_pattern(values, 7, 200)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(pattern) == 200
+    assert float(values[list(pattern)].sum()) == pytest.approx(value, rel=1e-12)
+    assert most < 4e6
 
 
 def test_longest_paths() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
@@ -38,6 +38,9 @@ RECORD_WAYS = ("record present against absent", "record absent against present")
 
 class Composition:
     """A product of pairs, each number computed once and from both sides; to a share `fineness` of the tolerance."""
+
+    sides: ClassVar[tuple[Side, ...]] = tuple(Side)
+    """Of which curves are made."""
 
     def __init__(self, product: Product, fineness: float = 1.0) -> None:
         self.product, self.fineness = product, fineness
@@ -74,6 +77,10 @@ class Composition:
         """The same product, of which the upper side alone is asked."""
         return AboveComposition(self.product, self.fineness)
 
+    def below(self) -> Composition:
+        """The same product, of whose curves the lower side alone is asked."""
+        return BelowComposition(self.product, self.fineness)
+
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         return self.product.epsilon(delta, tolerance * self.fineness)
 
@@ -84,7 +91,7 @@ class Composition:
         return renyi(self.product, order)
 
     def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        directed = directed_sweep(self.product, smallest_delta, tolerance)
+        directed = directed_sweep(self.product, smallest_delta, tolerance, self.sides)
         return {side: Envelope((curve,)) for side, curve in directed.items()}
 
     def rule(self, jaws: Jaws | None, ways: tuple[str, str]) -> str:
@@ -97,6 +104,8 @@ class Composition:
 
 class AboveComposition(Composition):
     """A product of pairs of which the upper side alone is asked: the attack is another."""
+
+    sides = (Side.UPPER,)
 
     def above(self) -> Composition:
         """It is that already."""
@@ -112,9 +121,11 @@ class AboveComposition(Composition):
         ways = [direction.reverse for direction in self.product.directions]
         return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
 
-    def _envelopes(self, smallest_delta: float, tolerance: float) -> dict[Side, Envelope]:
-        directed = directed_sweep(self.product, smallest_delta, tolerance, (Side.UPPER,))
-        return {side: Envelope((curve,)) for side, curve in directed.items()}
+
+class BelowComposition(Composition):
+    """A product of pairs of whose curves the lower side alone is asked: the proof is another's."""
+
+    sides = (Side.LOWER,)
 
 
 class LoneComposition(Composition):
@@ -132,6 +143,10 @@ class LoneComposition(Composition):
 
     def above(self) -> Composition:
         """The pair answers both sides at once."""
+        return self
+
+    def below(self) -> Composition:
+        """The same."""
         return self
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
@@ -202,6 +217,11 @@ class PairAttack(Jaw):
     statement: str
     ways: tuple[str, str] = RECORD_WAYS
     side = Side.LOWER
+
+    @property
+    def alone(self) -> PairAttack:
+        """The same attack, for whoever asks for its curves and not for what is proven."""
+        return replace(self, composed=self.composed.below())
 
     @property
     def curves_add(self) -> bool:

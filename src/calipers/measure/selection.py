@@ -34,7 +34,8 @@ _COARSE = 5e-3
 _FINE = 400
 _TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 40), 1.0 - np.geomspace(0.45, 1e-6, 24)))
 """False positive rates of the tests at which orders are turned."""
-_DEEPEST = 1e-14
+_DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
+"""The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
 _PROFILE, _RENYI = "calipers:selection", "papernot2022:thm2"
 
 
@@ -72,8 +73,11 @@ class SelectionProof(CurveJaw):
 
     @functools.cached_property
     def _single(self) -> TradeoffCurve:
-        """The guarantee of one trial, as fine as brackets need that never close."""
-        return self.one.curve(_DEEPEST, _COARSE)
+        """The guarantee of one trial, as the curve of the usual depth needs it."""
+        return self.one.curve(self._depth(_USUAL), _FINE_ENOUGH)
+
+    def _depth(self, smallest_delta: float) -> float:
+        return min(_DEEPEST, smallest_delta / self.trials.mean)
 
     @functools.cached_property
     def _shift(self) -> float:
@@ -127,7 +131,7 @@ class SelectionProof(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The nodes of one trial's profile, shifted, and the Renyi bound."""
-        depth = min(_DEEPEST, smallest_delta / self.trials.mean)
+        depth = self._depth(smallest_delta)
         if depth not in self._curves:
             single = self.one.curve(depth, tolerance)
             odds = single.odds
@@ -218,7 +222,7 @@ class SelectionAttack(Jaw):
 
 def selected(one: Evaluation, trials: Trials) -> Evaluation:
     """The best of a random number of trials of `one`."""
-    return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below, trials))
+    return Evaluation(SelectionProof(one.above.alone, trials), SelectionAttack(one.below.alone, trials))
 
 
 def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
@@ -226,7 +230,7 @@ def _turned_orders(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve,
     alpha, miss, alpha_c, power = (_between(column) for column in curve.points)
     turned = _turned(trials, (alpha, alpha_c), (power, miss))
     mirrored = _turned(trials, (miss, power), (alpha_c, alpha))
-    return *_scored(curve, trials), turned, mirrored.inverse()
+    return *_scored(curve, trials), TradeoffCurve.from_tests(*turned, side=Side.LOWER), _mirrored(*mirrored)
 
 
 def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
@@ -238,14 +242,20 @@ def _scored(curve: TradeoffCurve, trials: Trials) -> tuple[TradeoffCurve, ...]:
     ratio = TradeoffCurve.from_tests(fp, tp, side=Side.LOWER)
     # The mirrored test claims "absent" where the least ratio is below a threshold: errors change places.
     least_miss, least_true = np.minimum(trials.missed(miss) * up, 1.0), trials.missed(alpha_c) * down
-    reciprocal = TradeoffCurve.from_tests(least_miss, least_true, side=Side.LOWER).inverse()
-    return ratio, reciprocal
+    return ratio, _mirrored(least_miss, least_true)
+
+
+def _mirrored(misses: FloatArray, true: FloatArray) -> TradeoffCurve:
+    """The LOWER curve of tests that claim "absent", by their errors in the roles that they have seen from there."""
+    return TradeoffCurve.from_tests(1.0 - true, 1.0 - misses, true, misses, side=Side.LOWER)
 
 
 def _turned(
     trials: Trials, wrong: tuple[FloatArray, FloatArray], right: tuple[FloatArray, FloatArray]
-) -> TradeoffCurve:
-    """The tests of orders that are turned; `wrong` and `right` are both errors' tests with their complements.
+) -> tuple[FloatArray, FloatArray]:
+    """False positive rates and powers of orders that are turned.
+
+    `wrong` and `right` are both errors' tests with their complements.
 
     Outcomes that some test A does not claim come first; those that A claims and a smaller test S does not, last; what
     is claimed is S, between them. The tests of a curve may be taken as those of one statistic, which lie in each other:
@@ -261,7 +271,7 @@ def _turned(
         inner = (fp <= fp[place]) & (tp <= tp[place])
         rates.append(np.minimum(trials.within(np.full(inner.sum(), unclaimed[place] * down), fp[inner]) * up, 1.0))
         powers.append(trials.within(np.full(inner.sum(), missed[place] * up), tp[inner]) * down)
-    return TradeoffCurve.from_tests(np.concatenate(rates), np.concatenate(powers), side=Side.LOWER)
+    return np.concatenate(rates), np.concatenate(powers)
 
 
 def _between(column: FloatArray) -> FloatArray:

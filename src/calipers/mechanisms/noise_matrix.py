@@ -294,15 +294,17 @@ def best_pattern(values: FloatArray, separation: int, count: int) -> tuple[float
             else:
                 i += 1
         return float(best[0]), tuple(pattern)
-    tables = [np.zeros(steps + separation)]
+    # Which step comes first is all that is remembered of the table of every number left: a bit a step.
+    best, chosen_first = np.zeros(steps + separation), []
     for _ in range(count):
-        chosen = np.append(values + tables[-1][separation:], np.zeros(separation))
-        tables.append(np.maximum.accumulate(chosen[::-1])[::-1])
-    pattern, i, left = [], 0, count
-    while i < steps and left > 0:
-        if tables[left][i] > tables[left][i + 1]:
-            pattern.append(i)
-            i, left = i + separation, left - 1
-        else:
-            i += 1
-    return float(tables[count][0]), tuple(pattern)
+        chosen = np.append(values + best[separation:], np.zeros(separation))
+        best = np.maximum.accumulate(chosen[::-1])[::-1]
+        chosen_first.append(np.packbits(best[:steps] > best[1 : steps + 1]))
+    pattern, i = [], 0
+    for row in reversed(chosen_first):
+        found = np.flatnonzero(np.unpackbits(row, count=steps)[i:])
+        if len(found) == 0:
+            break
+        pattern.append(i + int(found[0]))
+        i = pattern[-1] + separation
+    return float(best[0]), tuple(pattern)

@@ -63,9 +63,10 @@ _SPARE, _DEEP = 30.0, 300.0
 """How far below e^log_tail the probability of sizes left out lies: where they are many, and where they are few."""
 _MOST_TERMS, _MOST_FAR_TERMS = 4_000_000, 300_000
 _FINEST, _DEPTH = 0.01, 40.0
-_ADDED = 4e-4
-"""Cases are put together where the probability p of no length (or more) grows by more than this share, times
-1 - log p: at small probabilities a share of them is less of the epsilon that goes with them."""
+_ADDED, _ADDED_TO_BOTH, _RARE = 3e-4, 2.4e-3, 1e-12
+"""Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
+than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed. The
+lengths that differ most between both neighbors are rare ones, and the share of the usual ones is a tenth of it."""
 _UNSEEN = 1e-40
 """Lengths that are rarer than this may grow as they like: they decide nothing."""
 
@@ -105,10 +106,10 @@ def _mixed(cases: Sequence[_Case]) -> FloatArray:
 
 
 def _added(more: FloatArray, less: FloatArray) -> float:
-    """The largest share that any length's probability grows by, in units of what is told at that probability."""
+    """The largest share that any length's probability grows by, less for what is very rare."""
     seen = more > _UNSEEN
     more, less = more[seen], np.maximum(less[seen], 1e-300)
-    return float(np.max((more - less) / less / (1.0 - np.log(np.minimum(more, 1.0)))))
+    return float(np.max((more - less) / less / (1.0 + np.maximum(0.0, np.log(_RARE / more)))))
 
 
 def _together(cases: Sequence[_Case]) -> list[_Case]:
@@ -181,7 +182,10 @@ def _with_room(truncation: Truncation, shift: float, adjacency: str) -> Pair:
 
 
 def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> RoundedPair:
-    parts = [(drawn_shift(_shifts(case.tails, shift, truncation.rounding)), case.probability) for case in cases]
+    # Probabilities that add up to a rounding above one are one.
+    parts = [
+        (drawn_shift(_shifts(case.tails, shift, truncation.rounding)), min(1.0, case.probability)) for case in cases
+    ]
     return revealed(_name(truncation, "add-remove"), parts, truncation.rounding)
 
 
@@ -189,7 +193,8 @@ def proof_for_both(first: Truncation, second: Truncation, shift: float) -> Round
     """One pair for two numbers of others, added or removed; None where either of them alone proves visibly less."""
     cases, others = _cases(first), _cases(second)
     both = _of_both(cases, others)
-    if _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > 2.0 * _ADDED:
+    # Of one record others publish nearly the same bound, so either neighbor is proven as finely as it can be.
+    if first.unit == 1 or _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > _ADDED_TO_BOTH:
         return None
     return _drawn(first, _together(both), POSITIVE.check("shift", shift))
 
