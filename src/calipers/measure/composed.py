@@ -145,9 +145,7 @@ class LoneComposition(Composition):
         """The pair answers both sides at once."""
         return self
 
-    def below(self) -> Composition:
-        """The same."""
-        return self
+    below = above
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         lower, upper = self._pair.epsilon(delta)
