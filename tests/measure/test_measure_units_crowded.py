@@ -65,3 +65,13 @@ def test_displaced_records_are_not_isolated(sampler: str) -> None:
     """An adversary who sees the record's own contribution only does not see whom it displaces."""
     with pytest.raises(InputError, match="displaces"):
         Run(dataset_size=100, batch_size=10, steps=3, noise_multiplier=2.0, sampler=sampler, view="isolated")
+
+
+def test_a_window_that_bounds_nothing_is_no_error() -> None:
+    """Rare steps with little noise: Chernoff's bound at one end of the window is larger than any float."""
+    run = Run(
+        sampler="with-replacement", dataset_size=1_000_000, batch_size=1024, steps=100_000, noise_multiplier=0.7,
+        adjacency="substitute",
+    )  # fmt: skip
+    mu = measure(run).gdp().mu
+    assert 9.0 < mu.lower <= mu.upper < 12.0

@@ -185,7 +185,8 @@ def _missed(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArr
     if window is None:
         return np.full(len(index), measure.escape)
     ahead = len(measure.positions) - 1 - index
-    missed: FloatArray = measure.escape + math.exp(window.log_escape) * np.exp(-rate * ahead)
+    # A bound that says nothing may be larger than any number.
+    missed: FloatArray = measure.escape + np.exp(np.minimum(window.log_escape - rate * ahead, 700.0))
     return missed
 
 
