@@ -254,19 +254,24 @@ def decayed_tail_sums(weights: FloatArray, rate: float) -> FloatArray:
     """
     n = len(weights)
     block = n if rate * n <= 300.0 else max(1, int(300.0 / rate))
-    sums = np.empty(n)
-    carry = 0.0  # sum over l >= end of exp(-rate (l - end)) weights_l
-    for end in range(n, 0, -block):
-        start = max(0, end - block)
-        size = end - start
-        decay = np.exp(-rate * np.arange(size))  # exp(-rate (l - start))
-        inside = np.cumsum((weights[start:end] * decay)[::-1])[::-1]  # sum over start+i <= l < end
-        reach = inside / decay + carry * np.exp(-rate * (size - np.arange(size)))
-        # reach_i = sum over l >= start + i of exp(-rate (l - start - i)) weights_l
-        sums[start : end - 1] = math.exp(-rate) * reach[1:]
-        sums[end - 1] = math.exp(-rate) * carry
-        carry = float(reach[0])
-    return sums
+    blocks = -(-n // block)
+    padded = np.zeros(blocks * block)
+    padded[blocks * block - n :] = weights
+    ahead = np.arange(block)
+    decay = np.exp(-rate * ahead)
+    inside = np.cumsum((padded.reshape(blocks, block) * decay)[:, ::-1], axis=1)[:, ::-1]
+    carry = np.zeros(blocks)  # sum over l >= end of a block of exp(-rate (l - end)) weights_l
+    # Of many blocks each decays by e^-150 at least, so that a few of them are all that can be told from 0.
+    passed, factor = 1.0, math.exp(-rate * block)
+    for following in range(1, blocks):
+        if passed == 0.0:
+            break
+        carry[:-following] += passed * inside[following:, 0]
+        passed *= factor
+    # Over l from a place on, itself included; what it is from the next place on is what is asked for.
+    reach = inside / decay + carry[:, None] * np.exp(-rate * (block - ahead))
+    sums = math.exp(-rate) * np.append(reach[:, 1:], carry[:, None], axis=1)
+    return np.asarray(sums.ravel()[blocks * block - n :])
 
 
 def strided_tail_sums(weights: FloatArray, rate: float, stride: int) -> tuple[FloatArray, FloatArray]:
