@@ -55,6 +55,8 @@ _STEP = 0.02
 """Distance of the nodes, in units of the noise."""
 _SPARE = 10.0
 """Counts so much rarer than the depth asked for, in log, are told apart."""
+_FAR = 600.0
+"""Of logs of ratios: beyond, (alpha - 1)/alpha is 1 in every digit, and alpha itself may be no number."""
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of a node: differences of tails that agree to a few digits at most."""
 
@@ -94,13 +96,15 @@ class CountedPair(UpperSource):
         log_alpha[0] = 0.0  # the first threshold is where the ratio is 1, up to rounding
         seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
         told = gaussian_delta(apart, log_alpha[:, None]) @ shares
-        alpha_less_one = np.expm1(np.minimum(log_alpha, 600.0))
+        alpha_less_one = np.expm1(np.minimum(log_alpha, _FAR))
         # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
         rest = none * alpha_less_one / (1.0 + alpha_less_one)
         bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
         # Rounding of `seen` is relative to its larger term.
         rounded = 4e-16 * eta * rest * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
-        epsilon = np.log1p(eta * alpha_less_one)
+        hidden = math.log1p(-eta) if eta < 1.0 else -math.inf
+        far = np.logaddexp(hidden, math.log(eta) + log_alpha)
+        epsilon = np.where(log_alpha <= _FAR, np.log1p(eta * alpha_less_one), far)
         least = bound + rounded
         if zeroed and not reverse and none:
             larger = min(1.0, eta * (1.0 + counts.rounding + 1e-13))  # a larger rate dominates

@@ -1,0 +1,44 @@
+"""Units in batches of fixed size with next to no noise: likelihood ratios beyond the largest double."""
+
+import math
+
+import pytest
+from scipy.special import log_ndtr, ndtr
+
+import calipers as cp
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.drawn.counted import CountedPair
+
+
+def test_a_node_beyond_the_largest_double_stays_where_it_is() -> None:
+    """With (1-w) N(0) + w N(2s) against (1-w) N(0) + w N(s), z > 2s - 1 shows at least this much at every node.
+
+    A node that is moved down to an epsilon that a double's exponential can hold would claim next to nothing there.
+    """
+    length, chance = 40.0, 0.5
+    pair = CountedPair(Shifts.of([0.0, length], [1.0 - chance, chance], 1e-15), "zero-out")
+    nodes = pair.nodes(False, -40.0)
+    assert max(epsilon for epsilon, _ in nodes) > 1000.0
+    for epsilon, delta in nodes:
+        seen = chance * float(ndtr(1.0))
+        missed = epsilon + math.log(chance) + float(log_ndtr(1.0 - length))
+        falsely = (1.0 - chance) * float(ndtr(1.0 - 2.0 * length))
+        assert delta >= seen - (math.exp(missed) if missed < 0.0 else math.inf) - falsely * math.exp(min(epsilon, 700.0))
+
+
+@pytest.mark.parametrize("sampler", ["without-replacement", "with-replacement"])
+@pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])
+def test_jaws_of_nearly_public_units_do_not_cross(sampler: str, adjacency: str) -> None:
+    """Two hundred records of one person, some twenty of them in the batch."""
+    run = cp.Run(
+        dataset_size=60_000,
+        batch_size=6_000,
+        steps=1,
+        noise_multiplier=1.0,
+        sampler=sampler,
+        adjacency=adjacency,
+        unit="person",
+        records_per_unit=200,
+    )
+    found = cp.measure(run).epsilon(delta=1e-5)
+    assert 800.0 < found.lower <= found.upper
