@@ -192,8 +192,8 @@ def _in_range(exponents: FloatArray) -> FloatArray:
     """e^exponents, where that is a number."""
     if float(np.max(exponents)) > 700.0:
         raise CertificationError(
-            "The log likelihood ratios of these steps are so large that their rounding alone is beyond e^700: so little "
-            "noise hides nothing, and no bound is computed for it. Use a larger noise_multiplier."
+            "The log likelihood ratios of these steps are so large that their rounding alone is beyond e^700: so "
+            "little noise hides nothing, and no bound is computed for it. Use a larger noise_multiplier."
         )
     return np.asarray(np.exp(exponents))
 
