@@ -126,6 +126,7 @@ def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | No
 
 def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None) -> Cells:
     """The cells of a part: as fine as the resolution asks, with few points for the accuracy of their masses."""
+    resolution *= part.fineness
     rule = 12 if resolution > 0.02 else 6
     ends = _ends(part, resolution, log_tail, tilt, rule)
     while rule in _MANY_CELLS and len(ends) > _MANY_CELLS[rule]:

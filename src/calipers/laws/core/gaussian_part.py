@@ -24,6 +24,8 @@ _NOTHING = 40.0
 """e^-40 is less than half of the last digit of 1."""
 _WIDE = 20.0
 """Means farther apart than this make a wide part."""
+_FINER, _FINEST = 0.8, 0.45
+"""Cells of mixtures of many, and of wide ones: they end where their weight does, so that masses let them be wide."""
 
 
 def gaussian_mixture_part(
@@ -80,6 +82,7 @@ def gaussian_mixture_part(
         # E[e^(r X); X > 0] for X ~ N(a, 1) is e^(r a + r^2/2) Phi(a + r).
         return float(np.logaddexp.reduce(log_w + rate * ahead + 0.5 * rate * rate + log_ndtr(ahead + rate)))
 
+    wide = max(mp.max(), mq.max()) - min(mp.min(), mq.min()) > _WIDE
     return SmoothPart(
         log_p=lambda z: rel_p(z) - 0.5 * z * z + log_norm,
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
@@ -95,7 +98,8 @@ def gaussian_mixture_part(
         log_growth_above=lambda rate, z: grown(log_wq, mq - z, rate),
         log_growth_below=lambda rate, z: grown(log_wp, z - mp, rate),
         ratio_error=_faint_ratio_error(weights_p, means_p, weights_q, means_q),
-        steepest=steepest if max(mp.max(), mq.max()) - min(mp.min(), mq.min()) > _WIDE else None,
+        steepest=steepest if wide else None,
+        fineness=_FINEST if wide else _FINER if max(len(mp), len(mq)) > _FEW else 1.0,
         share_error=max((found.share_error for found in progressions if found is not None), default=0.0),
     )
 

@@ -74,6 +74,8 @@ class SmoothPart:
     """What densities may err by beyond a few roundings of their logs."""
     steepest: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     """(low, high) -> at least |d log density/dz| of both between these places; for parts that are wide."""
+    fineness: float = 1.0
+    """Cells are this much finer than asked for, where masses alone would let them be wide."""
 
 
 @dataclass(frozen=True)
