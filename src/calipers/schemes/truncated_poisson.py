@@ -27,8 +27,10 @@ _REASON = (
 )
 _OFTEN = 1e-3
 """Where batches are full at least so often, an attack through displaced records is tried too."""
-_FINENESS = 0.02
-"""Where batches are hardly ever full, dp_accounting's event for one record differs from ours by rounding alone."""
+_HARDLY, _FEW = 1e-8, 100
+_FINENESS, _FINEST = 0.02, 0.003
+"""Of one record, and of few steps whose batches are full no more often than `_HARDLY`: there dp_accounting's event
+differs from ours by rounding alone, of which theirs has the less the fewer steps there are."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -115,7 +117,9 @@ def _exposure(run: RunFields, truncation: Truncation, proof: UpperSource) -> Exp
     if displacing is not None:
         told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
         attacks.append(Attack(displacing, steps, STATEMENT, told, one_sided=True))
-    above = Proof(proof, steps, STATEMENT, _REASON, fineness=_FINENESS if run.records_per_unit == 1 else 1.0)
+    hardly = steps <= _FEW and truncation.truncated <= _HARDLY
+    fineness = 1.0 if run.records_per_unit > 1 else _FINEST if hardly else _FINENESS
+    above = Proof(proof, steps, STATEMENT, _REASON, fineness=fineness)
     return Exposure((above,), attacks[0], tuple(attacks[1:]))
 
 
