@@ -17,16 +17,16 @@ SOURCE = Path(__file__).parents[2] / "src"
 SMALL = {"sample_rate": 0.1, "steps": 5, "noise_multiplier": 1.0}
 """A run that is measured at once."""
 SLOW = {
-    "dataset_size": 60_000,
-    "batch_size": 256,
-    "steps": 14_000,
+    "dataset_size": 1_000,
+    "batch_size": 100,
+    "steps": 100,
     "noise_multiplier": 1.0,
     "sampler": "truncated-poisson",
-    "max_batch_size": 260,
+    "max_batch_size": 140,
     "unit": "person",
-    "records_per_unit": 60,
+    "records_per_unit": 200,
 }
-"""A run that takes minutes: sixty records of one person, most of whom are dropped now and then."""
+"""A run that takes most of a minute: a fifth of all records are one person's, and some are dropped now and then."""
 LONG = {"dataset_size": 350_551, "batch_size": 249, "epochs": 357, "noise_multiplier": 0.34}
 LONG |= {"sampler": "shuffle", "adjacency": "substitute"}
 """A run that takes seconds, and is one under other samplers too."""
