@@ -52,13 +52,11 @@ class GaussianJaw(Jaw):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """Exact up to rounding, which is charged."""
-        del tolerance
         lower, upper = gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR)
         return Found(upper if self.side is Side.UPPER else lower, self.said)
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Exact up to rounding, which is charged."""
-        del tolerance
         found = self._rounded(float(gaussian_delta(self._shifted, epsilon))).value
         # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
         if self.side is Side.UPPER:
@@ -71,7 +69,6 @@ class GaussianJaw(Jaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """G_mu."""
-        del smallest_delta, tolerance
         return gaussian_curve(self.shift, self.side)
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -80,7 +77,6 @@ class GaussianJaw(Jaw):
 
     def mu(self, delta0: float, tolerance: float) -> float:
         """The shift itself from above; from below what the test with equal error rates demands."""
-        del tolerance
         if self.side is Side.UPPER:
             return self.shift * (1.0 + GAUSSIAN_RELATIVE_ERROR)
         rate = float(normal_tail(0.5 * self.shift)) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / (1.0 - delta0)
@@ -145,7 +141,6 @@ class KnownCurve(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """As it is."""
-        del smallest_delta, tolerance
         return self.known
 
     def renyi(self, order: float) -> Found:

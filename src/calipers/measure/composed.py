@@ -275,13 +275,11 @@ class LawProof(Jaw):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
-        del tolerance
         sharpest = self.product if self.single is None else self.single
         return Found(sharpest.epsilon(delta), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least the true delta."""
-        del tolerance
         sharpest = self.product if self.single is None else self.single
         return Found(sharpest.delta(epsilon), self.evidence())
 
@@ -292,7 +290,6 @@ class LawProof(Jaw):
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee; computed once for each depth."""
-        del tolerance
         if smallest_delta not in self._swept:
             sharpest = self.product if self.single is None else self.single
             self._swept[smallest_delta] = Envelope((sharpest.curve(smallest_delta),))
@@ -327,7 +324,6 @@ class LawAttack(Jaw):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
-        del tolerance
         found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
         switching = self._switching(found)
         if switching is not None:
@@ -338,7 +334,6 @@ class LawAttack(Jaw):
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At most the true delta, shown by the test with threshold epsilon."""
-        del tolerance
         found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
         switching = self._switching(epsilon)
         if switching is not None:
@@ -368,7 +363,6 @@ class LawAttack(Jaw):
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The attack's curve, from its tests in both directions; computed once for each depth."""
-        del tolerance
         if smallest_delta not in self._swept:
             if self.single is not None:
                 curve = self.single.curve(smallest_delta)

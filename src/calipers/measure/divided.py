@@ -280,19 +280,16 @@ class MomentProof(CollinearProof):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """By one moment of isotropic Gaussians."""
-        del tolerance
         rounds = [pair.rounds() for pair in self.pairs]
         moments = [epsilon_by_moments(part, delta) if part is not None else math.inf for part in rounds]
         return Found(max(moments), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Anything."""
-        del epsilon, tolerance
         return Found(1.0, self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """No guarantee."""
-        del smallest_delta, tolerance
         return Envelope((_NO_GUARANTEE,))
 
     def evidence(self) -> Evidence:
@@ -312,19 +309,16 @@ class LengthAttack(CollinearAttack):
 
     def epsilon(self, delta: float, tolerance: float | None) -> Found:
         """Of a test of the length."""
-        del tolerance
         value, way = epsilon_shown(self._apart.length_tests(delta), delta)
         return Found(value, _length_test(self._apart, way))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Of a test of the length."""
-        del tolerance
         value, way = delta_shown(self._apart.length_tests(1e-3), epsilon)
         return Found(value, _length_test(self._apart, way))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """One test whose errors no float can hold, rounded up."""
-        del smallest_delta, tolerance
         return Envelope((TradeoffCurve.from_tests([_PERFECT], [1.0], power_c=[_PERFECT], side=Side.LOWER),))
 
     def evidence(self) -> Evidence:

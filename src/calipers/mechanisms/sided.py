@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,6 +50,8 @@ class Sided(LawSource):
     below: LowerSource
     pointwise: LawSource | None = None
     attack: str = ""
+    exact: ClassVar[bool] = False
+    """Proof and attack are two statements."""
 
     @property
     def words(self) -> str:
@@ -64,21 +67,6 @@ class Sided(LawSource):
     def symmetric(self) -> bool:
         """Whether both are."""
         return self.above.symmetric and self.below.symmetric
-
-    @property
-    def p_inf(self) -> float:
-        """Mass at infinity that is attained."""
-        return self.below.p_inf
-
-    @property
-    def q_zero(self) -> float:
-        """Mass at zero that is attained."""
-        return self.below.q_zero
-
-    @property
-    def exact(self) -> bool:
-        """Proof and attack are two statements."""
-        return False
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of what dominates."""
@@ -98,7 +86,6 @@ class ProvenCurve(UpperSource):
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The segments of the curve, as atoms."""
-        del resolution, log_tail
         Side.UPPER.same(self.curve.side)
         return law_of_curve(self.curve)
 
@@ -112,7 +99,6 @@ class AttainedCurve(LowerSource):
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The segments of the curve, as atoms."""
-        del resolution, log_tail
         Side.LOWER.same(self.curve.side)
         return law_of_curve(self.curve)
 

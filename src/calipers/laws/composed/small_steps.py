@@ -41,12 +41,10 @@ class _Small(LawSource):
 
     def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
         return self.laws[Side.UPPER]
 
     def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
         return self.laws[Side.LOWER]
 
 

@@ -112,7 +112,6 @@ class UpperSource(AnySource):
 
     def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The same, with cells placed for `tilt` where the source can place them."""
-        del tilt
         return self.upper(resolution, log_tail)
 
     @property
@@ -132,17 +131,14 @@ class UpperSource(AnySource):
 
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
-        del order, reverse
         return None
 
     def known_moment(self, order: float, reverse: bool) -> float | None:
         """The same for a release that tells what this one hides: far too large, but finite."""
-        del order, reverse
         return None
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """Logs of what E_Q[L^order] holds beyond the ends of the UPPER law of this tail; None where it is not known."""
-        del order, log_tail, reverse
         return None
 
 
@@ -155,7 +151,6 @@ class LowerSource(AnySource):
 
     def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The same, with cells placed for `tilt` where the source can place them."""
-        del tilt
         return self.lower(resolution, log_tail)
 
     @property
@@ -172,6 +167,15 @@ class LowerSource(AnySource):
         """What is sharper than the laws where there is one participation only."""
         return None
 
+
+class LawSource(UpperSource, LowerSource):
+    """Proof and attack in one."""
+
+    @property
+    def both(self) -> LawSource:
+        """Itself."""
+        return self
+
     @property
     def p_inf(self) -> float:
         """At most the P-mass where Q vanishes."""
@@ -181,15 +185,6 @@ class LowerSource(AnySource):
     def q_zero(self) -> float:
         """At most the Q-mass where P vanishes."""
         return self.lower(0.2, -40.0).q_zero
-
-
-class LawSource(UpperSource, LowerSource):
-    """Proof and attack in one."""
-
-    @property
-    def both(self) -> LawSource:
-        """Itself."""
-        return self
 
     @property
     def mu(self) -> float | None:

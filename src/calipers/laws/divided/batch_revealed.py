@@ -60,9 +60,6 @@ class BatchRevealedPair(UpperSource):
     others: int
     dimension: int
     revealed: bool = False
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""

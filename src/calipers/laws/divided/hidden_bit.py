@@ -113,9 +113,6 @@ class HiddenBitPair(UpperSource):
     divisor: int
     revealed: bool = False
     largest_divisor: int | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.02
     """Finer cells than this change epsilon by less than 1e-4 of itself."""

@@ -58,9 +58,6 @@ class RealizedAttack(LowerSource):
     dimension: int
     direction: float = -1.0
     record: float = 1.0
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.03
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""

@@ -71,9 +71,6 @@ class SizeAndSumPair(UpperSource):
     rate: float
     others: int
     dimension: int | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.012
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
