@@ -152,6 +152,10 @@ class NeighborPair:
         """The composition, with this proof above and this attack below."""
         return Product(self.factors(proof, *attack))
 
+    def proven(self, proof: str) -> Product:
+        """The same for whoever asks for its upper side alone: any attack will do."""
+        return self.product(proof, self.attacks[0])
+
     def length_tests(self, smallest: float) -> list[LengthTest]:
         """Tests of the length of the noise, everybody's gradient being zero, for one phase each."""
         found: list[LengthTest] = []

@@ -40,6 +40,7 @@ from collections.abc import Callable, Collection, Iterator
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Jaws
 from calipers.laws.composed.jumps import Followed, Jumps, LabelledSums, Numbers, SplitSums, followed, nodes_around
 from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
@@ -106,7 +107,6 @@ class RareSteps:
         self._rounding = followed_steps * (max(law.rounding for law in every) + 1e-10)
         reach, moved = (max(getattr(law, name) for law, _ in laws[Side.UPPER]) for name in ("reach", "shift_error"))
         self._shift = followed_steps * (moved + 8.0 * UNIT_ROUNDOFF * (_FAR + reach))
-        self._profiles: dict[Numbers, SmallSteps] = {}
         self._jumps: dict[Side, Followed] = {}
 
     def _most_jumps(self, expected: float) -> int:
@@ -140,13 +140,11 @@ class RareSteps:
             return tuple(min(self.most, count) for count in self.counts)
         return (self._exact,) if few and len(self.counts) == 1 else (0,) * len(self.counts)
 
+    @kept
     def _profile(self, fewer: Numbers) -> SmallSteps:
         """The small steps alone, `fewer` of them."""
-        if fewer not in self._profiles:
-            deepest = self.log_delta + _NEGLIGIBLE
-            counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
-            self._profiles[fewer] = SmallSteps(self.parts, counts, deepest, self.tolerance)
-        return self._profiles[fewer]
+        counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
+        return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance)
 
     def look_at(self, epsilon: float) -> None:
         """Place the nodes for questions about this epsilon."""

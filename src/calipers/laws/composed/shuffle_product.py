@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import InputError
+from calipers.kept import kept
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
@@ -49,7 +50,6 @@ class AttackProduct:
         ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
         self.directions = [Below(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
-        self._started: dict[tuple[bool, float], LowerTail] = {}
 
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
@@ -124,11 +124,8 @@ class AttackProduct:
     def _depth(self, smallest_delta: float) -> float:
         return math.log(smallest_delta) - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
 
+    @kept
     def _start(self, direction: Below, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        key = direction.reverse, log_tail
-        if key not in self._started:
-            saddle = saddle_for_epsilon(direction.pilot(log_tail), 0.0)
-            escape = log_escape_for(saddle, _RELATIVE)
-            self._started[key] = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape)
-        return self._started[key]
+        saddle = saddle_for_epsilon(direction.pilot(log_tail), 0.0)
+        return direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE))
