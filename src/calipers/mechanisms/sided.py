@@ -30,11 +30,11 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair, SmoothPart
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import between
 from calipers.laws.core.profile_law import law_of_curve
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
-from calipers.numerics.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -145,27 +145,13 @@ def _bounded_range(epsilon: float, name: str) -> Pair:
     e^((epsilon - z)/2) and e^((epsilon + z)/2), over 2 (e^epsilon - 1), on [-epsilon, epsilon].
     """
     log_norm = -math.log(2.0) - epsilon - math.log(-math.expm1(-epsilon))
-    nowhere = lambda _: -math.inf  # noqa: E731  # the density ends at -epsilon and epsilon
-
-    def log_p(z: FloatArray) -> FloatArray:
-        return log_norm + 0.5 * (epsilon + z)
-
-    def log_q(z: FloatArray) -> FloatArray:
-        return log_norm + 0.5 * (epsilon - z)
-
-    part = SmoothPart(
-        log_p=log_p,
-        log_q=log_q,
-        log_ratio=lambda z: np.asarray(z, dtype=np.float64),
-        range_for=lambda _: (-epsilon, epsilon),
-        log_p_above=nowhere,
-        log_q_above=nowhere,
-        log_p_below=nowhere,
-        log_q_below=nowhere,
-        growth=lambda _low, _high, reach: 0.5 * reach,
+    part = between(
+        -epsilon,
+        epsilon,
+        lambda z: log_norm + 0.5 * (epsilon + z),
+        lambda z: log_norm + 0.5 * (epsilon - z),
+        lambda z: np.asarray(z, dtype=np.float64),
         slope=1.0,
-        log_growth_above=lambda _rate, _z: -math.inf,
-        log_growth_below=lambda _rate, _z: -math.inf,
         scale=min(1.0, epsilon),
     )
     return Pair(name, smooth=(part,), symmetric=True)

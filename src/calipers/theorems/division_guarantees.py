@@ -44,9 +44,8 @@ def _batches(dataset_size: int, sample_rate: float) -> tuple[FloatArray, FloatAr
     return window.values, window.weights * (1.0 - BINOMIAL_RELATIVE_ERROR)
 
 
-def _fixed_divisor(divisor: int, alignment: float, run: tuple[int, int, float, float]) -> Revealed:
+def _fixed_divisor(divisor: int, alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equations (4) and (16): divisor K against K + 1, whatever the batch."""
-    dimension, size, rate, sigma = run
     k, weights = _batches(size, rate)
     unit = (divisor + 1.0) * sigma
     idle, joined = np.abs(alignment) * k / unit, np.abs(divisor - alignment * k) / unit
@@ -59,9 +58,8 @@ def _fixed_divisor(divisor: int, alignment: float, run: tuple[int, int, float, f
     return Revealed(balls, 0.0, 1.0, 0.0)
 
 
-def _batch_divisor(alignment: float, run: tuple[int, int, float, float]) -> Revealed:
+def _batch_divisor(alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equation (7): divisor |B|, or |B| + 1 when the record joined."""
-    dimension, size, rate, sigma = run
     k, weights = _batches(size, rate)
     empty, k, weights = float(weights[k == 0.0].sum()), k[k > 0.0], weights[k > 0.0]
     balls = Balls(rate * weights, dimension, k, np.abs(1.0 - alignment) * k / ((k + 1.0) * sigma))
@@ -87,8 +85,8 @@ def expected_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return curve_from_below(_fixed_divisor(dataset_size, alignment, run), fpr)
+    revealed = _fixed_divisor(dataset_size, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-3.6")
@@ -102,8 +100,8 @@ def expected_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.6, from above, in both orders of the pair."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return delta_from_above(_fixed_divisor(dataset_size, -1.0, run), epsilon)
+    revealed = _fixed_divisor(dataset_size, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)
 
 
 @theorem("wang-eq-7")
@@ -114,8 +112,8 @@ def batch_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return curve_from_below(_batch_divisor(alignment, run), fpr)
+    revealed = _batch_divisor(alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-3.7")
@@ -129,8 +127,8 @@ def batch_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.7, from above, in both orders of the pair."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return delta_from_above(_batch_divisor(-1.0, run), epsilon)
+    revealed = _batch_divisor(-1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)
 
 
 @theorem("wang-thm-a.2")
@@ -141,25 +139,25 @@ def floor_pair_fnr(
 
     Raises `ConditionError` unless floor((N + 1) q) = floor(N q) + 1, the case the theorem is about.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after != before + 1:
         raise ConditionError(
             f"floor((N + 1) q) must be floor(N q) + 1, got {before} and {after}: the divisor is the same for both "
             "datasets, and wang-thm-a.3 gives the guarantee."
         )
-    return curve_from_below(_fixed_divisor(before, alignment, run), fpr)
+    revealed = _fixed_divisor(before, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-a.3")
 def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem A.3: that of the undivided sum where both divisors agree, else Equation (17)."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
         curve = sample_rate * float(gaussian_tradeoff(1.0 / noise_multiplier, fpr)) + (1.0 - sample_rate) * (1.0 - fpr)
         return curve * (1.0 - ROUNDED)
-    return curve_from_below(_fixed_divisor(before, -1.0, run), fpr)
+    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-a.3-delta")
@@ -171,9 +169,9 @@ def floor_delta(
     Equal divisors: the curve q G_(1/sigma) + (1 - q) ID belongs to N(0, 1) against (1 - q) N(0, 1) + q N(1/sigma, 1).
     The order with the mixture first has the larger delta (Zhu et al. 2022), q delta_G(log(1 + (e^epsilon - 1)/q)).
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
         inner = math.log1p(math.expm1(epsilon) / sample_rate)
         return min(sample_rate * float(gaussian_delta(1.0 / noise_multiplier, inner)) * (1.0 + ROUNDED), 1.0)
-    return delta_from_above(_fixed_divisor(before, -1.0, run), epsilon)
+    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)

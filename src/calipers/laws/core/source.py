@@ -25,15 +25,12 @@ class LoneProof(Protocol):
 
     def epsilon(self, delta: float) -> float:
         """At least epsilon(delta)."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """At least delta(epsilon)."""
-        ...
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The directed guarantee, its null "record absent", down to about `smallest_delta`."""
-        ...
 
 
 class LoneAttack(Protocol):
@@ -41,15 +38,12 @@ class LoneAttack(Protocol):
 
     def best_epsilon(self, delta: float) -> tuple[float, bool]:
         """At most epsilon(delta)."""
-        ...
 
     def best_delta(self, epsilon: float) -> tuple[float, bool]:
         """At most delta(epsilon)."""
-        ...
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """What its tests attain, their null "record absent", down to about `smallest_delta`."""
-        ...
 
 
 class LonePair(Protocol):
@@ -57,11 +51,9 @@ class LonePair(Protocol):
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(lower, upper) of epsilon(delta)."""
-        ...
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of delta(epsilon)."""
-        ...
 
 
 class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none

@@ -38,7 +38,6 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import InputError
 from calipers.laws.composed.lattice import weighted_counts
@@ -137,11 +136,9 @@ class SizeAndSumPair(UpperSource):
         ratio, log_q = np.concatenate((law.log_ratio, ratio)), np.concatenate((law.log_q, log_q))
         order = np.argsort(ratio, kind="stable")
         lost = math.exp(log_full + math.log(self.rate)) * noise.p_inf * (1.0 + 1e-9)
-        return Law(
+        return Law.dominating(
             ratio[order],
-            (log_q + ratio)[order],
             log_q[order],
-            Side.UPPER,
             p_inf=min(1.0, law.p_inf + lost),
             q_zero=law.q_zero,
             mass_error=max(law.mass_error, noise.mass_error) + 1e-14 * (1.0 + self.others),
