@@ -16,7 +16,7 @@ from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.pair import Pair
 from calipers.laws.drawn.counted import CountedPair
 from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
-from calipers.numerics.hypergeometric import hypergeometric
+from calipers.numerics.binomial import hypergeometric
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.fixed_size import FixedSize
