@@ -30,8 +30,35 @@ _ATTAINED = (
 )
 
 
+class CurveJaw(Jaw):
+    """Numbers read off a symmetric trade-off curve; subclasses say which, and sharpen single numbers."""
+
+    @abstractmethod
+    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        """The curve, resolved down to `smallest_delta`."""
+
+    def depth_at(self, delta: float) -> float:
+        """How deep the curve must be for epsilon at `delta`."""
+        return delta
+
+    shallow = 1e-15
+    """How deep it is for delta at any epsilon."""
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """Read off the curve."""
+        return Found(self.curve(self.depth_at(delta), tolerance).epsilon(delta), self.evidence())
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """Read off the curve."""
+        return Found(min(1.0, float(self.curve(self.shallow, tolerance).delta(epsilon))), self.evidence())
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """The same in both orders."""
+        return Envelope((self.curve(smallest_delta, tolerance),))
+
+
 @dataclass(frozen=True)
-class GaussianJaw(Jaw):
+class GaussianJaw(CurveJaw):
     """Exactly mu-GDP with mu = shift, rounded to one side."""
 
     side: Side
@@ -71,10 +98,6 @@ class GaussianJaw(Jaw):
         """G_mu."""
         return gaussian_curve(self.shift, self.side)
 
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """G_mu is the same in both orders."""
-        return Envelope((self.curve(smallest_delta, tolerance),))
-
     def mu(self, delta0: float, tolerance: float) -> float:
         """The shift itself from above; from below what the test with equal error rates demands."""
         if self.side is Side.UPPER:
@@ -98,33 +121,6 @@ def one_gaussian(shift: float, reason: str) -> Evaluation:
 def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> Evaluation:
     """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
     return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason)
-
-
-class CurveJaw(Jaw):
-    """Numbers read off a symmetric trade-off curve; subclasses say which, and sharpen single numbers."""
-
-    @abstractmethod
-    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-        """The curve, resolved down to `smallest_delta`."""
-
-    def depth_at(self, delta: float) -> float:
-        """How deep the curve must be for epsilon at `delta`."""
-        return delta
-
-    shallow = 1e-15
-    """How deep it is for delta at any epsilon."""
-
-    def epsilon(self, delta: float, tolerance: float) -> Found:
-        """Read off the curve."""
-        return Found(self.curve(self.depth_at(delta), tolerance).epsilon(delta), self.evidence())
-
-    def delta(self, epsilon: float, tolerance: float) -> Found:
-        """Read off the curve."""
-        return Found(min(1.0, float(self.curve(self.shallow, tolerance).delta(epsilon))), self.evidence())
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """The same in both orders."""
-        return Envelope((self.curve(smallest_delta, tolerance),))
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,15 +41,14 @@ from calipers.mechanisms.classic import EPSILON, laplace
 class Sided(LawSource):
     """UPPER laws from `above`, LOWER laws from `below`, which `above` dominates.
 
-    `pointwise`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so
-    that a lone release has a bracket that closes; `attack` says by which.
+    `alone`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so that a
+    lone release has a bracket that closes; and by which.
     """
 
     name: str
     above: UpperSource
     below: LowerSource
-    pointwise: LawSource | None = None
-    attack: str = ""
+    alone: tuple[LawSource, str] | None = None
     exact: ClassVar[bool] = False
     """Proof and attack are two statements."""
 
@@ -57,11 +56,6 @@ class Sided(LawSource):
     def words(self) -> str:
         """Its name."""
         return self.name
-
-    @property
-    def alone(self) -> tuple[LawSource, str] | None:
-        """The pair whose points are attained one by one."""
-        return None if self.pointwise is None else (self.pointwise, self.attack)
 
     @property
     def symmetric(self) -> bool:
@@ -110,7 +104,7 @@ def exponential_mechanism(epsilon: float) -> Sided:
     coin = _symmetric_coin(-math.log1p(math.exp(0.5 * epsilon)), epsilon)
     name = f"exponential mechanism, epsilon = {epsilon:g}"
     pair = _bounded_range(epsilon, name)
-    return Sided(name, pair, coin, pair, _TWO.format("log odds epsilon/2 on either side"))
+    return Sided(name, pair, coin, (pair, _TWO.format("log odds epsilon/2 on either side")))
 
 
 @implements("calipers:permute-and-flip")
@@ -120,7 +114,7 @@ def permute_and_flip(epsilon: float) -> Sided:
     coin = _symmetric_coin(-0.5 * epsilon - math.log(2.0), epsilon)
     name = f"permute-and-flip, epsilon = {epsilon:g}"
     pair = laplace(1.0 / epsilon)
-    return Sided(name, pair, coin, pair, _TWO.format("score gaps of 1 on either side"))
+    return Sided(name, pair, coin, (pair, _TWO.format("score gaps of 1 on either side")))
 
 
 _TWO = "Two candidates whose scores the record moves by 1 each, one up and one down ({}); claim the record if one wins."

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.domains import COUNT
+from calipers.errors import InputError
 from calipers.laws.composed.convolve import (
     TWO_STAGE_COUNT,
     LatticePlan,
@@ -88,18 +90,22 @@ class Placed(NamedTuple):
         return self.cells, log_tail, self.tilt
 
 
+def counted(factors: Sequence[tuple[Kind, int]]) -> tuple[list[tuple[Kind, int]], tuple[bool, ...]]:
+    """The factors of a product, and the orders in which they have to be looked at: `reverse`."""
+    if not factors:
+        raise InputError("A product needs at least one factor.")
+    found = [(source, COUNT.check_int("count", count)) for source, count in factors]
+    return found, (False,) if all(source.symmetric for source, _ in found) else (False, True)
+
+
+@dataclass(eq=False)
 class Shelf(Generic[Kind]):
     """Laws on one side that were built once, for both directions of a product."""
 
-    def __init__(
-        self,
-        factors: Sequence[tuple[Kind, int]],
-        build: Callable[[Kind, float, float, float | None], Law],
-        side: Side,
-    ) -> None:
-        self.factors = list(factors)
-        self._build, self._side = build, side
-        self._laws: dict[tuple[float, float, float | None], dict[bool, Laws]] = {}
+    factors: Sequence[tuple[Kind, int]]
+    build: Callable[[Kind, float, float, float | None], Law]
+    side: Side
+    _laws: dict[tuple[float, float, float | None], dict[bool, Laws]] = field(default_factory=dict)
 
     def laws(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> Laws:
         """Every factor as a law; pairs place their cells for `tilt`, which is meant in the given direction."""
@@ -111,8 +117,8 @@ class Shelf(Generic[Kind]):
                 self._laws = {known: laws for known, laws in self._laws.items() if known[2] is None}
             built = []
             for source, count in self.factors:
-                law = self._build(source, *key)
-                self._side.same(law.side)
+                law = self.build(source, *key)
+                self.side.same(law.side)
                 built.append((law, count))
             self._laws[key] = {False: built}
         ways = self._laws[key]
@@ -134,10 +140,11 @@ def lower_shelf(factors: Sequence[tuple[LowerSource, int]]) -> Shelf[LowerSource
 class _Order(ABC):
     """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
 
-    def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
-        self.counts = list(counts)
+    alike = False
+
+    def __init__(self, factors: Sequence[tuple[AnySource, int]], reverse: bool) -> None:
+        self.counts, spans = [count for _, count in factors], {source.span for source, _ in factors}
         self.reverse = reverse
-        self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
         self._untilted: Saddle | None = None
@@ -198,7 +205,7 @@ class Above(_Order):
     """Proofs, composed in one order."""
 
     def __init__(self, proofs: Shelf[UpperSource], reverse: bool) -> None:
-        super().__init__(*_composed(proofs.factors), reverse)
+        super().__init__(proofs.factors, reverse)
         self._proofs = proofs
 
     def upper_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
@@ -263,7 +270,7 @@ class Below(_Order):
     """Attacks, composed in one order."""
 
     def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
-        super().__init__(*_composed(attacks.factors), reverse)
+        super().__init__(attacks.factors, reverse)
         self._attacks = attacks
         self.alike = any(source.interchangeable for source, _ in attacks.factors)
 
@@ -316,11 +323,6 @@ class Direction(Above, Below):
         """Both orders, which share their laws."""
         proofs, attacks = upper_shelf(factors), lower_shelf(factors)
         return cls(proofs, attacks, False), cls(proofs, attacks, True)
-
-
-def _composed(factors: Sequence[tuple[AnySource, int]]) -> tuple[list[int], set[float | None]]:
-    """How often each factor is there, and all their lattices."""
-    return [count for _, count in factors], {source.span for source, _ in factors}
 
 
 def _roundings(count: int) -> int:

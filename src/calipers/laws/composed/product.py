@@ -20,13 +20,14 @@ import math
 from collections.abc import Sequence
 
 from calipers.citations import implements
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.laws.composed.direction import (
     FINEST,
     SIGNED_CELLS,
     Direction,
     Jaws,
+    counted,
     eta_for,
     log_escape_for,
     within,
@@ -55,18 +56,16 @@ class Product:
 
     @implements("zhu2022:thm10")
     def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
-        if not factors:
-            raise InputError("A product needs at least one factor.")
-        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        self.factors, ways = counted(factors)
         steps = sum(count for _, count in self.factors)
         if steps > MOST_STEPS:
             raise InputError(
                 f"Expected at most {MOST_STEPS:.0e} composed steps, got {steps:.3e}: every step's rounding is charged, "
                 "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
             )
-        self.symmetric = all(source.symmetric for source, _ in self.factors)
+        self.symmetric = ways == (False,)
         self.bounded = all(source.bounded for source, _ in self.factors)
-        self.directions = list(Direction.of(self.factors)[: 1 if self.symmetric else 2])
+        self.directions = list(Direction.of(self.factors)[: len(ways)])
 
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
@@ -75,10 +74,7 @@ class Product:
         log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
         if self.certain_leak() > delta:
             return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
-        ordered = []
-        for direction in self.directions:
-            pilot = direction.pilot(log_tail)
-            ordered.append((saddle_for_delta(pilot, math.log(delta)), direction))
+        ordered = [(saddle_for_delta(way.pilot(log_tail), math.log(delta)), way) for way in self.directions]
         ordered.sort(key=lambda item: -item[0].mean)
         best = _solve_epsilon(ordered[0][1], ordered[0][0], delta, log_tail, tolerance)
         for saddle, direction in ordered[1:]:

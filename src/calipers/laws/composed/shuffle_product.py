@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.kept import kept
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
     Below,
+    counted,
     log_escape_for,
     lower_shelf,
 )
@@ -43,11 +43,8 @@ class AttackProduct:
     """
 
     def __init__(self, factors: Sequence[tuple[LowerSource, int]]) -> None:
-        if not factors:
-            raise InputError("A product needs at least one factor.")
-        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        self.factors, ways = counted(factors)
         shelf = lower_shelf(self.factors)
-        ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
         self.directions = [Below(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
 

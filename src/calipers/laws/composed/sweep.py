@@ -102,17 +102,12 @@ def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -
 
 def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
     """The nodes of one direction, from all saddles."""
-    eps, log_delta = [], []
+    found = []
     for saddle, eta, log_escape, placed in plans:
         tail = direction.upper(saddle, eta, log_tail, log_escape, placed=placed)
-        kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
-        eps.append(tail.epsilon_nodes[kept])
-        log_delta.append(tail.log_delta_nodes[kept])
+        found.append(tail.taken(_thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)))
     far, log_leak = direction.end(log_tail)
-    nodes, values = np.concatenate([*eps, [far]]), np.concatenate([*log_delta, [log_leak]])
-    order = np.argsort(nodes, kind="stable")
-    # The profile decreases, so a bound at one node holds at every later one.
-    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+    return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 
 def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
@@ -172,14 +167,6 @@ def _conditioned(
     return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
 
 
-def _united(first: UpperTail, second: UpperTail) -> UpperTail:
-    """All nodes: each bounds one decreasing profile."""
-    nodes = np.concatenate((first.epsilon_nodes, second.epsilon_nodes))
-    values = np.concatenate((first.log_delta_nodes, second.log_delta_nodes))
-    order = np.argsort(nodes, kind="stable")
-    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
-
-
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
     """Symmetric UPPER and LOWER trade-off curves, resolved down to `smallest_delta`."""
     directed = directed_sweep(product, smallest_delta, tolerance)
@@ -212,7 +199,7 @@ def directed_sweep(
         if Side.UPPER in sides:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
-            proven = proven if rare is None else _united(proven, rare.upper)
+            proven = proven if rare is None else UpperTail.least((proven, rare.upper))
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
             lowers.append(

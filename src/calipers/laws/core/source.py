@@ -11,13 +11,10 @@ lattice holds all log ratios, that no moment is finite, that there is no attack 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
-
-MOMENT_DEPTH = -104.0
-"""Laws that hide when a record shows cost the more the deeper they go, and say little more there at high orders."""
 
 
 class LoneProof(Protocol):
@@ -89,10 +86,11 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
         """The same in units of a cell of resolution 1, for sources whose cells are cut along the observation."""
         return 0.0
 
-    @property
-    def moment_depth(self) -> float:
-        """Laws for moments of high order are built no deeper than this log tail."""
-        return MOMENT_DEPTH
+    moment_depth: ClassVar[float] = -104.0
+    """Laws for moments of high order are built no deeper than this log tail.
+
+    Those that hide when a record shows cost the more the deeper they go, and say little more there at high orders.
+    """
 
 
 class UpperSource(AnySource):
@@ -116,10 +114,8 @@ class UpperSource(AnySource):
         """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
         return False
 
-    @property
-    def spread(self) -> bool:
-        """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
-        return False
+    spread: ClassVar[bool] = False
+    """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
 
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
@@ -178,20 +174,16 @@ class LawSource(UpperSource, LowerSource):
         """At most the Q-mass where P vanishes."""
         return self.lower(0.2, -40.0).q_zero
 
-    @property
-    def mu(self) -> float | None:
-        """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
-        return None
+    mu: float | None = None
+    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
 
     @property
     def lone_pair(self) -> LonePair | None:
         """What is narrower than the laws where there is one participation only."""
         return None
 
-    @property
-    def exact(self) -> bool:
-        """Whether both sides are of the same pair, which is proven and attained."""
-        return True
+    exact: ClassVar[bool] = True
+    """Whether both sides are of the same pair, which is proven and attained."""
 
     @property
     def words(self) -> str:

@@ -23,7 +23,7 @@ from scipy import special
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.errors import InputError
+from calipers.domains import OPEN_UNIT
 from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import UpperSource
@@ -60,10 +60,7 @@ class BatchRevealedPair(UpperSource):
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
-            raise InputError(
-                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
-            )
+        OPEN_UNIT.check("rate", self.rate, "At rate 1 the divisor is the dataset size.")
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare batch sizes and far tails are charged to 0 and infinity."""

@@ -39,7 +39,7 @@ import numpy as np
 from scipy import special
 
 from calipers.citations import implements
-from calipers.errors import InputError
+from calipers.domains import OPEN_UNIT
 from calipers.laws.composed.lattice import weighted_counts
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import UpperSource
@@ -75,10 +75,7 @@ class SizeAndSumPair(UpperSource):
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
-            raise InputError(
-                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the batch size tells everything."
-            )
+        OPEN_UNIT.check("rate", self.rate, "At rate 1 the batch size tells everything.")
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
