@@ -27,6 +27,7 @@ from calipers.laws.composed.direction import (
     SIGNED_CELLS,
     Direction,
     Jaws,
+    Look,
     counted,
     eta_for,
     log_escape_for,
@@ -81,9 +82,8 @@ class Product:
             # A cheap or a rough proof that the other direction needs no more settles the matter.
             if direction.moment_bound(best.lower, saddle, log_tail) <= delta:
                 continue
-            rough = direction.upper(
-                saddle, within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2)
-            )
+            eta = within(2.0 * eta_for(saddle, tolerance))
+            rough = direction.upper(Look(saddle, eta, log_tail, log_escape_for(saddle, 1e-2)))
             if rough.epsilon(delta) > best.lower:
                 other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
                 best = _larger(best, other)
@@ -221,7 +221,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
-        tests = direction.lower(saddle, eta, log_tail, log_escape, TailFocus(delta=delta))
+        tests = direction.lower(Look(saddle, eta, log_tail, log_escape, TailFocus(delta=delta)))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
             # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
@@ -231,7 +231,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         light = _lighter(direction, log_tail, saddle, lower)
         fine = _signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
-        upper = direction.upper(light, fine, log_tail, signed_escape, TailFocus(delta=delta)).epsilon(delta)
+        upper = direction.upper(Look(light, fine, log_tail, signed_escape, TailFocus(delta=delta))).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
@@ -321,10 +321,10 @@ def _tilted_delta(
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
         focus = TailFocus(epsilon=epsilon)
-        upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
+        upper = direction.upper(Look(saddle, eta, log_tail, log_escape, focus)).delta(epsilon)
         if upper <= known:
             return Jaws(best.lower, min(upper, best.upper), best.threshold, direction.reverse)
-        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape, focus).best_test(epsilon)
+        lower, threshold = direction.lower(Look(saddle, eta, log_tail, log_escape, focus)).best_test(epsilon)
         if lower > best.lower:
             best = Jaws(lower, best.upper, threshold, direction.reverse)
         best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)

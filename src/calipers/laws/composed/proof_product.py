@@ -16,7 +16,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
-from calipers.laws.composed.direction import LONE_MARGIN, Above, counted, log_escape_for, upper_shelf
+from calipers.laws.composed.direction import LONE_MARGIN, Above, Look, counted, log_escape_for, upper_shelf
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
@@ -83,7 +83,7 @@ class ProofProduct:
         return min(1.0, moment, self._tail(direction, saddle, log_tail, TailFocus(epsilon=epsilon)).delta(epsilon))
 
     def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: TailFocus | None) -> UpperTail:
-        return direction.upper(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus)
+        return direction.upper(Look(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus))
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The guarantee with the null "record absent", resolved down to about `smallest_delta`."""

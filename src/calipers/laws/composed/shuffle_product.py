@@ -18,11 +18,12 @@ from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
     Below,
+    Look,
     counted,
     log_escape_for,
     lower_shelf,
 )
-from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
@@ -63,8 +64,7 @@ class AttackProduct:
             if saddle.log_delta < 0.5 * log_tail:
                 log_tail = saddle.log_delta - math.log(self.steps) - 30.0
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            escape = log_escape_for(saddle, _RELATIVE)
-            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(epsilon=epsilon))
+            tail = direction.lower(_look(saddle, log_tail, TailFocus(epsilon=epsilon)))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
 
@@ -74,8 +74,8 @@ class AttackProduct:
         direction = self.directions[0]
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(2):
-            escape, focus = log_escape_for(saddle, _RELATIVE), TailFocus(delta=delta)
-            found = direction.lower(saddle, _ROUGH, log_tail, escape, focus, longest=_SHORT).epsilon(delta)
+            rough = _look(saddle, log_tail, TailFocus(delta=delta))._replace(eta=_ROUGH, longest=_SHORT)
+            found = direction.lower(rough).epsilon(delta)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return found
 
@@ -87,10 +87,7 @@ class AttackProduct:
         for direction in self.directions:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
             for _ in range(4):
-                escape = log_escape_for(saddle, _RELATIVE)
-                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(delta=delta)).epsilon(
-                    delta
-                )
+                found = direction.lower(_look(saddle, log_tail, TailFocus(delta=delta))).epsilon(delta)
                 best = max(best, (found, direction.reverse))
                 if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
                     break
@@ -115,7 +112,7 @@ class AttackProduct:
                 if self.steps == 1 or ended:
                     break
                 saddle = following
-                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
+                found.append(direction.lower(_look(saddle, log_tail)))
         return ways[0], ways[-1]
 
     def _depth(self, smallest_delta: float) -> float:
@@ -124,5 +121,8 @@ class AttackProduct:
     @kept
     def _start(self, direction: Below, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        saddle = saddle_for_epsilon(direction.pilot(log_tail), 0.0)
-        return direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE))
+        return direction.lower(_look(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail))
+
+
+def _look(saddle: Saddle, log_tail: float, focus: TailFocus | None = None) -> Look:
+    return Look(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE), focus)

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.composed.direction import COARSEST, Direction, Placed, eta_for, log_escape_for
+from calipers.laws.composed.direction import COARSEST, Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
@@ -65,27 +64,18 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-class Plan(NamedTuple):
-    """A center, the lattice in deviations of a step, the log of the mass that may escape, and the cells."""
-
-    saddle: Saddle
-    eta: float
-    log_escape: float
-    placed: Placed | None = None
-
-
-def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
+def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Look]:
     coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
     plans = [
-        Plan(saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+        Look(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
     return plans if direction.steps() == 1 else _shared(direction.together(log_tail), plans)
 
 
-def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -> list[Plan]:
+def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Look]) -> list[Look]:
     """Neighboring saddles that may go `together` share their laws."""
-    groups: list[list[Plan]] = []
+    groups: list[list[Look]] = []
     for plan in plans:
         first = groups[-1][0] if groups else plan
         if groups and together(first.saddle, plan.saddle) and 0.5 < plan.eta / first.eta < 2.0:
@@ -95,27 +85,27 @@ def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -
     found = []
     for group in groups:
         finest = min(plan.eta for plan in group)
-        placed = Placed(min(finest, COARSEST), group[len(group) // 2].saddle.tilt)
+        placed = min(finest, COARSEST), group[len(group) // 2].saddle.tilt
         found += [plan._replace(placed=placed) for plan in group]
     return found
 
 
-def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
+def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> UpperTail:
     """The nodes of one direction, from all saddles."""
     found = []
-    for saddle, eta, log_escape, placed in plans:
-        tail = direction.upper(saddle, eta, log_tail, log_escape, placed=placed)
-        found.append(tail.taken(_thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)))
+    for look in plans:
+        tail = direction.upper(look)
+        found.append(tail.taken(_thinned(tail.epsilon_nodes, look.saddle, direction.steps() == 1)))
     far, log_leak = direction.end(log_tail)
     return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 
-def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
+def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
     thresholds, log_power, log_alpha = [], [], []
-    for saddle, eta, log_escape, placed in plans:
-        tests = direction.lower(saddle, eta, log_tail, log_escape, placed=placed)
-        kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
+    for look in plans:
+        tests = direction.lower(look)
+        kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
         thresholds.append(tests.thresholds[kept])
         log_power.append(tests.log_power[kept])
         log_alpha.append(tests.log_alpha[kept])
@@ -133,7 +123,7 @@ class _Conditioned:
 def _conditioned(
     direction: Direction,
     log_tail: float,
-    plans: Sequence[Plan],
+    plans: Sequence[Look],
     log_smallest: float,
     tolerance: float,
     sides: Collection[Side],
@@ -204,7 +194,7 @@ def directed_sweep(
         if Side.LOWER in sides:
             lowers.append(
                 [
-                    _shown(direction, log_tail, plans),
+                    _shown(direction, plans),
                     *([rare.lower] if rare is not None and rare.lower is not None else []),
                 ]
             )
