@@ -77,7 +77,7 @@ class CorrelatedSubject(_Measured):
     @property
     def noisy(self) -> CorrelatedNoise:
         """The run and the matrix."""
-        from calipers.measure.correlated_files import correlated_of
+        from calipers.measure.correlated import correlated_of
 
         return correlated_of(dict(self.keys))
 

@@ -34,7 +34,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
-from calipers.laws.core.cutting import Cells, cells_of, shared_out
+from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
@@ -255,7 +255,7 @@ def _split(part: SmoothPart, cells: Cells) -> Law:
         log_q,
         p_inf=math.exp(part.log_p_above(float(ends[-1]))),
         q_zero=math.exp(part.log_q_below(float(ends[0]))),
-        mass_error=cells.error,
+        mass_error=CELL_ERROR,
     )
 
 
@@ -271,4 +271,4 @@ def _condense(part: SmoothPart, cells: Cells) -> Law:
     present = np.isfinite(log_p) & np.isfinite(log_q)
     log_p, log_q = log_p[present], log_q[present]
     order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=cells.error)
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=CELL_ERROR)
