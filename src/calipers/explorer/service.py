@@ -10,17 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 
-from calipers.explorer.jobs import (
-    CalibrateJob,
-    CompareJob,
-    CompareReportJob,
-    Job,
-    MeasureJob,
-    Refusal,
-    Reply,
-    ReportJob,
-)
+from calipers.explorer.jobs import Job, Refusal, Reply, Worker
 from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
@@ -58,11 +50,11 @@ class Service:
 
     async def measured(self, asked: Asked) -> Reply:
         """The measured run, or why there is none."""
-        return await self._reply(asked.key, asked.key, MeasureJob(asked))
+        return await self._reply(asked.key, asked.key, partial(Worker.measured, asked=asked))
 
     async def report(self, asked: Asked, form: str) -> Reply:
         """The report of a run, or why there is none."""
-        return await self._reply(f"{form} {asked.key}", asked.key, ReportJob(asked, form))
+        return await self._reply(f"{form} {asked.key}", asked.key, partial(Worker.report, asked=asked, form=form))
 
     async def compared(self, together: AskedTogether) -> Reply:
         """What `calipers compare --json` prints, or why one of the runs has no measurement."""
@@ -73,12 +65,11 @@ class Service:
                 return Refusal(one.kind, f"{name}: {one.reason}")
             assert one.remembered is not None
             found.append(one.remembered)
-        job = CompareJob(together.names, tuple(found), together.each[0].questions)
-        return await self._reply(together.key, "", job)
+        return await self._reply(together.key, "", partial(Worker.compared, names=together.names, found=found))
 
     async def calibrated(self, asked: AskedNoise) -> Reply:
         """What `calipers calibrate --json` prints, or why no noise is found."""
-        return await self._reply(asked.key, asked.key, CalibrateJob(asked))
+        return await self._reply(asked.key, asked.key, partial(Worker.calibrated, asked=asked))
 
     async def comparison_report(self, together: AskedTogether, form: str) -> Reply:
         """The report of a comparison, or why one of the runs has no measurement."""
@@ -86,7 +77,8 @@ class Service:
         compared = await self.compared(together)
         if isinstance(compared, Refusal):
             return compared
-        return await self._reply(f"{form} {together.key}", together.each[-1].key, CompareReportJob(together, form))
+        job = partial(Worker.comparison_report, together=together, form=form)
+        return await self._reply(f"{form} {together.key}", together.each[-1].key, job)
 
     async def _reply(self, key: str, run: str, job: Job) -> Reply:
         """The reply remembered under `key`, or computed by a worker, best by one that knows `run` already."""

@@ -223,13 +223,19 @@ def compare_measurements(
     names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
 ) -> Comparison:
     """Answers for every run and a verdict for every pair."""
-    answers = tuple(answer(measurement, questions) for measurement in measurements)
+    return compare_answers(names, measurements, [answer(one, questions) for one in measurements], files)
+
+
+def compare_answers(
+    names: Sequence[str], measurements: Sequence[Measurement], answers: Sequence[Answers], files: Sequence[str] = ()
+) -> Comparison:
+    """A verdict for every pair of runs that have been asked already."""
     verdicts = []
     for i, j in combinations(range(len(measurements)), 2):
         order = order_of(measurements[i], measurements[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(PairVerdict(names[i], names[j], order, words))
-    return Comparison(tuple(names), answers, tuple(verdicts), tuple(files))
+    return Comparison(tuple(names), tuple(answers), tuple(verdicts), tuple(files))
 
 
 def compare(
