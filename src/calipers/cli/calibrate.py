@@ -10,7 +10,7 @@ from calipers.cli.kinds import REAL
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.subjects import BesideSubject, CorrelatedSubject, SelectedSubject
+from calipers.cli.subjects import Noisy
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -35,7 +35,7 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @tolerance_option(DEFAULT_TOLERANCE)
 @outlet_options()
 def calibrate_command(
-    runs: tuple[Run, ...] | CorrelatedSubject | SelectedSubject | BesideSubject,
+    runs: tuple[Run, ...] | Noisy,
     tolerance: float,
     outlet: Outlet,
     **values: float | None,
@@ -60,7 +60,7 @@ def calibrate_command(
 
     with patience("calibrating") as say:
         calibration = solve(
-            runs if isinstance(runs, tuple) else runs.noisy,
+            runs,
             tolerance=tolerance,
             progress=lambda noise, upper: say(
                 f"calibrating: noise multiplier {nearest_digits(noise)} gives at most {nearest_digits(upper)}"
