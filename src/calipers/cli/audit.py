@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +13,7 @@ from calipers.cli.fail_on import end_audited
 from calipers.cli.kinds import COUNT, REAL, one_of, with_options, word
 from calipers.cli.options import run_options
 from calipers.cli.outlet import Outlet, outlet_options
+from calipers.cli.patience import counting
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -149,7 +147,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
         refuse(
             {"--report": outlet.report_path}, "has no page for one run with canaries yet; leave it out and use --json."
         )
-        with _progress("runs") as progress:
+        with counting("runs") as progress:
             one_run(target_name, described, values, outlet, progress)
         return
     run = chosen_run(target_name, described)
@@ -157,7 +155,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     if values["self_testing"]:
         refuse({"--report": outlet.report_path}, "has no meaning in a self-test; leave it out.")
         refuse({"--fail-on": outlet.fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
-        with _progress("audits") as progress:
+        with counting("audits") as progress:
             show_self_test(target, values, outlet.as_json, progress)
         return
     _show_audit(target, run, values, outlet)
@@ -196,7 +194,7 @@ def _audited(
 ) -> AuditResult:
     from calipers.auditing.audit import audit
 
-    with _progress("trials") as progress:
+    with counting("trials") as progress:
         return audit(
             target,
             distinguisher,
@@ -222,17 +220,3 @@ def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, .
     """The epsilons of the table; a claim that was given as a pair has its own row."""
     own = (claim[0],) if isinstance(claim, tuple) else ()
     return tuple(dict.fromkeys((*asked, *own)))
-
-
-@contextmanager
-def _progress(counted: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error when that is a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(counted, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

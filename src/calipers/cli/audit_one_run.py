@@ -15,9 +15,9 @@ from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from calipers.auditing.game import Progress
     from calipers.auditing.one_run_game import OneRunResult
     from calipers.cli.outlet import Outlet
+    from calipers.cli.patience import Progress
 
 FILE_ENDING = ".csv"
 # Options that are about many runs; one run has no use for them.
@@ -41,7 +41,7 @@ def one_run(
     run: Run | None,
     values: dict[str, Any],
     outlet: Outlet,
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Audit one run, or test the audit, and print."""
     from calipers.reports.records import played, to_document
@@ -99,7 +99,7 @@ def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRu
     )
 
 
-def _tested(target_name: str, values: dict[str, Any], progress: Progress | None) -> tuple[dict[str, object], str]:
+def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tuple[dict[str, object], str]:
     """Repeated runs that were shown other coins; `CertificationError` when they seem to leak too often."""
     if values["claim"]:
         raise InputError("--claim has no meaning in a self-test; leave it out.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +14,10 @@ from calipers.numerics.decimals import setting
 if TYPE_CHECKING:
     from calipers.auditing.self_test import SelfTest
     from calipers.auditing.targets import Target
+    from calipers.cli.patience import Progress
 
 # A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
 SELF_TEST_TRIALS = 500
-
-Progress = Callable[[int, int], None]
 
 
 def refuse(given: Mapping[str, object], why: str) -> None:
@@ -28,7 +27,7 @@ def refuse(given: Mapping[str, object], why: str) -> None:
             raise InputError(f"{option} {why}")
 
 
-def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress | None) -> None:
+def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
     unused = ("claim", "ledger", "resume", "sequential", "most_trials")
     refuse(
