@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
-    from calipers.reports.document import Document
-    from calipers.reports.report import Report
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
@@ -167,24 +165,16 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
     distinguisher = chosen_distinguisher(target, values)
     result = _audited(target, distinguisher, claim, upper, values)
 
-    def report() -> Report:
-        from calipers.measure import Measurement
-        from calipers.reports.audited import report_audit
+    from calipers.measure import Measurement
+    from calipers.reports.audited import brief_audit, report_audit
+    from calipers.reports.records import played, to_document
 
-        proven = upper if isinstance(upper, Measurement) else None
-        return report_audit(result, target.name, distinguisher.name, run, proven)
-
-    def record() -> str:
-        from calipers.reports.records import played, to_document
-
-        return to_document(*played(result.to_dict(), run))
-
-    def brief() -> Document:
-        from calipers.reports.audited import brief_audit
-
-        return brief_audit(result, target.name, distinguisher.name)
-
-    outlet.say(report, record, brief)
+    proven = upper if isinstance(upper, Measurement) else None
+    outlet.say(
+        lambda: report_audit(result, target.name, distinguisher.name, run, proven),
+        lambda: to_document(*played(result.to_dict(), run)),
+        lambda: brief_audit(result, target.name, distinguisher.name),
+    )
     verdicts = (result.verdict, result.upper_verdict)
     end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 

@@ -16,7 +16,6 @@ from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
-    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
@@ -68,18 +67,14 @@ def calibrate_command(
             **target,
         )
 
-    def record() -> str:
-        from calipers.reports.records import calibrated_record, calibration_record, to_document
+    from calipers.reports.records import calibrated_record, calibration_record, to_document
+    from calipers.reports.report import brief_calibration
 
+    def record() -> str:
         first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
         return to_document(calibration_record(calibration), first)
 
-    def brief() -> Document:
-        from calipers.reports.report import brief_calibration
-
-        return brief_calibration(calibration)
-
-    outlet.say(lambda: calibration_file(calibration, tolerance), record, brief)
+    outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))
 
 
 def calibration_file(calibration: Calibration, tolerance: float) -> Report:
