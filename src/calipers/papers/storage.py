@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calipers._version import __version__
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
 from calipers.papers.items import Item, Picture, Published, Row, Views
 from calipers.provenance import sealed
 from calipers.reports.files import write_whole
+from calipers.reports.plots import empty_figure, saved
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -73,18 +74,9 @@ def read_result(name: str, folder: Path) -> Result:
 
 def rendered(picture: Picture) -> dict[str, bytes]:
     """The picture as {"png": ..., "svg": ...}, drawn without touching matplotlib's global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Pictures need matplotlib; install it.") from error
-    figure = Figure(figsize=picture.size, layout="constrained")
+    figure = empty_figure(picture.size)
     picture.draw(figure)
-    files = {}
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        files[kind] = buffer.getvalue()
-    return files
+    return {"png": saved(figure, "png", {}), "svg": saved(figure, "svg", {"Date": None})}
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
