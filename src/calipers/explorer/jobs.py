@@ -85,7 +85,7 @@ class Worker:
     """Answers jobs, one at a time, remembering the last measurements."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Measurement, Answers]] = OrderedDict()
+        self._kept: OrderedDict[Asked, tuple[Measurement, Answers]] = OrderedDict()
 
     def answer(self, job: Job) -> Reply:
         """The reply to one job. Never raises: a worker outlives what it is asked."""
@@ -128,14 +128,14 @@ class Worker:
         return Written(to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict()).encode())
 
     def _measured(self, asked: Asked) -> tuple[Measurement, Answers]:
-        if asked.key not in self._kept:
+        if asked not in self._kept:
             run = asked.runs[0] if len(asked.runs) == 1 else asked.runs
             measurement = measure(run, tolerance=asked.tolerance)
-            self._kept[asked.key] = measurement, answer(measurement, asked.questions)
-        self._kept.move_to_end(asked.key)
+            self._kept[asked] = measurement, answer(measurement, asked.questions)
+        self._kept.move_to_end(asked)
         while len(self._kept) > MEASUREMENTS_KEPT:
             self._kept.popitem(last=False)
-        return self._kept[asked.key]
+        return self._kept[asked]
 
 
 def limit_memory(limit: int) -> None:
