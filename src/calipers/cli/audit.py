@@ -10,7 +10,7 @@ from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited
-from calipers.cli.kinds import COUNT, REAL, one_of, with_options, word
+from calipers.cli.kinds import COUNT, REAL, one_of, picked, with_options, word
 from calipers.cli.options import run_options
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import counting
@@ -189,20 +189,13 @@ def _audited(
             target,
             distinguisher,
             trials=TRIALS if values["trials"] is None else values["trials"],
-            seed=values["seed"],
-            confidence=values["confidence"],
             deltas=values["delta"] or DELTAS,
             epsilons=_epsilons(values["epsilon"] or EPSILONS, claim),
             claim=claim,
             upper=upper,
-            jobs=values["jobs"],
-            chunk=values["chunk"],
-            ledger=values["ledger"],
-            resume=values["resume"],
-            time_limit=values["time_limit"],
             progress=progress,
-            sequential=values["sequential"],
-            most_trials=values["most_trials"],
+            **picked(values, "seed", "confidence", "sequential", "most_trials"),
+            **picked(values, "jobs", "chunk", "ledger", "resume", "time_limit"),
         )
 
 

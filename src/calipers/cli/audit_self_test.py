@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_targets import chosen_distinguisher
+from calipers.cli.kinds import picked
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
 
@@ -38,23 +39,15 @@ def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progre
     tested = self_test(
         target,
         chosen_distinguisher(target, values),
-        repeats=values["repeats"],
         trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
-        seed=values["seed"],
-        confidence=values["confidence"],
-        jobs=values["jobs"],
-        chunk=values["chunk"],
-        time_limit=values["time_limit"],
         progress=progress,
+        **picked(values, "repeats", "seed", "confidence", "jobs", "chunk", "time_limit"),
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
-    if as_json:
-        from calipers.reports.records import to_document
+    from calipers.reports.records import to_document
 
-        click.echo(to_document(tested.to_dict()))
-        return
-    click.echo(f"{target.name}: {_false_alarms(tested)}")
+    click.echo(to_document(tested.to_dict()) if as_json else f"{target.name}: {_false_alarms(tested)}")
 
 
 def _false_alarms(tested: SelfTest) -> str:
