@@ -275,22 +275,18 @@ def show(document: Document, *, explain: bool = False) -> None:
 _NO_NAME = "Cannot write a file without a name; name one."
 
 
-def check_folder(output: str | None) -> None:
-    """Refuse a file in a folder that does not exist, and a folder, before anything is computed for it."""
-    if output is not None and (not output or Path(output).is_dir()):
-        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
-
-
 def check_place(output: str | None) -> None:
     """Refuse a file in no folder, and one that something else wrote, before anything is computed for it."""
-    check_folder(output)
     if output is None:
         return
+    place = Path(output)
+    if not output or place.is_dir():
+        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
+    if not place.absolute().parent.is_dir():
+        raise InputError(f"Cannot write {output}: there is no folder {place.parent}; make it first.")
     from calipers.reports.files import refuse_foreign
 
-    refuse_foreign(Path(output), overwrite=may_overwrite())
+    refuse_foreign(place, overwrite=may_overwrite())
 
 
 def may_overwrite() -> bool:

@@ -6,11 +6,8 @@ A file is written beside its place and then moved there, which file systems do i
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from calipers.papers.items import Item, Picture, Published, Row, Views
 from calipers.provenance import sealed
 from calipers.reports.files import write_whole
 from calipers.reports.plots import empty_figure, saved
+from calipers.reports.points import csv_text
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -38,9 +36,9 @@ class Result:
 def write_outcome(item: Item, outcome: Views, folder: Path) -> list[Path]:
     """Write CSV, pictures, and the result file last. Returns the files written, the result among them."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {f"{item.name}.csv": csv_bytes(ROW_HEADER, map(_row_cells, outcome.rows))}
+    contents = {f"{item.name}.csv": csv_text(ROW_HEADER, map(_row_cells, outcome.rows)).encode()}
     for table in outcome.data:
-        contents[f"{item.name}-{table.name}.csv"] = csv_bytes(table.header, table.rows)
+        contents[f"{item.name}-{table.name}.csv"] = csv_text(table.header, table.rows).encode()
     if outcome.picture is not None:
         for kind, picture in rendered(outcome.picture).items():
             contents[f"{item.name}.{kind}"] = picture
@@ -77,15 +75,6 @@ def rendered(picture: Picture) -> dict[str, bytes]:
     figure = empty_figure(picture.size)
     picture.draw(figure)
     return {"png": saved(figure, "png", {}), "svg": saved(figure, "svg", {"Date": None})}
-
-
-def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Comma-separated text in UTF-8; numbers with all their digits."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue().encode()
 
 
 def _write(path: Path, content: bytes) -> Path:

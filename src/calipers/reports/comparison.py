@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,8 +33,8 @@ from calipers.schemes import scheme_of
 from calipers.shown import as_html, as_text
 
 if TYPE_CHECKING:
+    from calipers.curves.tradeoff import TradeoffCurve
     from calipers.measure import Measurement
-    from calipers.numerics.types import FloatArray
 
 SLACK = 1e-9
 # Interpolating between breakpoints in double precision errs by less than this.
@@ -162,19 +162,7 @@ class ProfileBounds:
     upper: tuple[float, ...]
 
 
-class BrokenLine(Protocol):
-    """The part of a trade-off curve that is needed here: breakpoints from left to right."""
-
-    @property
-    def alpha(self) -> FloatArray:
-        """False positive rates, increasing."""
-
-    @property
-    def beta(self) -> FloatArray:
-        """False negative rates at them."""
-
-
-def nowhere_below(curve: BrokenLine, other: BrokenLine) -> bool:
+def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
     """True only if curve(alpha) >= other(alpha) - `SLACK` for every alpha in [0, 1].
 
     The breakpoints of `curve` decide: between two of them it is a straight line, and `other`, being
