@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from calipers.errors import InputError
 from calipers.run_fields import RunFields
-from calipers.schemes.dealt import epochs_of
 from calipers.schemes.scheme import Scheme
 
 
@@ -29,8 +25,3 @@ class CutScheme(Scheme):
             f"An epoch is read as {batches:,} full batches; {left} dropped from it. A loader that keeps {them} as a "
             "short last batch (PyTorch's default) is last_batch = 'keep'.",
         )
-
-    def _cut(self, run: RunFields) -> dict[str, Any]:
-        if run.sizes is None:
-            raise InputError(f"sampler={self.name!r} draws batches of a given size; give dataset_size and batch_size.")
-        return {"dataset_size": run.sizes[0], "batch_size": run.sizes[1], "epochs": epochs_of(run)}

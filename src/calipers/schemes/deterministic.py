@@ -22,6 +22,7 @@ class DeterministicScheme(CutScheme):
     name = "deterministic"
     summary = "fixed order"
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = Deterministic
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -49,10 +50,6 @@ class DeterministicScheme(CutScheme):
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Nothing but how often."""
         return {"epochs": epochs_of(run)}
-
-    def sampler(self, run: RunFields) -> Deterministic:
-        """Cuts the dataset as it lies."""
-        return Deterministic(last_batch=run.last_batch, **self._cut(run))
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """The first round of every epoch."""

@@ -60,6 +60,7 @@ class ShuffleScheme(CutScheme):
     name = "shuffle"
     summary = "equal batches"
     revealed = "deterministic"
+    drawn_by = Shuffle
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -105,10 +106,6 @@ class ShuffleScheme(CutScheme):
         size, batch = run.sizes or (run.steps_per_epoch, 1)
         own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": epochs_of(run)}
         return {"dataset_size": size, "batch_size": batch, **own}
-
-    def sampler(self, run: RunFields) -> Shuffle:
-        """Draws orders."""
-        return Shuffle(last_batch=run.last_batch, reshuffle=run.reshuffle, **self._cut(run))
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """The place in a random permutation of all records; the last ones are left out of the epoch."""
