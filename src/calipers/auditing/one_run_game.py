@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.auditing.game import Progress, checked_seed
-from calipers.auditing.limits import within
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
-from calipers.auditing.targets import TargetError, described
+from calipers.auditing.targets import TargetError, described, within
 from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of, rows_beside
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError

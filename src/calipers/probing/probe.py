@@ -29,6 +29,7 @@ from calipers.probing.lens import Lens
 from calipers.probing.noise import correlation_finding, noise_finding, noise_table
 from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
 from calipers.probing.rules import (
+    caveats,
     divisor_finding,
     divisor_rule,
     fraction,
@@ -36,9 +37,9 @@ from calipers.probing.rules import (
     neighbor_finding,
     run_normalization,
     sizes_to_probe,
+    unseen,
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
-from calipers.probing.words import caveats, unseen
 from calipers.run import Run
 from calipers.schemes import having, scheme_named
 from calipers.shown import as_record

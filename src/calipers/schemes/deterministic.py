@@ -9,8 +9,7 @@ import numpy as np
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.deterministic import Deterministic
-from calipers.schemes.cut import CutScheme
-from calipers.schemes.dealt import at_places, epochs_of
+from calipers.schemes.dealt import CutScheme, at_places, epochs_of
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import EMPTY_PLACE, Configurations, Sums
 from calipers.schemes.units import known_unit, together

@@ -34,8 +34,7 @@ from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.samplers.shuffle import Shuffle
-from calipers.schemes.cut import CutScheme
-from calipers.schemes.dealt import at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
+from calipers.schemes.dealt import CutScheme, at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
 from calipers.schemes.scheme import Configurations, Sums
 from calipers.schemes.shuffle_words import attack_scene, leaving_some_over, shuffled_notes
