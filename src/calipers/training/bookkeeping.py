@@ -23,11 +23,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from calipers.training.inputs import count, gathered, leaves, mapped
+from calipers.training.inputs import OverRecords, count, gathered, leaves, mapped
 from calipers.training.layer_products import Accuracy
 from calipers.training.layer_rules import Embedding, LayerRule, padded, rule_for
 from calipers.training.layer_taps import Entries, Pass
-from calipers.training.mapping import OverRecords
 from calipers.training.torch_library import random_layers, torch_module
 
 _AGREE = 1e-2

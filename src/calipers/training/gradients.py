@@ -5,7 +5,7 @@
 **Per-record gradients** come from a model that is run for one record and mapped over the batch (one by one where
 `vmap` cannot), and one backward pass. Linear layers, convolutions and embeddings need no gradient per record: what they
 read and what comes back is enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it
-is a product of the two. Where no layer has such a rule, the gradient itself is mapped (`calipers.training.mapping`).
+is a product of the two. Where no layer has such a rule, the gradient itself is mapped (`calipers.training.inputs`).
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -41,12 +41,11 @@ from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
-from calipers.training.inputs import called, count, form, gathered, leaves, like, mapped
+from calipers.training.inputs import OverRecords, called, count, form, gathered, leaves, like, mapped
 from calipers.training.layer_products import Accuracy, norms_of
 from calipers.training.layer_rules import refuse_mixing
 from calipers.training.layer_taps import Entries
 from calipers.training.losses import Loss, cross_entropy
-from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
 from calipers.training.torch_library import low_precision, tensor_cores, torch_module
 
