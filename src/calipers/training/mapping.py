@@ -18,11 +18,12 @@ from calipers.training.torch_library import torch_module
 class OverRecords:
     """`function(*shared, *records)` with one record each time; results are stacked along a new first dimension.
 
-    `shared`: how many of the arguments are the same for all records.
+    `shared`: how many of the arguments are the same for all records. `failing`: what `vmap` may raise; of errors in
+    PyTorch those that name it, and of others all.
     """
 
-    def __init__(self, function: Callable[..., Any], shared: int) -> None:
-        self._function, self._shared = function, shared
+    def __init__(self, function: Callable[..., Any], shared: int, failing: type[Exception] = RuntimeError) -> None:
+        self._function, self._shared, self._failing = function, shared, failing
         self.refused: str | None = None
         """Why records are taken one after the other, if so."""
 
@@ -35,10 +36,10 @@ class OverRecords:
             mapped = torch_module("torch.func").vmap(self._function, in_dims=places, randomness="different")
             try:
                 return mapped(*arguments)
-            except RuntimeError as problem:
-                if "vmap" not in str(problem):
+            except self._failing as problem:
+                if self._failing is RuntimeError and "vmap" not in str(problem):
                     raise
-                self.refused = str(problem).splitlines()[0]
+                self.refused = str(problem).partition("\n")[0] or type(problem).__name__
         return stacked([self._function(*shared, *gathered(records, row)) for row in range(count(records))])
 
 

@@ -66,16 +66,12 @@ def low_precision(precision: str, device: Any) -> Any:
 
 @contextmanager
 def tensor_cores(allowed: bool) -> Iterator[None]:
-    """Let CUDA round the factors of products to 10 bits of mantissa (TF32), or forbid it; no effect without CUDA.
+    """Let CUDA round the factors of products to 10 bits of mantissa (TF32), or forbid it; a CPU rounds none.
 
     A record's gradient may be computed roughly: it is clipped afterwards, and any function of the record
     will do. The clipped sum may not: rounding it would undo the clipping.
     """
-    torch = torch_module()
-    if not torch.cuda.is_available():
-        yield
-        return
-    settings = _precision_settings(torch, allowed)
+    settings = _precision_settings(torch_module(), allowed)
     before = [getattr(place, name) for place, name, _ in settings]
     for place, name, value in settings:
         setattr(place, name, value)
@@ -87,9 +83,18 @@ def tensor_cores(allowed: bool) -> Iterator[None]:
 
 
 def _precision_settings(torch: Any, allowed: bool) -> list[tuple[Any, str, object]]:
-    """Where PyTorch keeps the choice: since 2.9 by kind of operation, before that as two flags."""
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    if hasattr(products, "fp32_precision") and hasattr(convolutions, "conv"):
-        word = "tf32" if allowed else "ieee"
-        return [(products, "fp32_precision", word), (convolutions.conv, "fp32_precision", word)]
-    return [(products, "allow_tf32", allowed), (convolutions, "allow_tf32", allowed)]
+    """Where PyTorch keeps the choice: since 2.9 by kind of operation, before that as two flags.
+
+    `torch.set_float32_matmul_precision("medium")` lets CPUs that can compute products from 8 bits, also the clipped
+    sum; nothing in the proof of the norms knows of that.
+    """
+    products, convolutions, cpu = torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.mkldnn
+    if not (hasattr(products, "fp32_precision") and hasattr(convolutions, "conv")):
+        if not torch.cuda.is_available():
+            return []
+        return [(products, "allow_tf32", allowed), (convolutions, "allow_tf32", allowed)]
+    word = "tf32" if allowed else "ieee"
+    places = [(cpu.matmul, "ieee"), (cpu.conv, "ieee")]
+    if torch.cuda.is_available():
+        places += [(products, word), (convolutions.conv, word)]
+    return [(place, "fp32_precision", value) for place, value in places]
