@@ -53,6 +53,19 @@ class Writing(torch.nn.Module):
         return self.inner(x + self.seen)
 
 
+class Averaging(Stateful):
+    """Subtracts a slow average of what it read."""
+
+    def forward(self, x):
+        self.last = 0.999 * self.last + 0.001 * x.detach().mean()
+        return self.inner(x - self.last)
+
+
+def test_models_that_remember_slowly_are_refused() -> None:
+    with pytest.raises(InputError, match="remembers what it has read"):
+        GradientSum(Averaging(looking=False), max_grad_norm=1.0)(RECORDS, LABELS)
+
+
 @pytest.mark.parametrize("looking", [False, True])
 def test_models_that_remember_are_refused(looking) -> None:
     with pytest.raises(InputError, match="remembers what it has read"):
