@@ -11,7 +11,7 @@ from calipers.errors import InputError  # noqa: E402
 from calipers.samplers import Deterministic  # noqa: E402
 from calipers.training import Plan, Trainer  # noqa: E402
 from calipers.training.gradients import GradientSum  # noqa: E402
-from calipers.training.torch_library import tensor_cores  # noqa: E402
+from calipers.training.torch_library import refuse_rounding, tensor_cores  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -141,3 +141,27 @@ def test_products_of_a_cpu_are_not_rounded_either() -> None:
         assert place.fp32_precision == "bf16"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_products_that_are_rounded_all_the_same_are_refused(monkeypatch) -> None:
+    """As by NVIDIA_TF32_OVERRIDE=1, which no flag of PyTorch shows."""
+    exact = torch.Tensor.__matmul__
+    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: exact(a.bfloat16().float(), b.bfloat16().float()))
+    refuse_rounding.cache_clear()
+    with pytest.raises(InputError, match="unset NVIDIA_TF32_OVERRIDE"):
+        GradientSum(torch.nn.Linear(3, 2), max_grad_norm=1.0)
+    monkeypatch.undo()
+    GradientSum(torch.nn.Linear(3, 2), max_grad_norm=1.0)
+
+
+def test_gradients_of_before_are_forgotten() -> None:
+    """A frozen layer with a gradient of an ordinary backward pass does not move, though the optimizer holds it."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    model(RECORDS).sum().backward()
+    model[0].requires_grad_(False)
+    before = model[0].weight.clone()
+    sampler = Deterministic(dataset_size=6, batch_size=6, epochs=1)
+    own = torch.optim.SGD(model.parameters(), lr=0.1)
+    plan = Plan(sampler=sampler, noise_multiplier=1.0, seed=0)
+    Trainer(plan, model, RECORDS.numpy(), LABELS.numpy(), optimizer=own, device="cpu").take_step()
+    assert torch.equal(model[0].weight, before)

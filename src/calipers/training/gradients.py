@@ -48,7 +48,7 @@ from calipers.training.layer_taps import Entries
 from calipers.training.losses import Loss, cross_entropy
 from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
-from calipers.training.torch_library import low_precision, tensor_cores, torch_module
+from calipers.training.torch_library import low_precision, refuse_rounding, tensor_cores, torch_module
 
 _ROUNDINGS = 4
 _FILL = 16
@@ -96,6 +96,8 @@ class GradientSum:
         self._frozen |= dict(model.named_buffers())
         self.dimension = sum(p.numel() for p in self._named.values())
         self._device = self.parameters[0].device
+        if max_grad_norm is not None:
+            refuse_rounding(self._device)
         self._suits = micro_batch is None
         chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
         self.micro_batch = COUNT.check_int("micro_batch", chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from calipers.domains import choice
@@ -80,6 +81,23 @@ def tensor_cores(allowed: bool) -> Iterator[None]:
     finally:
         for (place, name, _), value in zip(settings, before, strict=True):
             setattr(place, name, value)
+
+
+@cache
+def refuse_rounding(device: Any) -> None:
+    """Refuse a device that rounds the factors of products although it is told not to.
+
+    Variables of the environment do that (NVIDIA_TF32_OVERRIDE, DNNL_DEFAULT_FPMATH_MODE), whatever a program sets; the
+    clipped sum is a product, and a summand could be longer than the clipping norm.
+    """
+    torch, size, fine = torch_module(), 256, 1.0 + 2.0**-12
+    with tensor_cores(False):
+        found = torch.full((size, size), fine, device=device) @ torch.eye(size, device=device)
+    if not bool((found == fine).all()):
+        raise InputError(
+            f"PyTorch rounds the factors of products on {device} although it is told not to, so that clipping does not "
+            "hold; unset NVIDIA_TF32_OVERRIDE and DNNL_DEFAULT_FPMATH_MODE."
+        )
 
 
 def _precision_settings(torch: Any, allowed: bool) -> list[tuple[Any, str, object]]:
