@@ -98,11 +98,12 @@ class OverRecords:
     code that looks at values (`if mask.all():`, as models of Hugging Face do with their attention masks), and a few
     operations it does not know. Such a function is called for one record after the other: the same numbers, more
     slowly. Either way the function sees one record, so that nothing can mix two; and whether it can be mapped depends
-    on its code, not on the records.
+    on its code, not on the records. `failing`: what `vmap` may raise; of errors in PyTorch those that name it, and of
+    others all.
     """
 
-    def __init__(self, function: Callable[..., Any], shared: int) -> None:
-        self._function, self._shared = function, shared
+    def __init__(self, function: Callable[..., Any], shared: int, failing: type[Exception] = RuntimeError) -> None:
+        self._function, self._shared, self._failing = function, shared, failing
         self.refused: str | None = None
         """Why records are taken one after the other, if so."""
 
@@ -115,10 +116,10 @@ class OverRecords:
             mapped = torch_module("torch.func").vmap(self._function, in_dims=places, randomness="different")
             try:
                 return mapped(*arguments)
-            except RuntimeError as problem:
-                if "vmap" not in str(problem):
+            except self._failing as problem:
+                if self._failing is RuntimeError and "vmap" not in str(problem):
                     raise
-                self.refused = str(problem).splitlines()[0]
+                self.refused = str(problem).partition("\n")[0] or type(problem).__name__
         results = [self._function(*shared, *gathered(records, row)) for row in range(count(records))]
         columns = zip(*(leaves(result) for result in results), strict=True)
         return like(form(results[0]), [torch_module().stack(column) for column in columns])
