@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,13 +102,10 @@ def rendered(report: Report, ending: str) -> str:
     from calipers.reports.records import run_of_record, to_document
 
     run = run_of_record(report.record)
+    if ending == ".json":
+        return to_document(report.record, run) + "\n"
     document = dataclasses.replace(report.document, origin=_origin(run))
-    forms: dict[str, Callable[[], str]] = {
-        ".html": lambda: to_html(document),
-        ".md": lambda: to_markdown(document),
-        ".json": lambda: to_document(report.record, run) + "\n",
-    }
-    return forms[ending]()
+    return to_html(document) if ending == ".html" else to_markdown(document)
 
 
 def _origin(run: dict[str, object] | None) -> str:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 
 from calipers.auditing.audit import AuditResult
-from calipers.bracket import Bracket, Evidence
+from calipers.bracket import Bracket
 from calipers.measure import Measurement
 from calipers.reports.answers import Questions, answer
 from calipers.reports.audited import brief_audit
@@ -65,13 +65,9 @@ def _bracket(bracket: Bracket) -> Document:
     """Both jaws on a ruler, and what licenses them."""
     row = Interval("value", bracket.lower, bracket.upper)
     figure = interval_figure("bracket", "value", (row,), (("value", *ends(bracket)),), ("quantity", *ENDS))
-    evidence = tuple(f"{end}: {found.statement} [{found.source}]" for end, found in _evidence(bracket))
-    blocks = (Items(evidence),)
+    licenses = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
+    blocks = (Items(tuple(f"{end}: {found.statement} [{found.source}]" for end, found in licenses)),)
     return Document("bracket", "Bracket", "", str(bracket), (), (figure,), (Section("Evidence", blocks, detail=True),))
-
-
-def _evidence(bracket: Bracket) -> tuple[tuple[str, Evidence], ...]:
-    return (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
 
 
 def _run(run: Run) -> Document:

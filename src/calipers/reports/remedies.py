@@ -51,13 +51,7 @@ class Remedy:
         """The remedy as a JSON object."""
         record: dict[str, object] = {"text": self.text, "change": dict(self.change)}
         if self.epsilon is not None:
-            record["epsilon"] = {
-                "delta": self.delta,
-                "lower": self.epsilon.lower,
-                "upper": self.epsilon.upper,
-                "lower_evidence": self.epsilon.lower_evidence.to_dict(),
-                "upper_evidence": self.epsilon.upper_evidence.to_dict(),
-            }
+            record["epsilon"] = {"delta": self.delta, **self.epsilon.to_dict()}
         return record
 
 

@@ -146,15 +146,15 @@ class RareSteps:
         counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
         return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance)
 
-    def look_at(self, epsilon: float) -> None:
-        """Place the nodes for questions about this epsilon."""
+    def look_at(self, epsilon: float, sides: Collection[Side] = tuple(Side)) -> None:
+        """Place the nodes for questions about this epsilon on these sides."""
         kinds = {
             side: [part.jump(count) for part, count in zip(parts, self.counts, strict=True)]
             for side, parts in self.parts.items()
         }
         first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
         nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, epsilon + _FAR)
-        for side in self.parts:
+        for side in (side for side in self.parts if side in sides):
             sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
             self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
 

@@ -114,9 +114,9 @@ def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests."""
+    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests, on the sides asked for."""
 
-    upper: UpperTail
+    upper: UpperTail | None
     lower: LowerTail | None
 
 
@@ -140,21 +140,32 @@ def _conditioned(
     places = np.array(rare.places())
     for start in range(0, len(places), _PER_LOOK):
         some = places[start : start + _PER_LOOK]
-        rare.look_at(float(some[len(some) // 2]))
+        rare.look_at(float(some[len(some) // 2]), sides)
         nodes.append(some)
-        deltas.append(np.minimum(1.0, rare.uppers(some)))
         if Side.LOWER in sides:
             tests.append(rare.tests(some))
-        if deltas[-1][-1] < math.exp(log_smallest):
+        # Where nobody asks what is proven, what the tests show says where the curve ends.
+        shown = np.minimum(1.0, rare.uppers(some)) if Side.UPPER in sides else _shown_by(*tests[-1], some)
+        deltas.append(shown)
+        if shown[-1] < math.exp(log_smallest):
             break
     thresholds = np.concatenate(nodes)
-    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
+    upper = None
+    if Side.UPPER in sides:
+        upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
     if not tests:
         return _Conditioned(upper, None)
     with np.errstate(divide="ignore"):
         log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
     kept = np.isfinite(log_power) & np.isfinite(log_alpha)
     return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
+
+
+def _shown_by(power: FloatArray, alpha: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """The delta that each of the tests shows at its epsilon."""
+    with np.errstate(divide="ignore"):
+        falsely = np.exp(np.minimum(epsilon + np.log(alpha), 1.0))
+    return np.asarray(np.maximum(power - falsely, 0.0))
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
@@ -182,14 +193,14 @@ def directed_sweep(
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
-            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan[0].deviation <= plan[0].mean]
+            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan.saddle.deviation <= plan.saddle.mean]
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
-            proven = proven if rare is None else UpperTail.least((proven, rare.upper))
+            proven = proven if rare is None or rare.upper is None else UpperTail.least((proven, rare.upper))
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
             lowers.append(
