@@ -19,7 +19,7 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
-from calipers.measure.correlated_files import TREE
+from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of

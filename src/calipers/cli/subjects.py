@@ -157,7 +157,7 @@ def _subject(
             keys = _correlated_file(run_file, record, {**matrix, **given}, others)
         else:
             keys = _correlated(matrix, others, given, run_file)
-        from calipers.measure.correlated_files import correlated_of
+        from calipers.measure.correlated import correlated_of
 
         return correlated_of({**defaults, **keys})
     found = _stated(stated, given, run_file)

@@ -26,13 +26,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import between
-from calipers.laws.core.profile_law import law_of_curve
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
 
@@ -69,32 +66,6 @@ class Sided(LawSource):
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of what is attained."""
         return self.below.lower(resolution, log_tail)
-
-
-@dataclass(frozen=True)
-class ProvenCurve(UpperSource):
-    """An UPPER trade-off curve as a proof."""
-
-    curve: TradeoffCurve
-    symmetric: bool = True
-
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The segments of the curve, as atoms."""
-        Side.UPPER.same(self.curve.side)
-        return law_of_curve(self.curve)
-
-
-@dataclass(frozen=True)
-class AttainedCurve(LowerSource):
-    """A LOWER trade-off curve as an attack."""
-
-    curve: TradeoffCurve
-    symmetric: bool = True
-
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The segments of the curve, as atoms."""
-        Side.LOWER.same(self.curve.side)
-        return law_of_curve(self.curve)
 
 
 @implements("dong2020:br")

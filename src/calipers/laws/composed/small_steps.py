@@ -21,7 +21,7 @@ from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
-from calipers.laws.core.source import LawSource
+from calipers.laws.core.source import KnownLaws
 from calipers.numerics.elementary import distinct
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
@@ -30,22 +30,6 @@ DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
 _MOST_SADDLES = 14
-
-
-@dataclass(frozen=True)
-class _Small(LawSource):
-    """The small steps as a source of laws: the same two whatever is asked."""
-
-    laws: dict[Side, Law]
-    symmetric: bool = False
-
-    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
-        """The stored law; it is as fine as it gets."""
-        return self.laws[Side.UPPER]
-
-    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
-        """The stored law; it is as fine as it gets."""
-        return self.laws[Side.LOWER]
 
 
 @dataclass(frozen=True)
@@ -124,7 +108,7 @@ class SmallSteps:
         roundings = [max(parts[side][i].small.rounding for side in parts) for i in range(len(counts))]
         self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
         self._log_deepest, self._tolerance = log_deepest, tolerance
-        kinds = [(_Small({side: parts[side][i].small for side in parts}), n) for i, n in enumerate(counts) if n > 0]
+        kinds = [(KnownLaws({side: parts[side][i].small for side in parts}), n) for i, n in enumerate(counts) if n > 0]
         self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property

@@ -32,18 +32,17 @@ _SEGMENT, _NEAR, _WIDEST = 4.0, 3.0, 0.25
 """Lengths of the segments of a wide part, how far from a cell its slope is looked at, and its widest cells."""
 _LEAST_SHARE = 1e-9
 """Parts rarer than this are no coarser than parts of this share."""
-_CELL_ERROR = 2e-14
+CELL_ERROR = 2e-14
 """Relative error of a cell mass: quadrature (half of it), a dozen additions; that of the exponentials comes on top."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cell ends, quadrature points (cells x nodes), logs of their weights, relative error of the masses."""
+    """Cell ends, quadrature points (cells x nodes), logs of their weights."""
 
     ends: FloatArray
     points: FloatArray
     log_weights: FloatArray
-    error: float
 
 
 def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width: float, nodes: int) -> float:
@@ -60,7 +59,7 @@ def _log_quadrature_error(part: SmoothPart, low: float, high: float, half_width:
 def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float:
     """The largest cell width whose quadrature error is negligible."""
     width = min(0.25 * part.scale, high - low)
-    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * _CELL_ERROR):
+    while _log_quadrature_error(part, low, high, 0.5 * width, nodes) > math.log(0.5 * CELL_ERROR):
         width *= 0.8
         if width < 1e-6 * part.scale:
             raise CertificationError(
@@ -81,7 +80,7 @@ def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Wid
     edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
     margin = (_NEAR + 0.25) * part.scale
     slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
-    log_decay, allowed = (2.0 * nodes - 1.0) * _LOG_RHO, math.log(0.5 * _CELL_ERROR) - math.log(64.0)
+    log_decay, allowed = (2.0 * nodes - 1.0) * _LOG_RHO, math.log(0.5 * CELL_ERROR) - math.log(64.0)
     widths = np.full(len(slopes), _WIDEST * part.scale)
     while True:
         reach = 0.5 * widths[:, None] * _RHO
@@ -137,7 +136,7 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
     nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
-    return Cells(ends, points, np.log(weights) + np.log(half), _CELL_ERROR)
+    return Cells(ends, points, np.log(weights) + np.log(half))
 
 
 class _Tilted(NamedTuple):

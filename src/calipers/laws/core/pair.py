@@ -34,7 +34,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.errors import CertificationError, InputError
-from calipers.laws.core.cutting import Cells, cells_of, shared_out
+from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
@@ -47,20 +47,18 @@ Density = Callable[[FloatArray], FloatArray]
 class SmoothPart:
     """Densities of a scalar observation z on [low, high] with increasing log ratio.
 
-    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth(low, high, reach)`
-    bounds how much the log of either density, as an analytic function, can exceed its value on [low, high]
-    at each distance `reach` from there in the complex plane; `scale` is the length on which the observation
-    varies (1 for unit Gaussians).
+    `log_above(z)` and `log_below(z)` are the logs of P's and of Q's mass beyond z (for infinite ends);
+    `growth(low, high, reach)` bounds how much the log of either density, as an analytic function, can exceed its value
+    on [low, high] at each distance `reach` from there in the complex plane; `scale` is the length on which the
+    observation varies (1 for unit Gaussians).
     """
 
     log_p: Density
     log_q: Density
     log_ratio: Density
     range_for: Callable[[float], tuple[float, float]]
-    log_p_above: Callable[[float], float]
-    log_q_above: Callable[[float], float]
-    log_p_below: Callable[[float], float]
-    log_q_below: Callable[[float], float]
+    log_above: Callable[[float], FloatArray]
+    log_below: Callable[[float], FloatArray]
     growth: Callable[[float, float, FloatArray], FloatArray]
     slope: float
     """At least d log L / dz everywhere."""
@@ -115,7 +113,7 @@ class Pair(LawSource):
     @property
     def bounded(self) -> bool:
         """Whether no smooth part has a tail."""
-        return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in self.smooth)
+        return all(math.isinf(part.log_above(part.range_for(-40.0)[1])[0]) for part in self.smooth)
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
@@ -248,15 +246,10 @@ def _split(part: SmoothPart, cells: Cells) -> Law:
         log_q[1:] = group_peak + np.log(np.add.reduceat(up * rescale, keep[:-1]))
         log_q[:-1] = np.logaddexp(log_q[:-1], group_peak + np.log(np.add.reduceat(down * rescale, keep[:-1])))
     # Beyond the last end: Q-mass stays at the end node, P-mass is charged to infinity; mirrored below.
-    log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(float(ends[-1])))
-    log_q[0] = np.logaddexp(log_q[0], part.log_p_below(float(ends[0])) - nodes[0])
-    return Law.dominating(
-        nodes,
-        log_q,
-        p_inf=math.exp(part.log_p_above(float(ends[-1]))),
-        q_zero=math.exp(part.log_q_below(float(ends[0]))),
-        mass_error=cells.error,
-    )
+    (p_below, q_below), (p_above, q_above) = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
+    log_q[-1] = np.logaddexp(log_q[-1], q_above)
+    log_q[0] = np.logaddexp(log_q[0], p_below - nodes[0])
+    return Law.dominating(nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR)
 
 
 def _condense(part: SmoothPart, cells: Cells) -> Law:
@@ -264,11 +257,10 @@ def _condense(part: SmoothPart, cells: Cells) -> Law:
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     log_q = row_logsumexp(part.log_q(points) + log_weights)
     log_p = row_logsumexp(part.log_p(points) + log_weights)
-    tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
-    tail_q = np.array([part.log_q_below(float(ends[0])), part.log_q_above(float(ends[-1]))])
-    log_p = np.concatenate((tail_p[:1], log_p, tail_p[1:]))
-    log_q = np.concatenate((tail_q[:1], log_q, tail_q[1:]))
+    below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
+    log_p = np.concatenate((below[:1], log_p, above[:1]))
+    log_q = np.concatenate((below[1:], log_q, above[1:]))
     present = np.isfinite(log_p) & np.isfinite(log_q)
     log_p, log_q = log_p[present], log_q[present]
     order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=cells.error)
+    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=CELL_ERROR)

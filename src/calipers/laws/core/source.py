@@ -11,8 +11,11 @@ lattice holds all log ratios, that no moment is finite, that there is no attack 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
 
@@ -204,3 +207,19 @@ class LawSource(UpperSource, LowerSource):
     def alone(self) -> tuple[LawSource, str] | None:
         """A pair that dominates one release, each point of it attained by some instance, and by which."""
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLaws(LawSource):
+    """One law on either side, whatever is asked: it is as fine as it gets."""
+
+    laws: Mapping[Side, Law]
+    symmetric: bool = False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """What dominates."""
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """What is attained."""
+        return self.laws[Side.LOWER]
