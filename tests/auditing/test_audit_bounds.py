@@ -12,7 +12,7 @@ from calipers.bracket import Kind, Side
 from calipers.curves.gdp import gdp_mu
 from calipers.errors import InputError
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_tradeoff
-from calipers.theorems.division_rates import audited_delta, audited_epsilon
+from calipers.theorems.division_guarantees import audited_delta, audited_epsilon
 
 
 def shifted(mu: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ What is read:
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -178,6 +179,35 @@ def dp_sgd_plan(
         }
         return kind(**chosen).plan
     return kind(**chosen).make(plans.PerformanceFlags(noise_seed=0))
+
+
+SEEDS = 2**31 - 1
+# Batches are padded to a multiple of this, so that few shapes are compiled.
+_PADDED = 8
+
+
+def padded_rows(count: int) -> int:
+    """How many rows a batch of so many records gets; one without records has some, all of them padding."""
+    return _PADDED * max(1, math.ceil(count / _PADDED))
+
+
+def compiled_steps(plan: Any, loss: Any, dimension: int) -> Any:
+    """The steps of a plan at weights zero: (seed, records, padding), (steps, rows, ...) each, to what is released."""
+    jax = library_module("jax")
+    clipped, noise = plan.clipped_grad(loss), plan.noise_addition_transform
+    weights = jax.numpy.zeros(dimension)
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        records, padding = batch
+        released, state = noise.update(clipped(weights, records, is_padding_example=padding), state)
+        return state, released
+
+    def run(seed: Any, records: Any, padding: Any) -> Any:
+        # The plan's own state, with the key of this run in place of the configuration's.
+        _, inner = noise.init(weights)
+        return jax.lax.scan(step, (jax.random.key(seed), inner), (records, padding))[1]
+
+    return jax.jit(run)
 
 
 _REFUSED = {

@@ -73,7 +73,7 @@ class LoaderLaw:
     @property
     def repeats(self) -> bool:
         """Whether one of our own samplers deals the batches of its first epoch again and again."""
-        return self.sampler is not None and self.sampler.run_keys().get("reshuffle") == "once"
+        return self.sampler is not None and self.sampler.repeats
 
     @property
     def shuffled(self) -> bool:

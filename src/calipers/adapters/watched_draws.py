@@ -61,9 +61,14 @@ class Group:
     merged: bool = False
     order: str = ""
 
+    @property
+    def uses(self) -> dict[tuple[float, ...], int]:
+        """How many of its batches were used with which noises, one step after the other."""
+        return {noises: count for noises, count in self.noises.items() if noises and count}
+
     def used(self) -> int:
         """Draws that at least one step used."""
-        return sum(count for noises, count in self.noises.items() if noises)
+        return sum(self.uses.values())
 
 
 @dataclass(eq=False)

@@ -40,7 +40,7 @@ from calipers.auditing.verdict import (
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.shown import as_html, as_text
+from calipers.shown import as_html, as_text, plain
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -114,11 +114,11 @@ class AuditResult:
                 "beta": curve.beta.tolist(),
                 "evidence": self.band.evidence.to_dict(),
             },
-            "verdict": None if self.verdict is None else self.verdict.to_dict(),
-            "upper_verdict": None if self.upper_verdict is None else self.upper_verdict.to_dict(),
+            "verdict": plain(self.verdict),
+            "upper_verdict": plain(self.upper_verdict),
             "as_described": self.as_described,
             "notes": list(self.notes),
-        } | ({"looks": [look.to_dict() for look in self.looks]} if self.looks else {})
+        } | ({"looks": plain(self.looks)} if self.looks else {})
 
 
 class AuditOptions(HowToPlay, total=False):

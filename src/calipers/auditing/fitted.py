@@ -18,9 +18,8 @@ from scipy import special
 
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
-from calipers.auditing.limits import within
 from calipers.auditing.residuals import Residuals, residual_scores
-from calipers.auditing.targets import Target, TargetError, failure
+from calipers.auditing.targets import Target, TargetError, failure, within
 from calipers.domains import COUNT_FROM_ZERO, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray

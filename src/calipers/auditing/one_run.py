@@ -55,6 +55,7 @@ from calipers.domains import PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 LOG_TAIL_ERROR = 1e-7
 """Relative error of the binomial tails here, for up to MOST_GUESSES guesses (checked; typically 1e-11)."""
@@ -135,14 +136,7 @@ class OneRunBound:
 
     def to_dict(self) -> dict[str, object]:
         """The bound as a JSON object."""
-        return {
-            "delta": self.delta,
-            "lower": self.epsilon_lower,
-            "correct": self.correct,
-            "guesses": self.guesses,
-            "canaries": self.canaries,
-            "lower_evidence": self.evidence.to_dict(),
-        }
+        return as_record(self, epsilon_lower="lower", evidence="lower_evidence")
 
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, guess_in: int, guess_out: int) -> int:

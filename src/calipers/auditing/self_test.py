@@ -35,6 +35,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict", "sequential", "one-run")
 _CALIBRATED_ABOVE = 1e-3
@@ -77,14 +78,7 @@ class SelfTest:
 
     def to_dict(self) -> dict[str, object]:
         """The self-test as a JSON object."""
-        return {
-            "repeats": self.repeats,
-            "trials": self.trials,
-            "confidence": self.confidence,
-            "found": self.found,
-            "p_value": self.p_value,
-            "calibrated": self.calibrated,
-        }
+        return as_record(self) | {"calibrated": self.calibrated}
 
 
 def leakage_found(

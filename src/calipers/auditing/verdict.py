@@ -49,6 +49,7 @@ from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
 from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, setting
 from calipers.numerics.elementary import halved
+from calipers.shown import as_record
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
@@ -185,18 +186,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, object]:
         """The verdict as a JSON object."""
-        return {
-            "outcome": self.outcome.value,
-            "against": self.against,
-            "epsilon": self.epsilon,
-            "delta_lower": self.delta_lower,
-            "delta_claimed": self.delta_claimed,
-            "excluded": self.excluded,
-            "violation": self.violation,
-            "trials_estimate": self.trials_estimate,
-            "message": self.message,
-            "evidence": self.evidence.to_dict(),
-        }
+        return as_record(self, "test")
 
 
 @dataclass(frozen=True)

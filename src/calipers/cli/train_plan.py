@@ -15,8 +15,7 @@ from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.samplers import Sampler
-    from calipers.training.canaries import Canaries
-    from calipers.training.canary_pairs import CanaryPairs
+    from calipers.training.canaries import Canaries, CanaryPairs
     from calipers.training.datasets import Dataset
     from calipers.training.plan import Plan
 

@@ -87,14 +87,12 @@ class CorrelatedNoise:
             "steps": self.matrix.steps,
             "noise_multiplier": self.noise_multiplier,
             "min_separation": self.patterns.min_separation,
+            "max_participations": self.patterns.max_participations,
+            "fixed_order": self.patterns.fixed or None,
+            "sample_rate": self.sample_rate,
         }
-        if self.patterns.max_participations is not None:
-            keys["max_participations"] = self.patterns.max_participations
-        if self.patterns.fixed:
-            keys["fixed_order"] = True
-        if self.sample_rate is not None:
-            keys["sample_rate"] = self.sample_rate
-        return Stated(words, tuple(keys.items()), self.adjacency, "correlated")
+        given = tuple((name, value) for name, value in keys.items() if value is not None)
+        return Stated(words, given, self.adjacency, "correlated")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ The report ends with the `Run` to measure, or with the reason why no `Run` descr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -29,6 +29,7 @@ from calipers.probing.lens import Lens
 from calipers.probing.noise import correlation_finding, noise_finding, noise_table
 from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
 from calipers.probing.rules import (
+    caveats,
     divisor_finding,
     divisor_rule,
     fraction,
@@ -36,11 +37,12 @@ from calipers.probing.rules import (
     neighbor_finding,
     run_normalization,
     sizes_to_probe,
+    unseen,
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
-from calipers.probing.words import caveats, unseen
 from calipers.run import Run
 from calipers.schemes import having, scheme_named
+from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
@@ -83,18 +85,7 @@ class ProbeReport:
 
     def to_dict(self) -> dict[str, object]:
         """The report as JSON keys."""
-        return {
-            "target": self.name,
-            "dataset_size": self.dataset_size,
-            "batch_size": self.batch_size,
-            "error_probability": self.error_probability,
-            "findings": [asdict(finding) for finding in self.findings],
-            "sizes": [asdict(schedule) for schedule in self.schedules],
-            "run": None if self.run is None else self.run.to_dict(),
-            "reason": self.reason,
-            "caveats": list(self.caveats),
-            "unseen": list(self.unseen),
-        }
+        return as_record(self, name="target", schedules="sizes")
 
 
 class HowToProbe(TypedDict, total=False):

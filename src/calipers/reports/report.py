@@ -82,7 +82,7 @@ def _reported(
 
 def brief_calibration(calibration: Calibration) -> Document:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
-    from calipers.measure.notes import notes_of
+    from calipers.measure.routes import notes_of
 
     achieved, target = calibration.achieved, calibration.target
     several = len(set(calibration.noise_multipliers)) > 1

@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
+from calipers.numerics.binomial import log_binomial
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed
@@ -113,9 +113,7 @@ class PoissonScheme(Scheme):
         """Draws coins."""
         from calipers.samplers.poisson import Poisson
 
-        assert run.dataset_size is not None
-        size = {"batch_size": run.batch_size} if run.batch_size is not None else {"sample_rate": run.sample_rate}
-        return Poisson(dataset_size=run.dataset_size, steps=run.total_steps, **size)
+        return Poisson.of_run(run)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A coin for every round."""
@@ -132,7 +130,7 @@ class PoissonScheme(Scheme):
         """The number of others and the differing record's coin; a step is an epoch."""
         size, rate = sums.others, sums.sample_rate
         count = np.arange(size + 1.0) if sums.crowd_matters else np.zeros(1)
-        log_count = _log_binomial(size, rate) if sums.crowd_matters else np.zeros(1)
+        log_count = log_binomial(count, size, rate) if sums.crowd_matters else np.zeros(1)
         likely = log_count >= LEAST_LOG_WEIGHT
         count, log_count = count[likely], log_count[likely]
         with np.errstate(divide="ignore"):
@@ -149,14 +147,6 @@ class PoissonScheme(Scheme):
 def _pair(rate: float, noise_multiplier: float, adjacency: str) -> Pair:
     """One object per kind, so that equal phases are counted together."""
     return poisson_gaussian(rate, noise_multiplier, adjacency)
-
-
-def _log_binomial(size: int, rate: float) -> FloatArray:
-    """log P(Binomial(size, rate) = k) for k = 0..size; -inf where it cannot be."""
-    k = np.arange(size + 1.0)
-    chosen = special.gammaln(size + 1.0) - special.gammaln(k + 1.0) - special.gammaln(size - k + 1.0)
-    # xlogy and xlog1py make 0 log 0 = 0, so that a rate of 1 is no exception.
-    return np.asarray(chosen + special.xlogy(k, rate) + special.xlog1py(size - k, -rate), dtype=np.float64)
 
 
 SCHEME = PoissonScheme()

@@ -30,6 +30,7 @@ class RandomAllocationScheme(Scheme):
     name = "random-allocation"
     summary = "k of all steps"
     whole_epochs = False
+    drawn_by = RandomAllocation
 
     def check(self, run: RunFields) -> None:
         """k of t steps, and a batch size that says the same."""
@@ -99,12 +100,6 @@ class RandomAllocationScheme(Scheme):
             "of all others. The exact pair is an elementary symmetric mean of the steps' ratios; above it stands the "
             "allocation to one step of each group, below it a test that sums scores.",
         )
-
-    def sampler(self, run: RunFields) -> RandomAllocation:
-        """Draws k of t for every record."""
-        assert run.dataset_size is not None
-        assert run.participations is not None
-        return RandomAllocation(dataset_size=run.dataset_size, steps=run.total_steps, participations=run.participations)
 
 
 def _attack(run: RunFields, factors: Shown) -> Attack:

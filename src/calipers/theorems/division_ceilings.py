@@ -35,8 +35,7 @@ from calipers.numerics.elementary import fewest
 from calipers.numerics.gamma import GAMMA_LOG_ERROR
 from calipers.theorems.division_guarantees import floor_divisors
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.parameters import DESCRIBED
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import DESCRIBED, theorem
 
 
 def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:

@@ -22,8 +22,7 @@ from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
-from calipers.training.canaries import Canaries
-from calipers.training.canary_pairs import CanaryPairs
+from calipers.training.canaries import Canaries, CanaryPairs
 from calipers.training.handling import Handling, HowToTrain, TrainingOptions
 from calipers.training.loop import Trained, train
 from calipers.training.plan import Plan

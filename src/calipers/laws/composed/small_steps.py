@@ -16,7 +16,7 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.points import Points, lower_hull, settle, steepness_of
-from calipers.laws.composed.direction import Direction, eta_for, log_escape_for
+from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
@@ -41,12 +41,10 @@ class _Small(LawSource):
 
     def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
         return self.laws[Side.UPPER]
 
     def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
         """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
         return self.laws[Side.LOWER]
 
 
@@ -130,23 +128,24 @@ class SmallSteps:
         self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
-    def _plans(self) -> list[tuple[Saddle, float, float]]:
-        """Saddles with the fineness and the escaping mass of the compositions around them."""
-        plans = []
+    def _looks(self) -> list[Look]:
+        """The compositions around each saddle."""
+        looks = []
         for saddle in _saddles(self._direction, self._log_deepest):
             eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
-            plans.append((saddle, eta, min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)))
-        return plans
+            escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
+            looks.append(Look(saddle, eta, self._log_deepest, escape))
+        return looks
 
     @functools.cached_property
     def _uppers(self) -> list[UpperTail]:
-        return [self._direction.upper(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        return [self._direction.upper(look) for look in self._looks]
 
     @functools.cached_property
     def _lowers(self) -> list[LowerTail]:
         if self.count == 0:
             return []
-        found = [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        found = [self._direction.lower(look) for look in self._looks]
         return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
     @functools.cached_property

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,6 +92,10 @@ class Pair(LawSource):
     symmetric: bool = False
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+    moment_depth: ClassVar[float] = -math.inf
+    """Laws for moments are as deep as it takes."""
+    spread: ClassVar[bool] = True
+    """Cells are split onto their ends."""
 
     @property
     def words(self) -> str:
@@ -108,19 +113,9 @@ class Pair(LawSource):
         return max((part.slope * part.scale for part in self.smooth), default=0.0)
 
     @property
-    def moment_depth(self) -> float:
-        """As deep as it takes."""
-        return -math.inf
-
-    @property
     def bounded(self) -> bool:
         """Whether no smooth part has a tail."""
         return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in self.smooth)
-
-    @property
-    def spread(self) -> bool:
-        """Cells are split onto their ends."""
-        return True
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""

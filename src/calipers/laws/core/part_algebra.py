@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair, SmoothPart
+from calipers.laws.core.pair import Density, Pair, SmoothPart
 
 _SHALLOWEST = -12.0
 """Rare parts are cut no nearer to their middle than at this log tail."""
@@ -33,6 +33,27 @@ def _nowhere(_: float) -> float:
 
 def _never(_rate: float, _z: float) -> float:
     return -math.inf
+
+
+def between(
+    low: float, high: float, log_p: Density, log_q: Density, log_ratio: Density, *, slope: float, scale: float
+) -> SmoothPart:
+    """A part that ends at `low` and `high`, of two exponentials whose ratio has the given slope of log L."""
+    return SmoothPart(
+        log_p=log_p,
+        log_q=log_q,
+        log_ratio=log_ratio,
+        range_for=lambda _: (low, high),
+        log_p_above=_nowhere,
+        log_q_above=_nowhere,
+        log_p_below=_nowhere,
+        log_q_below=_nowhere,
+        growth=lambda _low, _high, reach: 0.5 * slope * reach,
+        slope=slope,
+        log_growth_above=_never,
+        log_growth_below=_never,
+        scale=scale,
+    )
 
 
 def above(part: SmoothPart, start: float) -> SmoothPart:
