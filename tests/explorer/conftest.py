@@ -13,20 +13,11 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE, ENDLESS = Path(__file__).parents[2] / "src", Path(__file__).parent / "endless"
 SMALL = {"sample_rate": 0.1, "steps": 5, "noise_multiplier": 1.0}
 """A run that is measured at once."""
-SLOW = {
-    "dataset_size": 1_000,
-    "batch_size": 100,
-    "steps": 100,
-    "noise_multiplier": 1.0,
-    "sampler": "truncated-poisson",
-    "max_batch_size": 140,
-    "unit": "person",
-    "records_per_unit": 200,
-}
-"""A run that takes most of a minute: a fifth of all records are one person's, and some are dropped now and then."""
+SLOW = {**SMALL, "unit": "endless", "records_per_unit": 2}
+"""A run that a tested explorer never has done with: `endless/sitecustomize.py`."""
 LONG = {"dataset_size": 350_551, "batch_size": 249, "epochs": 357, "noise_multiplier": 0.34}
 LONG |= {"sampler": "shuffle", "adjacency": "substitute"}
 """A run that takes seconds, and is one under other samplers too."""
@@ -38,7 +29,7 @@ class Explorer:
     def __init__(self, *options: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "calipers", "explore", "--no-browser", *options],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCE), str(ENDLESS)))},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

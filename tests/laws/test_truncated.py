@@ -130,8 +130,8 @@ def test_few_parts_are_as_good_as_all():
     both = truncated.proof_for_both(first, second, 1.0 / 1.1)
     assert both is not None
     assert len(both.smooth) <= 8
-    each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.1, -40.0) for one in (first, second)]
-    assert both.upper(0.1, -40.0).delta(1.0) == pytest.approx(max(law.delta(1.0) for law in each), rel=1e-3)
+    each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0) for one in (first, second)]
+    assert both.upper(0.02, -40.0).delta(1.0) == pytest.approx(max(law.delta(1.0) for law in each), rel=1e-3)
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "substitute"])

@@ -220,9 +220,9 @@ def _evaluation(releases: dict[_Release, int], adjacency: str) -> Evaluation:
         return gaussians(shifts, f"The record takes part in {gaussian_releases(total)}.")
     if total == 1 and next(iter(releases)).kind == "selection":
         return _selection(next(iter(releases)), adjacency)
-    if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
-        return evaluation_of(Product([(_pair_of(release, adjacency), count) for release, count in releases.items()]))
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
+    if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
+        return evaluation_of(Product(factors))
     names = "; ".join(f"{count} x {source.words}" for source, count in factors[:4])
     if len(factors) > 4:
         names += f"; and {len(factors) - 4} more"

@@ -250,11 +250,8 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
         return _bins(name, int(strategy.cycle_length), int(strategy.iterations))
     if is_a("BMinSepSampling") and strategy.truncated_batch_size is None:
         if strategy.min_sep == 1:
-            return {
-                "sampler": "poisson",
-                "sample_rate": float(strategy.sampling_prob),
-                "steps": int(strategy.iterations),
-            }
+            rate, steps = float(strategy.sampling_prob), int(strategy.iterations)
+            return {"sampler": "poisson", "sample_rate": rate, "steps": steps}
         if strategy.sampling_prob == 1.0 and strategy.warm_start:
             return _bins(name, int(strategy.min_sep), int(strategy.iterations))
     if is_a("FixedBatchSampling"):
@@ -317,13 +314,8 @@ def _order_kept(name: str, groups: int, steps: int, dataset_size: int | None) ->
             f"{dataset_size - groups * size}, enough for another group, which no Run describes; use "
             f"{max(size, 1) * groups} records."
         )
-    return {
-        "sampler": "shuffle",
-        "batch_size": size,
-        "steps": steps,
-        "reshuffle": "once",
-        "adjacency": "zero-out",
-    }
+    once = {"reshuffle": "once", "adjacency": "zero-out"}
+    return {"sampler": "shuffle", "batch_size": size, "steps": steps, **once}
 
 
 def _split_equally(strategy: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from calipers.auditing.band import Band, simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.distinguishers import Distinguisher, blind_spots
@@ -229,7 +229,7 @@ class _Questions:
         if self.profiles == (None, None):
             return None, None
         split = self.split(scores, spent)
-        band = simultaneous_band(scores.absent, scores.present, self.confidence, spent)
+        band = Band(scores.absent, scores.present, self.confidence, spent)
 
         def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
             if profile is None:
@@ -253,7 +253,7 @@ class _Questions:
             epsilon=tuple(split.epsilon(delta) for delta in self.deltas),
             delta=tuple(split.delta(epsilon) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
-            band=simultaneous_band(scores.absent, scores.present, self.confidence, spent),
+            band=Band(scores.absent, scores.present, self.confidence, spent),
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
             claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),

@@ -188,13 +188,8 @@ def one_run_audit(
         raise InputError("Expected at least one pair (guess_in, guess_out), got none.")
     canaries = _checked_canaries(scores, included)[0].size
     each = error_level(confidence) / len(guesses)
-    best: tuple[float, int, int] | None = None
-    for guess_in, guess_out in guesses:
-        correct = right_guesses(scores, included, guess_in, guess_out)
-        found = rejected_epsilon(correct, guess_in + guess_out, canaries, delta, each)
-        if best is None or found > best[0]:
-            best = (found, correct, guess_in + guess_out)
-    assert best is not None
+    seen = [(right_guesses(scores, included, *pair), sum(pair)) for pair in guesses]
+    best = max(((rejected_epsilon(*pair, canaries, delta, each), *pair) for pair in seen), key=lambda one: one[0])
     text = (
         f"{best[1]} of {best[2]} guesses right about {canaries} canaries, each included by a fair coin, in one run; "
         f"the best of {len(guesses)} numbers of guesses, the error shared among them."

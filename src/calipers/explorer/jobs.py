@@ -59,17 +59,14 @@ class Refusal:
     @classmethod
     def of(cls, error: BaseException) -> Refusal:
         """What an exception says to the one who asked."""
-        if isinstance(error, InputError):
-            return cls("input", shortened(str(error)))
-        if isinstance(error, CertificationError):
-            return cls("not certified", shortened(str(error)))
-        if isinstance(error, CalipersError):
-            return cls("unsupported", shortened(str(error)))
         if isinstance(error, MemoryError):
             return cls("too large", "Measuring this run takes more memory than the explorer allows.")
-        return cls("defect", shortened(f"Calipers failed: {type(error).__name__}: {error}"))
+        kind = next((word for one, word in _KINDS.items() if isinstance(error, one)), "defect")
+        said = str(error) if kind != "defect" else f"Calipers failed: {type(error).__name__}: {error}"
+        return cls(kind, shortened(said))
 
 
+_KINDS = {InputError: "input", CertificationError: "not certified", CalipersError: "unsupported"}
 Reply = Written | Refusal
 Job = Callable[["Worker"], Written]
 """A method of `Worker` with what it is about (`functools.partial`), which travels to the process by its name."""

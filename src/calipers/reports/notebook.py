@@ -53,14 +53,6 @@ def document_of(thing: object) -> Document:
     raise TypeError(f"There is no short form of {type(thing).__name__}.")
 
 
-def _measurement(measurement: Measurement) -> Document:
-    return brief_measurement(answer(measurement, Questions()), measurement.tolerance)
-
-
-def _audit(result: AuditResult) -> Document:
-    return brief_audit(result, result.target_name, result.scored_by)
-
-
 def _bracket(bracket: Bracket) -> Document:
     """Both jaws on a ruler, and what licenses them."""
     row = Interval("value", bracket.lower, bracket.upper)
@@ -77,8 +69,8 @@ def _run(run: Run) -> Document:
 
 
 _MAKERS: dict[type, Callable[..., Document]] = {
-    Measurement: _measurement,
-    AuditResult: _audit,
+    Measurement: lambda found: brief_measurement(answer(found, Questions()), found.tolerance),
+    AuditResult: lambda found: brief_audit(found, found.target_name, found.scored_by),
     Comparison: brief_comparison,
     Bracket: _bracket,
     Run: _run,

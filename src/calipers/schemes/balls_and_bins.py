@@ -15,7 +15,6 @@ from scipy import special
 from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.balls_and_bins import BallsAndBins
 from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, kept_noise, refuse_many
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
@@ -28,7 +27,7 @@ class BallsAndBinsScheme(Scheme):
 
     name = "balls-and-bins"
     summary = "random batch"
-    drawn_by = BallsAndBins
+    drawn_by = "BallsAndBins"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """The number of bins is a choice somebody made."""

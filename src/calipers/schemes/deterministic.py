@@ -8,7 +8,6 @@ import numpy as np
 
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.deterministic import Deterministic
 from calipers.schemes.dealt import CutScheme, at_places, epochs_of
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import EMPTY_PLACE, Configurations, Sums
@@ -21,7 +20,7 @@ class DeterministicScheme(CutScheme):
     name = "deterministic"
     summary = "fixed order"
     counts_units = ("add-remove", "zero-out", "substitute")
-    drawn_by = Deterministic
+    drawn_by = "Deterministic"
 
     def batches(self, run: RunFields) -> str:
         """In words."""

@@ -10,7 +10,6 @@ from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import RoundedPair
 from calipers.laws.drawn.counted import CountedPair
 from calipers.run_fields import RunFields
-from calipers.samplers.fixed_size import FixedSize
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
 from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import all_of
@@ -43,7 +42,7 @@ class DisplacingScheme(Scheme):
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
     isolates = False
-    drawn_by = FixedSize
+    drawn_by = "FixedSize"
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What displacement costs."""

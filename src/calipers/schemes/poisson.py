@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 from calipers.schemes.units import sampled_unit
-
-if TYPE_CHECKING:
-    from calipers.samplers.poisson import Poisson
 
 LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
@@ -40,6 +36,7 @@ class PoissonScheme(Scheme):
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = "Poisson"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """An epoch of floor(N/B) steps is a choice somebody made."""
@@ -61,23 +58,14 @@ class PoissonScheme(Scheme):
         """One pair per step, proven and attained."""
         if run.rate == 1 or run.records_per_unit > 1:
             return sampled_unit(run, run.total_steps)
-        pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
+        statement, instead = "zhu2022:thm11", ""
+        reason = "Adding or removing a record is dominated, step by step, by its Poisson pair"
         if run.adjacency == "substitute":
-            return closed(
-                pair,
-                run.total_steps,
-                "calipers:substitute-pair",
-                "Replacing a record is dominated, step by step, by opposite gradients",
-                f"{_SAME}, its replacement's the opposite one, and all other gradients are zero, so each step shows "
-                "exactly this pair.",
-            )
-        return closed(
-            pair,
-            run.total_steps,
-            "zhu2022:thm11",
-            "Adding or removing a record is dominated, step by step, by its Poisson pair",
-            f"{_SAME} and all other gradients are zero, so each step shows exactly this pair.",
-        )
+            statement, instead = "calipers:substitute-pair", ", its replacement's the opposite one,"
+            reason = "Replacing a record is dominated, step by step, by opposite gradients"
+        scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
+        pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
+        return closed(pair, run.total_steps, statement, reason, scene)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """The guarantee belongs to coins, not to shuffling."""
@@ -108,12 +96,6 @@ class PoissonScheme(Scheme):
             return {"sample_rate": Fraction(repr(float(run.sample_rate))), "steps": run.total_steps}
         assert run.sizes is not None  # who gives no rate gives both sizes
         return {"sample_rate": Fraction(run.sizes[1], run.sizes[0]), "steps": run.total_steps}
-
-    def sampler(self, run: RunFields) -> Poisson:
-        """Draws coins."""
-        from calipers.samplers.poisson import Poisson
-
-        return Poisson.of_run(run)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A coin for every round."""

@@ -7,6 +7,7 @@ draws, audits for what there is to enumerate.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -70,7 +71,8 @@ class Scheme(ABC):
     isolates: the isolated view is offered, in which all other gradients count as zero.
     counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
     record, and group privacy does the rest.
-    drawn_by: the sampler that draws such batches.
+    drawn_by: the class of `calipers.samplers` that draws such batches, by its name: drawing needs more than describing.
+    drawn_with: fields of that class that are no keys of a run.
     """
 
     name: ClassVar[str]
@@ -82,7 +84,8 @@ class Scheme(ABC):
     stepwise: ClassVar[bool] = False
     counts_units: ClassVar[tuple[str, ...]] = ()
     isolates: ClassVar[bool] = True
-    drawn_by: ClassVar[type[Sampler] | None] = None
+    drawn_by: ClassVar[str | None] = None
+    drawn_with: ClassVar[Mapping[str, object]] = {}
 
     # The description of a run
 
@@ -149,7 +152,8 @@ class Scheme(ABC):
             raise UnsupportedError(f"Calipers does not draw sampler={self.name!r} itself.")
         if self.equal_batches:
             sizes_of(run)
-        return self.drawn_by.of_run(run)
+        kind: type[Sampler] = getattr(importlib.import_module("calipers.samplers"), self.drawn_by)
+        return kind.of_run(run, **self.drawn_with)
 
     # Audits
 

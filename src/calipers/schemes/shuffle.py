@@ -33,7 +33,6 @@ from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.shuffle import Shuffle
 from calipers.schemes.dealt import CutScheme, at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
 from calipers.schemes.scheme import Configurations, Sums
@@ -59,7 +58,7 @@ class ShuffleScheme(CutScheme):
     name = "shuffle"
     summary = "equal batches"
     revealed = "deterministic"
-    drawn_by = Shuffle
+    drawn_by = "Shuffle"
 
     def batches(self, run: RunFields) -> str:
         """In words."""

@@ -15,7 +15,6 @@ from calipers.laws.core.source import UpperSource
 from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, truncated_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.run_fields import RunFields
-from calipers.samplers.truncated_poisson import TruncatedPoisson
 from calipers.schemes.exposure import Attack, Exposure, Proof
 from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import all_of, sampled_unit
@@ -41,7 +40,7 @@ class TruncatedPoissonScheme(Scheme):
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
-    drawn_by = TruncatedPoisson
+    drawn_by = "TruncatedPoisson"
 
     def check(self, run: RunFields) -> None:
         """How often batches are full depends on how many records there are."""

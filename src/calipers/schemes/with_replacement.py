@@ -6,12 +6,14 @@ A record may be in a batch several times, and displaces another one each time: j
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.fixed_size import FixedSize
 from calipers.schemes.displacing import DisplacingScheme, several_places
 from calipers.schemes.exposure import Exposure
 from calipers.schemes.scheme import Sums, sizes_of
@@ -23,6 +25,7 @@ class WithReplacementScheme(DisplacingScheme):
 
     name = "with-replacement"
     summary = "B draws, anew every step"
+    drawn_with: ClassVar[Mapping[str, object]] = {"replacement": True}
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that has records."""
@@ -46,10 +49,6 @@ class WithReplacementScheme(DisplacingScheme):
         """What displacement costs, and that a record may come several times."""
         (displaced,) = super().notes(run)
         return (f"A record may fill several places of one batch. {displaced}",)
-
-    def sampler(self, run: RunFields) -> FixedSize:
-        """Draws B times one of N."""
-        return FixedSize.of_run(run, replacement=True)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """How often the record is among the B draws."""

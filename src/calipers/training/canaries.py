@@ -42,14 +42,21 @@ def adjacency_of(plan: Plan) -> str:
 
 
 class Planted:
-    """What a training asks of canaries. By itself it stands for none of them."""
+    """What a training asks of canaries. By itself it stands for none of them.
 
-    examples, count = True, 0
+    count: how many there are. examples: they are records of the data, not gradients. beside: how many records the
+    sampler draws from that are no rows of the data.
+    """
 
-    @property
-    def beside(self) -> int:
-        """How many records the sampler draws from that are no rows of the data."""
-        return 0
+    count, examples, beside = 0, True, 0
+    _records: Any = None
+    _labels: Any = None
+
+    def added_to(self, records: Any, labels: Any) -> tuple[Any, Any]:
+        """The records with examples after them."""
+        if self._records is None:
+            return records, labels
+        return np.concatenate([records, self._records]), np.concatenate([labels, self._labels])
 
     def begin(self, plan: Plan, dimension: int) -> None:
         """The training begins."""
@@ -83,13 +90,9 @@ class Canaries(Planted):
         if self.examples and (labels is None or not len(records) == len(labels) == count):
             raise InputError(f"Expected {count} canaries with a label each, got {len(records)}.")
         self._records, self._labels = records, labels
+        self.beside = 0 if self.examples else self.count
         self.included = np.zeros(0, dtype=np.bool_)
         self._real = self._dimension = 0
-
-    @property
-    def beside(self) -> int:
-        """How many records the sampler draws from that are no rows of the data."""
-        return 0 if self.examples else self.count
 
     def adjacency(self, plan: Plan) -> str:
         """What turning a coin around does."""
@@ -110,12 +113,6 @@ class Canaries(Planted):
         self._rounds = plan.sampler.law().rounds
         self._evidence = np.zeros(self.count)
         self._epoch = np.full(self.count, -np.inf)
-
-    def added_to(self, records: Any, labels: Any) -> tuple[Any, Any]:
-        """The records with examples after them; as they are for gradients."""
-        if not self.examples:
-            return records, labels
-        return np.concatenate([records, self._records]), np.concatenate([labels, self._labels])
 
     def kept(self, rows: IntArray) -> IntArray:
         """The records of a batch that are summed: all real ones, and examples that are in."""
@@ -193,11 +190,7 @@ class CanaryPairs(Planted):
         self._records, self._labels = records, labels
         self._pairs = Pairs(self.count)
         self._real = 0
-
-    @property
-    def beside(self) -> int:
-        """The data have a row more for every pair than the sampler draws from."""
-        return -self.count
+        self.beside = -self.count  # the data have a row more for every pair than the sampler draws from
 
     def adjacency(self, plan: Plan) -> str:
         """Another coin is another record in the same place."""
@@ -211,10 +204,6 @@ class CanaryPairs(Planted):
         words = np.random.SeedSequence(plan.seed, spawn_key=(COINS,)).generate_state(4)
         self._pairs = Pairs(self.count, seed=None if plan.seed is None else int.from_bytes(words.tobytes(), "little"))
         self._real = plan.sampler.dataset_size - self.count
-
-    def added_to(self, records: Any, labels: Any) -> tuple[Any, Any]:
-        """The records with both of every pair after them."""
-        return np.concatenate([records, self._records]), np.concatenate([labels, self._labels])
 
     def kept(self, rows: IntArray) -> IntArray:
         """Of a pair that is drawn, the one that is in."""

@@ -54,6 +54,19 @@ def random_layers(seed: int, device: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def as_used(model: Any) -> Iterator[None]:
+    """The model as it is used and not trained: layers in eval mode, no gradients; every layer is put back after."""
+    training = [layer for layer in model.modules() if layer.training]
+    model.eval()
+    try:
+        with torch_module().no_grad():
+            yield
+    finally:
+        for layer in training:
+            layer.training = True
+
+
 def low_precision(precision: str, device: Any) -> Any:
     """Within, "bf16" lets PyTorch compute products from factors and results of 8 bits; weights and sums keep theirs.
 

@@ -21,8 +21,9 @@ from calipers.numerics.types import FloatArray
 if TYPE_CHECKING:
     from calipers.laws.core.pair import SmoothPart
 
-_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (6, 12, 24)}
-"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities."""
+_RULES = {count: np.polynomial.legendre.leggauss(count) for count in (4, 6, 12, 24)}
+"""Gauss-Legendre rules: six nodes for narrow cells, twelve where few wide cells will do, more for steep densities; and
+four for the finest cells of many parts."""
 _RHO = 2.0 ** np.arange(1.5, 12.1, 0.5)
 _LOG_RHO = np.log(_RHO)
 _MOST_CELLS = 60_000
@@ -68,7 +69,7 @@ def _widest_cell(part: SmoothPart, low: float, high: float, nodes: int) -> float
     return width
 
 
-def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Widest:
+def widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> Widest:
     """The largest width at every place whose quadrature error is negligible.
 
     A wide part is steep as a whole and less so in most places: log |density| at a distance `reach` of a cell, in the
@@ -76,7 +77,7 @@ def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Wid
     """
     widest = _widest_cell(part, low, high, nodes)
     if part.steepest is None:
-        return _Widest(np.array([low, high]), np.array([widest]))
+        return Widest(np.array([low, high]), np.array([widest]))
     edges = np.linspace(low, high, max(2, math.ceil((high - low) / (_SEGMENT * part.scale))) + 1)
     margin = (_NEAR + 0.25) * part.scale
     slopes = part.steepest(edges[:-1] - margin, edges[1:] + margin)[:, None]
@@ -91,10 +92,10 @@ def _widest_cells(part: SmoothPart, low: float, high: float, nodes: int) -> _Wid
         widths = np.where(wide, np.maximum(0.8 * widths, widest), widths)
     # A cell may lie in two neighboring segments, and is as narrow as either wants it.
     padded = np.concatenate((widths[:1], widths, widths[-1:]))
-    return _Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
+    return Widest(edges, np.minimum(np.minimum(padded[:-2], padded[2:]), widths))
 
 
-class _Widest(NamedTuple):
+class Widest(NamedTuple):
     """The largest width of a cell in each of several segments."""
 
     edges: FloatArray
@@ -110,7 +111,7 @@ class _Widest(NamedTuple):
 
 def _ends(part: SmoothPart, resolution: float, log_tail: float, tilt: float | None, nodes: int) -> FloatArray:
     low, high = part.range_for(log_tail)
-    widest = _widest_cells(part, low, high, nodes)
+    widest = widest_cells(part, low, high, nodes)
     if tilt is not None:
         return _placed_ends(part, low, high, widest, resolution, tilt)
     if len(widest.widths) == 1:
@@ -133,6 +134,11 @@ def cells_of(part: SmoothPart, resolution: float, log_tail: float, tilt: float |
         if 2 * len(wider) >= len(ends):
             break
         rule, ends = 2 * rule, wider
+    return cells_between(ends, rule)
+
+
+def cells_between(ends: FloatArray, rule: int) -> Cells:
+    """Cells with these ends and so many points each; no wider than `widest_cells` says of that rule."""
     nodes, weights = _RULES[rule]
     half = 0.5 * np.diff(ends)[:, None]
     points = 0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes
@@ -180,7 +186,7 @@ def shared_out(parts: Sequence[SmoothPart], resolution: float, log_tail: float, 
 
 
 def _placed_ends(
-    part: SmoothPart, low: float, high: float, widest: _Widest, resolution: float, tilt: float
+    part: SmoothPart, low: float, high: float, widest: Widest, resolution: float, tilt: float
 ) -> FloatArray:
     """Cell ends for which the tilted mean square cell width in log L is (resolution * deviation)^2.
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
+_POOR, REST_ERROR = 0.1, 6e-14
+"""A difference that is at least this share of what is subtracted from errs by ten times as much as sums of up to 24."""
 
 
 @dataclass(frozen=True)
@@ -218,34 +220,80 @@ def _distinct(values: FloatArray) -> IntArray:
 
 def _split(part: SmoothPart, cells: Cells) -> Law:
     """The UPPER atoms of a smooth part: cells split onto their ends, tails onto 0 and infinity."""
-    ends, points, log_weights = cells.ends, cells.points, cells.log_weights
-    at_ends = part.log_ratio(ends)
-    if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
-        raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
-    at_ends = np.maximum.accumulate(at_ends)
-    keep = _distinct(at_ends)
-    nodes = at_ends[keep]
-    cell_low = np.searchsorted(keep, np.arange(len(points)), side="right") - 1
-    a, b = nodes[cell_low][:, None], nodes[cell_low + 1][:, None]
-    ratio = np.clip(part.log_ratio(points), a, b)  # equal up to rounding, which shift_error covers
-    log_mass = part.log_q(points) + log_weights
+    peak, mass = scaled(part.log_q(cells.points) + cells.log_weights)
+    ends = Ends.of(part.log_ratio(cells.ends))
+    a, b = ends.beside(slice(None))
+    ratio = np.clip(part.log_ratio(cells.points), a, b)  # equal up to rounding, which shift_error covers
+    return with_tails(part, cells.ends, ends.nodes, ends.log_q(peak, *_up_and_down(ratio, a, b, mass)))
+
+
+def scaled(log_mass: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The logs of the largest mass of every cell, and masses in units of it."""
     peak = log_mass.max(axis=1)
-    mass = np.exp(log_mass - peak[:, None])
+    return peak, np.exp(log_mass - peak[:, None])
+
+
+def _up_and_down(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What goes to the upper and to the lower end of every cell, by its log ratios, its ends and its masses."""
     width = -np.expm1(a - b)
     short = -np.expm1(ratio - b)  # (e^b - e^x) / e^b
     share_down = short / width
     # (e^x - e^a) / (e^b - e^a), where e^(x - b) = 1 - short keeps its digits unless the cell is very wide
     relative = 1.0 - short if float(np.max(b - a)) < 1.0 else np.exp(ratio - b)
     share_up = relative * -np.expm1(a - ratio) / width
-    up, down = (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
-    # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
-    group_peak = np.maximum.reduceat(peak, keep[:-1])
-    rescale = np.exp(peak - group_peak[cell_low])
-    log_q = np.full(len(nodes), -np.inf)
-    with np.errstate(divide="ignore"):
-        log_q[1:] = group_peak + np.log(np.add.reduceat(up * rescale, keep[:-1]))
-        log_q[:-1] = np.logaddexp(log_q[:-1], group_peak + np.log(np.add.reduceat(down * rescale, keep[:-1])))
-    # Beyond the last end: Q-mass stays at the end node, P-mass is charged to infinity; mirrored below.
+    return (mass * share_up).sum(axis=1), (mass * share_down).sum(axis=1)
+
+
+def up_or_rest(ratio: FloatArray, a: FloatArray, b: FloatArray, mass: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same for a half of the exponentials, where differences of sums keep their digits; masses err by `REST_ERROR`
+    more."""
+    total, width = mass.sum(axis=1), -np.expm1(a - b)[:, 0]
+    down = -np.einsum("ij,ij->i", mass, np.expm1(ratio - b)) / width
+    up, most = total - down, total.copy()
+    wide = (b - a)[:, 0] >= 1.0
+    if np.any(wide):
+        most[wide] = np.einsum("ij,ij->i", mass[wide], np.exp(ratio[wide] - b[wide])) / width[wide]
+        up[wide] = most[wide] - total[wide] * (np.exp(a - b)[:, 0] / width)[wide]
+    poor = up < _POOR * most
+    if np.any(poor):
+        up[poor], down[poor] = _up_and_down(ratio[poor], a[poor], b[poor], mass[poor])
+    return up, down
+
+
+class Ends(NamedTuple):
+    """Log ratios at those ends of cells where they differ, which are nodes; and for every cell the node below it."""
+
+    nodes: FloatArray
+    keep: IntArray
+    below: IntArray
+
+    @classmethod
+    def of(cls, at_ends: FloatArray) -> Ends:
+        """From the log ratios at all ends."""
+        if np.any(np.diff(at_ends) < -1e-12 * (1.0 + np.abs(at_ends[1:]))):
+            raise CertificationError("The likelihood ratio of a smooth part does not increase with its observation.")
+        at_ends = np.maximum.accumulate(at_ends)
+        keep = _distinct(at_ends)
+        return cls(at_ends[keep], keep, np.searchsorted(keep, np.arange(len(at_ends) - 1), side="right") - 1)
+
+    def beside(self, some: slice) -> tuple[FloatArray, FloatArray]:
+        """The nodes below and above some cells, as columns."""
+        return self.nodes[self.below[some]][:, None], self.nodes[self.below[some] + 1][:, None]
+
+    def log_q(self, peak: FloatArray, up: FloatArray, down: FloatArray) -> FloatArray:
+        """Logs of the Q-masses of the nodes, from what goes up and down in every cell in units of e^peak."""
+        # Cells keep[i] .. keep[i+1]-1 lie between nodes i and i+1.
+        group_peak = np.maximum.reduceat(peak, self.keep[:-1])
+        rescale = np.exp(peak - group_peak[self.below])
+        found = np.full(len(self.nodes), -np.inf)
+        with np.errstate(divide="ignore"):
+            found[1:] = group_peak + np.log(np.add.reduceat(up * rescale, self.keep[:-1]))
+            found[:-1] = np.logaddexp(found[:-1], group_peak + np.log(np.add.reduceat(down * rescale, self.keep[:-1])))
+        return found
+
+
+def with_tails(part: SmoothPart, ends: FloatArray, nodes: FloatArray, log_q: FloatArray) -> Law:
+    """Beyond the last end Q-mass stays at the end node and P-mass is charged to infinity; mirrored below."""
     (p_below, q_below), (p_above, q_above) = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_q[-1] = np.logaddexp(log_q[-1], q_above)
     log_q[0] = np.logaddexp(log_q[0], p_below - nodes[0])

@@ -9,6 +9,9 @@ are left, the longer a stretch may be.
 Rounding: x errs by a share of 2 |s (z - c)| u + u, so its powers, up to the n-th, by 2 _STRETCH u + n u; a polynomial
 with positive terms adds 2 n u. `share_error` is at least that. The exponent of a coefficient is rounded as that of a
 single term is, which is not counted here.
+
+Several such sums of the same means (`log_sums_together`) are a product of two matrices, their coefficients and the
+powers: with no exponent beyond half of _STRETCH they err by no more than one of them as a polynomial.
 """
 
 from __future__ import annotations
@@ -104,3 +107,42 @@ def log_sum_exp(log_w: FloatArray, means: FloatArray, z: FloatArray) -> FloatArr
     peak = terms.max(axis=0)
     terms -= peak
     return np.asarray((peak + np.log(np.exp(terms, out=terms).sum(axis=0))).reshape(z.shape))
+
+
+def together_error(count: int) -> float:
+    """At least the relative error of sums of so many terms, beside that of an exponent that is rounded once.
+
+    A power x^k, k log x at most _STRETCH/2, errs by _STRETCH u from the exponent of x and by 3 k u from x and products;
+    a sum of n products by n u.
+    """
+    return 1.2e-16 * (_STRETCH + 4.0 * count + 8.0)
+
+
+def log_sums_together(log_weights: FloatArray, unit: float, z: FloatArray) -> FloatArray:
+    """log of the sum over j of w_j e^(m z - m^2/2), m = j `unit`, for every row of weights, at increasing points."""
+    means = unit * np.arange(log_weights.shape[1])
+    found, start, width = np.empty((len(log_weights), len(z))), 0, float(z[-1] - z[0])
+    while start < len(z):
+        end = max(start + 1, int(np.searchsorted(z, z[start] + width, side="right")))
+        center, half = 0.5 * float(z[start] + z[end - 1]), 0.5 * float(z[end - 1] - z[start])
+        logs = log_weights + means * (center - 0.5 * means)
+        largest = np.argmax(logs, axis=1)
+        peaks = logs[np.arange(len(logs)), largest][:, None]
+        # From the center to an end no term grows by more than this against the one that was largest there.
+        grown = logs - peaks + np.abs(means - means[largest][:, None]) * half
+        kept = np.flatnonzero(np.any(grown > _NOTHING, axis=0))
+        first, last = int(kept[0]), int(kept[-1])
+        middle = (first + last) // 2
+        if half * float(means[last] - means[middle]) > 0.5 * _STRETCH and end > start + 1:
+            width *= 0.5
+            continue
+        away = z[start:end] - center
+        powers = np.ones((last - first + 1, end - start))
+        for way, end_power in ((1, last - first), (-1, 0)):
+            x = np.exp(way * unit * away)
+            for k in range(middle - first, end_power, way):
+                np.multiply(powers[k], x, out=powers[k + way])
+        sums = np.exp(logs[:, first : last + 1] - peaks) @ powers
+        found[:, start:end] = np.log(sums, out=sums) + (peaks + means[middle] * away)
+        start, width = end, 2.0 * width
+    return found

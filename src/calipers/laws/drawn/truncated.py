@@ -50,6 +50,7 @@ from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.law import Law
 from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import RoundedPair, revealed
+from calipers.laws.core.revealed_shifts import revealed_shifts
 from calipers.laws.core.source import LowerSource, UpperSource
 from calipers.laws.divided.collinear import Components, cell_masses, log_cell_masses, lower_law, span
 from calipers.laws.divided.folded import WIDEST, cell_width
@@ -67,6 +68,8 @@ _ADDED, _ADDED_TO_BOTH, _RARE = 3e-4, 2.4e-3, 1e-12
 """Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
 than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed. The
 lengths that differ most between both neighbors are rare ones, and the share of the usual ones is a tenth of it."""
+_MANY = 7
+"""So many cases are cut together."""
 _UNSEEN = 1e-40
 """Lengths that are rarer than this may grow as they like: they decide nothing."""
 
@@ -183,10 +186,11 @@ def _with_room(truncation: Truncation, shift: float, adjacency: str) -> Pair:
 
 def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> RoundedPair:
     # Probabilities that add up to a rounding above one are one.
-    parts = [
-        (drawn_shift(_shifts(case.tails, shift, truncation.rounding)), min(1.0, case.probability)) for case in cases
-    ]
-    return revealed(_name(truncation, "add-remove"), parts, truncation.rounding)
+    parts = [(_shifts(case.tails, shift, truncation.rounding), min(1.0, case.probability)) for case in cases]
+    name = _name(truncation, "add-remove")
+    if len(parts) >= _MANY:
+        return revealed_shifts(name, parts, shift, truncation.rounding)
+    return revealed(name, [(drawn_shift(shifts), chance) for shifts, chance in parts], truncation.rounding)
 
 
 def proof_for_both(first: Truncation, second: Truncation, shift: float) -> RoundedPair | None:

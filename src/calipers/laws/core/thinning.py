@@ -1,0 +1,70 @@
+"""Fewer atoms for a law that dominates: those between two nodes are split onto them.
+
+An atom at x with a <= x <= b is moved to a and b so that its Q-mass and its P-mass stay what they are, a mean
+preserving spread of L as the split of a cell is (`calipers.laws.core.pair`):
+
+    mass at b = (e^x - e^a) / (e^b - e^a),   mass at a = (e^b - e^x) / (e^b - e^a).
+
+So one law with very many atoms, computed once, serves every tilt: only the nodes are chosen anew. Nodes are atoms
+themselves, the first and the last among them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calipers.numerics.types import FloatArray, IntArray
+
+_BLOCK, _APART = 48, 1000
+"""Neighboring atoms whose density is counted together, and stretches of which each has a node at its end."""
+
+
+def chosen_nodes(x: FloatArray, weights: FloatArray, mean_square: float, fewest: int) -> IntArray:
+    """Increasing atoms between which those with these weights have about this mean square width; at least `fewest`.
+
+    With n(x) nodes per unit length the cost is the integral of w / n^2, w the density of the weights; for a given
+    number of nodes it is least when n is proportional to w^(1/3). The fewest are equally many atoms apart.
+    """
+    edges = np.append(np.arange(0, len(x) - 1, _BLOCK), len(x) - 1)
+    lengths = np.maximum(np.diff(x[edges]), 1e-300)
+    masses = np.add.reduceat(weights, edges[:-1])
+    shape = np.cbrt(masses / lengths)
+    amount = math.sqrt(float(lengths @ shape) / mean_square)
+    total = np.concatenate(([0.0], np.cumsum(amount * shape * lengths)))
+    # Between edges nodes are spread evenly over the line, and each is the atom that comes next.
+    wanted = np.interp(np.linspace(0.0, total[-1], min(math.ceil(total[-1]) + 1, len(x))), total, x[edges])
+    return np.union1d(np.searchsorted(x, wanted), spaced_nodes(x, fewest))
+
+
+def spaced_nodes(x: FloatArray, count: int) -> IntArray:
+    """About so many nodes, equally many atoms apart; and as many as it takes that none are far apart."""
+    even = np.linspace(0.0, len(x) - 1.0, min(count, len(x))).astype(np.int64)
+    near = np.searchsorted(x, np.linspace(x[0], x[-1], _APART + 1))
+    return np.union1d(even, np.minimum(near, len(x) - 1))
+
+
+def thinned(x: FloatArray, log_q: FloatArray, index: IntArray) -> tuple[FloatArray, FloatArray, float]:
+    """The nodes, the logs of their Q-masses, and at least the relative error that those have more than the atoms'.
+
+    `index`: increasing atoms, the first and the last of all among them.
+    """
+    nodes = np.unique(x[index])
+    starts = np.searchsorted(x, nodes[:-1])
+    counts = np.diff(np.append(starts, len(x)))
+    a, b = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
+    peak = np.maximum.reduceat(log_q, starts)
+    mass = np.exp(log_q - np.repeat(peak, counts)) / -np.expm1(a - b)
+    down = np.add.reduceat(mass * -np.expm1(x - b), starts)
+    up = np.add.reduceat(mass * np.exp(x - b) * -np.expm1(a - x), starts)
+    found = np.full(len(nodes), -np.inf)
+    with np.errstate(divide="ignore"):
+        found[1:] = peak + np.log(up)
+        found[:-1] = np.logaddexp(found[:-1], peak + np.log(down))
+    some = np.isfinite(found)
+    # Differences, exponentials and products round a dozen times, a sum once a term, exponents and logs by their size;
+    # and what is no number beside the largest of its neighbors is left out.
+    deepest, widest = float(np.max(np.abs(log_q))), float(np.max(np.diff(nodes)))
+    error = 1.2e-16 * (16.0 + float(np.max(counts)) + widest + 4.0 * deepest) + math.exp(min(0.0, widest - 700.0))
+    return nodes[some], found[some], error

@@ -1,0 +1,110 @@
+"""Many drawn shifts with a revealed index, cut together: against closed forms of another library."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from calipers.laws.core.drawn_shift import Shifts
+from calipers.laws.core.progression import log_sums_together, together_error
+from calipers.laws.core.revealed_shifts import revealed_shifts
+from calipers.laws.core.thinning import chosen_nodes, spaced_nodes, thinned
+
+UNIT, COUNT = 0.7, 12
+CHANCES = np.array([0.002, 0.008, 0.03, 0.06, 0.1, 0.2, 0.25, 0.35])
+WEIGHTS = np.array([stats.binom.pmf(np.arange(COUNT + 1), COUNT, rate) for rate in np.linspace(0.6, 0.05, 8)])
+LENGTHS = UNIT * np.arange(COUNT + 1)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    parts = [
+        (Shifts.of(list(LENGTHS), list(weights)), float(chance))
+        for weights, chance in zip(WEIGHTS, CHANCES, strict=True)
+    ]
+    return revealed_shifts("eight parts", parts, UNIT, 1e-15)
+
+
+def exact(epsilon: float) -> tuple[float, float]:
+    """delta in both orders: every part's test is a threshold of z."""
+    forward = backward = 0.0
+    for weights, chance in zip(WEIGHTS, CHANCES, strict=True):
+
+        def log_ratio(z: float, weights=weights) -> float:
+            return float(np.log(weights @ np.exp(LENGTHS * (z - 0.5 * LENGTHS))))
+
+        edge = optimize.brentq(lambda z: log_ratio(z) - epsilon, -40.0, 40.0, xtol=1e-13)
+        p, q = weights @ stats.norm.sf(edge - LENGTHS), stats.norm.sf(edge)
+        forward += chance * (p - math.exp(epsilon) * q)
+        if log_ratio(-30.0) < -epsilon:
+            edge = optimize.brentq(lambda z: log_ratio(z) + epsilon, -40.0, 40.0, xtol=1e-13)
+            p, q = weights @ stats.norm.cdf(edge - LENGTHS), stats.norm.cdf(edge)
+            backward += chance * (q - math.exp(epsilon) * p)
+    return forward, backward
+
+
+@pytest.mark.parametrize(
+    ("resolution", "tilt"), [(0.2, None), (0.01, None), (0.1, 1.0), (0.05, 0.3), (0.002, 1.1), (0.001, 1.0)]
+)
+def test_every_law_dominates_and_is_near(pair, resolution, tilt):
+    """From the table, in even cells, and with parts that are cut anew."""
+    law = pair.upper_for(resolution, -40.0, tilt)
+    for epsilon in (0.2, 1.0, 3.0, 8.0):
+        for truth, found in zip(exact(epsilon), (law.delta(epsilon), law.reverse().delta(epsilon)), strict=True):
+            assert truth * (1.0 - 1e-10) <= found <= truth * (1.0 + 2e-3) + 1e-12
+
+
+def test_finer_laws_are_nearer(pair):
+    truth = exact(3.0)[0]
+    excess = [pair.upper_for(resolution, -40.0, 1.05).delta(3.0) / truth - 1.0 for resolution in (0.1, 0.01, 0.002)]
+    assert 1e-12 < 2.0 * excess[2] < excess[1] < excess[0]
+
+
+def test_what_is_charged_covers_the_masses(pair):
+    """Total masses of both datasets are 1 up to the stated errors and the tails."""
+    law = pair.upper_for(0.01, -40.0, 1.0)
+    for masses, missing in ((law.log_p, law.p_inf), (law.log_q, law.q_zero)):
+        assert abs(float(np.exp(masses).sum()) + missing - 1.0) <= law.rounding + 1e-16
+
+
+def test_sums_together_err_by_no_more_than_is_stated():
+    """Small and large means, and weights of nothing."""
+    rng = np.random.default_rng(4)
+    weights = rng.dirichlet(np.ones(60), size=3) * (rng.uniform(size=(3, 60)) > 0.2)
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights)
+    z = np.linspace(-9.0, 50.0, 3000)
+    found = log_sums_together(logs, 0.8, z)
+    with mp.workdps(40):
+        for row in range(3):
+            for place in range(0, 3000, 397):
+                terms = [
+                    mp.mpf(weight) * mp.exp(mp.mpf(0.8 * j) * (mp.mpf(z[place]) - mp.mpf(0.8 * j) / 2))
+                    for j, weight in enumerate(weights[row])
+                ]
+                truth = mp.log(mp.fsum(terms))
+                allowed = together_error(60) + 5e-16 * (8.0 + 48.0 * (abs(z[place]) + 24.0))
+                assert abs(float(mp.mpf(float(found[row, place])) - truth)) <= allowed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thinned_law_keeps_both_masses_and_dominates(seed):
+    """Nodes placed for weights, and evenly; some neighbors are equal, some far apart."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(np.concatenate((rng.normal(0.0, 1.0, 400), rng.uniform(0.0, 60.0, 300), [0.5] * 20)))
+    q = rng.dirichlet(np.ones(len(x))) * np.exp(-np.maximum(x, 0.0))
+    for index in (chosen_nodes(x, q / q.sum(), 1e-3, 40), spaced_nodes(x, 60)):
+        nodes, log_q, error = thinned(x, np.log(q), index)
+        fewer = np.exp(log_q)
+        assert len(nodes) < len(x)
+        assert error < 1e-12
+        assert fewer.sum() == pytest.approx(q.sum(), rel=1e-12)
+        assert fewer @ np.exp(nodes) == pytest.approx(q @ np.exp(x), rel=1e-12)
+        for level in (-1.0, 0.0, 0.7, 5.0, 30.0):
+            before = q @ np.maximum(np.exp(x) - math.exp(level), 0.0)
+            after = fewer @ np.maximum(np.exp(nodes) - math.exp(level), 0.0)
+            assert before * (1.0 - 1e-12) <= after
