@@ -41,7 +41,7 @@ from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
 
 Density = Callable[[FloatArray], FloatArray]
-_POOR, REST_ERROR = 0.1, 6e-14
+REST_ERROR, _POOR = 6e-14, 0.1
 """A difference that is at least this share of what is subtracted from errs by ten times as much as sums of up to 24."""
 
 
