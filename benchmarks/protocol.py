@@ -160,16 +160,21 @@ def _told(row: dict[str, Any]) -> str:
 
 
 def _choose(part: str, rows: list[dict[str, Any]], chosen: dict[tuple[str, int], dict[str, float]]) -> None:
-    """Take the best of the rows of a search; of norms, of those at the rate that was chosen."""
+    """Take the best of the rows of a search; of norms, of those at the rate that was chosen.
+
+    Of equals the one in the middle of the grid: rows come in any order, and those that are kept in another.
+    """
+    grids = protocol_jobs.RATES if part == "rate" else protocol_jobs.NORMS
     for row in rows:
         best = chosen[row["dataset"], row["epochs"]]
         if row["part"] != part or "accuracy" not in row:
             continue
         if part == "norm" and row["learning_rate"] != best.get("rate"):
             continue
-        if row["accuracy"] > best.get(f"{part} accuracy", -1.0):
-            value = row["learning_rate" if part == "rate" else "max_grad_norm"]
-            best |= {f"{part} accuracy": row["accuracy"], part: value}
+        value, grid = row["learning_rate" if part == "rate" else "max_grad_norm"], grids[row["dataset"]]
+        far = float(abs(grid.index(value) - len(grid) // 2) if value in grid else len(grid))
+        if (row["accuracy"], -far) > (best.get(f"{part} accuracy", -1.0), -best.get(f"{part} far", 0.0)):
+            best |= {f"{part} accuracy": row["accuracy"], f"{part} far": far, part: value}
 
 
 def protocol(options: argparse.Namespace, lines: Lines) -> None:

@@ -3,8 +3,9 @@
 A step is: gradients of every record, clipping, sum, noise, division, a step of SGD; plain SGD is one backward pass and
 a step. Opacus, if it is installed, runs its optimizer behind `GradSampleModule` in its default mode (hooks) and in its
 ghost mode; the batch is already in memory for all, and the sampler is left out. On a GPU all round the factors of
-products to TF32 (`--precise`: none does). CPU time of the process, one thread, the best of several steps; on a GPU wall
-time, all work done, and the peak of memory beside plain SGD's.
+products to TF32 (`--precise`: none does). CPU time of the process, one thread, the best of ten steps; on a GPU wall
+time, all work done, the best of thirty (plain SGD of a small network needs some to reach its speed), and the peak of
+memory beside plain SGD's.
 
     python -m benchmarks.training --device cuda
 """
@@ -203,7 +204,8 @@ if __name__ == "__main__":
 
     parser = argparse.ArgumentParser(description="Private training beside Opacus.")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, help="Steps that are timed: 10, or 30 on a GPU.")
     parser.add_argument("--precise", action="store_true", help="No TF32 for anybody.")
     options = parser.parse_args()
-    compare(Console(width=140), options.repeats, options.device, options.precise)
+    repeats = options.repeats or (10 if options.device == "cpu" else 30)
+    compare(Console(width=140), repeats, options.device, options.precise)

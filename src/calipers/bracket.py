@@ -103,6 +103,12 @@ class Bracket:
         """width / upper, and 0 for a bracket that is a single point."""
         return 0.0 if self.width == 0 else self.width / self.upper
 
+    def to_dict(self) -> dict[str, object]:
+        """Both ends and what licenses them, as JSON objects have it."""
+        ends: dict[str, object] = {"lower": self.lower, "upper": self.upper}
+        licenses = {"lower_evidence": self.lower_evidence.to_dict(), "upper_evidence": self.upper_evidence.to_dict()}
+        return ends | licenses
+
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
 

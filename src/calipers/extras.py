@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from calipers.errors import MissingExtraError, UnsupportedError
@@ -28,6 +30,25 @@ def library(name: str, missing: str, known: str = "") -> Any:
         raise UnsupportedError(
             f"{installed} {_version(installed)} is installed, but importing {name} fails: {said}.{known}"
         ) from error
+
+
+def on_demand(module: str, name: str, behavior: type[Any], base: Callable[[], Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module with the class `name`: `behavior`, derived from a class of a library.
+
+    Importing `calipers.callbacks.lightning` must not import Lightning; `from calipers.callbacks.lightning import
+    PrivacyBudget` does, since what Lightning is handed must derive from its own class.
+    """
+
+    @functools.cache
+    def derived() -> type[Any]:
+        return type(name, (behavior, base()), {"__doc__": behavior.__doc__, "__module__": module})
+
+    def attribute(asked: str) -> Any:
+        if asked == name:
+            return derived()
+        raise AttributeError(f"module {module!r} has no attribute {asked!r}")
+
+    return attribute
 
 
 def _version(installed: str) -> str:

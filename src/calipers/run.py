@@ -34,7 +34,6 @@ from calipers.errors import InputError
 from calipers.run_fields import RunFields
 from calipers.run_keys import (
     called,
-    checked,
     complete,
     exactly_one,
     known,
@@ -108,15 +107,15 @@ class Run(RunFields):
 
     def _check_fields(self) -> None:
         remedy = "It is the standard deviation of the noise / clipping norm; without noise there is no privacy."
-        self._keep("noise_multiplier", checked(POSITIVE, "noise_multiplier", self.noise_multiplier, remedy))
+        self._keep("noise_multiplier", POSITIVE.check("noise_multiplier", self.noise_multiplier, remedy))
         for name in ("dataset_size", "batch_size", "steps", "dimension", "records_per_unit", *NEEDED):
             if getattr(self, name) is not None:
-                self._keep(name, int(checked(COUNT, name, getattr(self, name))))
+                self._keep(name, COUNT.check_int(name, getattr(self, name)))
         if self.sample_rate is not None:
             remedy = "It is the probability that a record enters a batch."
-            self._keep("sample_rate", checked(RATE, "sample_rate", self.sample_rate, remedy))
+            self._keep("sample_rate", RATE.check("sample_rate", self.sample_rate, remedy))
         if self.epochs is not None:
-            epochs = checked(EPOCHS, "epochs", self.epochs)
+            epochs = EPOCHS.check("epochs", self.epochs)
             self._keep("epochs", int(epochs) if epochs.is_integer() else epochs)
         for name, allowed in CHOICES.items():
             choice(name, getattr(self, name), allowed)
@@ -180,7 +179,7 @@ class Run(RunFields):
             raise InputError(
                 f"epochs={self.epochs} times {per_epoch} steps per epoch is not a whole number of steps; give steps."
             )
-        checked(COUNT, "epochs * steps_per_epoch", self.total_steps)
+        COUNT.check("epochs * steps_per_epoch", self.total_steps)
         if scheme_of(self).whole_epochs and self.total_steps % per_epoch:
             below = self.total_steps // per_epoch * per_epoch
             nearest = f"{below} or {below + per_epoch}" if below else f"{per_epoch}"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from calipers.domains import Domain
 from calipers.errors import InputError
 
 STANDARD_INPUT = "-"
@@ -98,14 +97,6 @@ def exactly_one(run: object, first: str, second: str, meaning: str) -> None:
         raise InputError(f"{first} and {second} contradict each other: both say {meaning}; give one of them.")
     if not given:
         raise InputError(f"Nothing says {meaning}; give {first} or {second}.")
-
-
-def checked(domain: Domain, name: str, value: object, remedy: str = "") -> float:
-    """`domain.check`, which also refuses integers that no double can hold."""
-    try:
-        return domain.check(name, value, remedy)
-    except OverflowError as error:
-        raise InputError(f"Expected {name} in {domain}, got an integer beyond double precision.") from error
 
 
 def whole(value: float) -> int | None:

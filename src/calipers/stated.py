@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.decimals import setting
-from calipers.run_keys import checked, known, read_toml, toml_value
+from calipers.run_keys import known, read_toml, toml_value
 
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 _EPSILON = Domain(0.0, 500.0)
@@ -86,8 +86,8 @@ class Guarantee:
                 "State that, without a number of times."
             )
         if self.epsilon is not None:
-            self._keep("epsilon", checked(_EPSILON, "epsilon", self.epsilon))
-            delta = 0.0 if self.delta is None else checked(PROBABILITY, "delta", self.delta)
+            self._keep("epsilon", _EPSILON.check("epsilon", self.epsilon))
+            delta = 0.0 if self.delta is None else PROBABILITY.check("delta", self.delta)
             if delta == 1.0 or (self.epsilon == 0.0 and delta == 0.0):
                 raise InputError(
                     f"Expected a guarantee that says something, got epsilon={self.epsilon:g}, delta={delta:g}: "
@@ -95,9 +95,9 @@ class Guarantee:
                 )
             self._keep("delta", delta)
         elif self.mu is not None:
-            self._keep("mu", checked(POSITIVE, "mu", self.mu))
+            self._keep("mu", POSITIVE.check("mu", self.mu))
         else:
-            self._keep("rho", checked(_RHO, "rho", self.rho))
+            self._keep("rho", _RHO.check("rho", self.rho))
 
     def _keep(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

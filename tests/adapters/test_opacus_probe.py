@@ -75,7 +75,7 @@ def test_one_step_has_the_divisor_of_the_arithmetic(size: int, batch: int) -> No
 def test_sampled_and_accounted_rates_differ_at_50000_records_in_batches_of_128() -> None:
     """The loader draws at 1/391, the accountant is told 1/390; nothing moves there and the divisor is 128."""
     configuration = OpacusConfiguration(50_000, 128, dimension=50)
-    assert configuration._loader.sample_rate == 1 / 391
+    assert configuration._loop.loader.sample_rate == 1 / 391
     assert configuration.accounted()[0] == 1 / 390
     assert divisor_of(50_000, 128) == pytest.approx(128, rel=1e-5)
 

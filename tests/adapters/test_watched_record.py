@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calipers.adapters.unproven import unproven
+from calipers.adapters.opacus_attachment import unproven
 from calipers.adapters.watched_record import Participation
 from calipers.adapters.watched_run import together
 

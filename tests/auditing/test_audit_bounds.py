@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calipers.auditing.band import simultaneous_band, simultaneous_rates
+from calipers.auditing.band import Band, simultaneous_rates
 from calipers.auditing.bounds import SplitScores, ThresholdTest
 from calipers.bracket import Kind, Side
 from calipers.curves.gdp import gdp_mu
 from calipers.errors import InputError
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_tradeoff
-from calipers.theorems.division_rates import audited_delta, audited_epsilon
+from calipers.theorems.division_guarantees import audited_delta, audited_epsilon
 
 
 def shifted(mu: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +40,7 @@ def test_a_score_with_the_wrong_sign_is_used_the_other_way_round() -> None:
     upright, reversed_ = SplitScores(absent, present).delta(0.0), SplitScores(-absent, -present).delta(0.0)
     assert reversed_.test.orientation == "below"
     assert reversed_.value == pytest.approx(upright.value, abs=0.02)
-    assert float(simultaneous_band(-absent, -present).curve.delta(0.0)) > 0.3
+    assert float(Band(-absent, -present).curve.delta(0.0)) > 0.3
 
 
 def test_the_counted_part_cannot_influence_the_choice() -> None:
@@ -90,13 +90,13 @@ def test_infinite_scores_are_scores() -> None:
     absent = np.zeros(2000)
     present = np.where(np.arange(2000) % 2 == 0, np.inf, 0.0)
     assert SplitScores(absent, present).delta(3.0).value > 0.3
-    assert float(simultaneous_band(absent, present).curve.delta(0.0)) > 0.45
+    assert float(Band(absent, present).curve.delta(0.0)) > 0.45
 
 
 def test_band_covers_and_brackets_the_gaussian_curve() -> None:
     """The curve lies above the true one and near it; the largest delta lies above the truth and near it."""
     absent, present = shifted(1.0, 20_000, seed=17)
-    band = simultaneous_band(absent, present)
+    band = Band(absent, present)
     curve = band.curve
     assert curve.side is Side.LOWER
     assert np.all(curve.beta >= gaussian_tradeoff(1.0, curve.alpha))
@@ -121,7 +121,7 @@ def test_few_trials_prove_little_and_break_nothing(trials: int) -> None:
     split = SplitScores(np.zeros(trials), np.ones(trials))
     assert split.epsilon(1e-5).value >= 0.0
     assert split.mu().value >= 0.0
-    curve = simultaneous_band(np.zeros(trials), np.ones(trials)).curve
+    curve = Band(np.zeros(trials), np.ones(trials)).curve
     assert trials > 3 or (split.delta(0.0).value == 0.0 and float(curve.delta(0.0)) == 0.0)
 
 

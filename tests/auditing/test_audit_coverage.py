@@ -12,7 +12,7 @@ from math import comb, log
 import numpy as np
 import pytest
 
-from calipers.auditing.band import simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.one_run import one_run_audit
 from calipers.auditing.statistics import upper_rate
@@ -95,7 +95,7 @@ def test_lower_bounds_exceed_the_truth_no_more_often_than_stated(draw: Drawer, t
             "delta": split.delta(0.0).value,
             "delta1": split.delta(1.0).value,
             "mu": split.mu().value,
-            "curve": gdp_mu(simultaneous_band(absent, present, CONFIDENCE).curve),
+            "curve": gdp_mu(Band(absent, present, CONFIDENCE).curve),
         }
         for name, value in found.items():
             errors[name] += value > truth[name]
@@ -139,7 +139,7 @@ def test_the_band_holds_at_every_threshold_at_once(law: str) -> None:
         absent, present = rng.random(TRIALS), rng.random(TRIALS) ** 2
         if law == "atoms":
             absent, present = np.floor(5 * absent) / 5, np.floor(5 * present) / 5
-        band = simultaneous_band(absent, present, CONFIDENCE)
+        band = Band(absent, present, CONFIDENCE)
         t = band.threshold
         # P[X <= t]: t and sqrt(t) for the continuous pair; an atom at j/5 stands for [j/5, (j+1)/5).
         below = np.round(5 * t + 1) / 5 if law == "atoms" else t
@@ -159,11 +159,11 @@ def test_a_true_claim_is_rarely_falsified_and_a_false_one_often() -> None:
     wrong = right = alarms = 0
     for _ in range(REPEATS):
         absent, present = gaussian_shift(1.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
+        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
         wrong += judge(split, band, honest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
         right += judge(split, band, dishonest, (0.0, 0.5, 1.0, 2.0)).outcome is AuditOutcome.FALSIFIED
         absent, present = gaussian_shift(0.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
+        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
         alarms += judge(split, band, private, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
     assert not exceeds_its_right(wrong)
     assert not exceeds_its_right(alarms)
@@ -178,7 +178,7 @@ def test_consistent_is_rarely_said_of_a_violation_of_the_stated_size() -> None:
     wrong = 0
     for _ in range(REPEATS):
         absent, present = gaussian_shift(1.0)(rng)
-        split, band = SplitScores(absent, present, CONFIDENCE), simultaneous_band(absent, present, CONFIDENCE)
+        split, band = SplitScores(absent, present, CONFIDENCE), Band(absent, present, CONFIDENCE)
         claim = profile_of(lambda epsilon: exact - violation - 1e-6)
         wrong += judge(split, band, claim, (0.0,), violation).outcome is AuditOutcome.CONSISTENT
     assert not exceeds_its_right(wrong)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calipers.auditing.audit import AuditResult, audit
-from calipers.auditing.fitted import Fitted, fit
+from calipers.auditing.distinguishers import MatchedFilter
+from calipers.auditing.fitted import fit
 from calipers.auditing.residuals import MOST_PAIRED, Residuals, residual_scores
 from calipers.auditing.targets import FunctionTarget
 from calipers.auditing.verdict import AuditOutcome
@@ -115,9 +116,7 @@ def test_correlated_noise_is_whitened() -> None:
     score = fit(FunctionTarget(target), pilot=500, seed=3)
     assert isinstance(score, Residuals)
     found = audit(target, score, trials=1500, seed=4)
-    plain = audit(
-        target, Fitted(np.ones(10), np.zeros(10), 0.3 * np.arange(10) / 10, 1.0, 1.0, 10), trials=1500, seed=4
-    )
+    plain = audit(target, MatchedFilter(tuple(np.arange(10.0))), trials=1500, seed=4)
     assert found.delta[0].value > plain.delta[0].value + 0.2
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calipers.auditing.audit import AuditResult, audit
-from calipers.auditing.band import simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.ledger import LedgerError
@@ -54,7 +54,7 @@ def falsified(absent: np.ndarray, present: np.ndarray, claim: Profile, looks: tu
     for look in looks:
         parts = absent[: look.trials], present[: look.trials]
         split = SplitScores(*parts, CONFIDENCE, spent=look.spent)
-        band = simultaneous_band(*parts, CONFIDENCE, look.spent)
+        band = Band(*parts, CONFIDENCE, look.spent)
         if judge(split, band, claim, EPSILONS).outcome is AuditOutcome.FALSIFIED:
             return look.trials
     return None
@@ -184,7 +184,8 @@ def test_a_sequential_audit_says_when_it_looked(tmp_path: Path) -> None:
     assert found.trials == found.looks[-1].trials <= 600
     assert target.runs == 2 * found.trials + 2 * target.chunk  # the first chunk is played twice
     assert found.verdict.evidence.confidence == 0.95
-    assert found.to_dict()["looks"] == [look.to_dict() for look in found.looks]
+    told = [{"trials": look.trials, "spent": look.spent, "outcome": look.outcome} for look in found.looks]
+    assert found.to_dict()["looks"] == told
 
 
 def fair(seed: int, ledger: Path | None = None, **more: object) -> AuditResult:

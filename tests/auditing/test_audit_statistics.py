@@ -20,7 +20,7 @@ from calipers.auditing.statistics import (
     upper_rate,
 )
 from calipers.errors import InputError
-from calipers.theorems.division_rates import audited_epsilon
+from calipers.theorems.division_guarantees import audited_epsilon
 
 
 def exact_at_most(successes: int, trials: int, probability: float) -> Fraction:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calipers.auditing.audit import AuditResult, audit
-from calipers.auditing.band import simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
 from calipers.auditing.self_test import self_test
@@ -51,7 +51,7 @@ class SharedNoise(Shift):
 def verdict_on(mu: float, claim: Claimed, trials: int = 4000, violation: float = 0.05, seed: int = 2) -> Verdict:
     rng = np.random.default_rng(seed)
     absent, present = rng.normal(size=trials), rng.normal(mu, size=trials)
-    split, band = SplitScores(absent, present), simultaneous_band(absent, present)
+    split, band = SplitScores(absent, present), Band(absent, present)
     return judge(split, band, profile_of(claim), (0.0, 0.5, 1.0), violation)
 
 
@@ -112,15 +112,13 @@ def test_an_asymmetric_curve_keeps_its_directions() -> None:
     # Mass 0.6 of "present" where "absent" never is: allowed forward. The reverse is forbidden at epsilon = 2.
     half = np.where(np.arange(4000) % 10 < 6, 1.0, 0.0)
     nothing = np.zeros(4000)
-    allowed = judge(SplitScores(nothing, half), simultaneous_band(nothing, half), claim, (2.0,))
-    forbidden = judge(SplitScores(half, nothing), simultaneous_band(half, nothing), claim, (2.0,))
+    allowed = judge(SplitScores(nothing, half), Band(nothing, half), claim, (2.0,))
+    forbidden = judge(SplitScores(half, nothing), Band(half, nothing), claim, (2.0,))
     assert allowed.outcome is not AuditOutcome.FALSIFIED
     assert forbidden.outcome is AuditOutcome.FALSIFIED
     turned = profile_of(one_sided.inverse())
-    assert judge(SplitScores(nothing, half), simultaneous_band(nothing, half), turned, (2.0,)).outcome is (
-        AuditOutcome.FALSIFIED
-    )
-    assert judge(SplitScores(half, nothing), simultaneous_band(half, nothing), turned, (2.0,)).outcome is not (
+    assert judge(SplitScores(nothing, half), Band(nothing, half), turned, (2.0,)).outcome is (AuditOutcome.FALSIFIED)
+    assert judge(SplitScores(half, nothing), Band(half, nothing), turned, (2.0,)).outcome is not (
         AuditOutcome.FALSIFIED
     )
 
@@ -133,7 +131,7 @@ def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> Non
     generous = TradeoffCurve.from_atoms([0.15], [1.0], p_inf=0.85, q_zero=0.0, side=Side.UPPER)
     rng = np.random.default_rng(0)
     absent, present = rng.normal(size=60), rng.normal(size=60)
-    split, band = SplitScores(absent, present), simultaneous_band(absent, present)
+    split, band = SplitScores(absent, present), Band(absent, present)
     for curve in (generous, generous.inverse()):
         claim = profile_of(curve)
         assert max(claim.forward(2.0), claim.backward(2.0)) > band.largest_delta(2.0)
@@ -213,7 +211,7 @@ def test_epsilons_whose_exponential_is_no_double_are_refused() -> None:
     with pytest.raises(InputError, match="epsilon"):
         SplitScores(scores, scores).delta(701.0)
     with pytest.raises(InputError, match="epsilon"):
-        simultaneous_band(scores, scores).largest_delta(701.0)
+        Band(scores, scores).largest_delta(701.0)
 
 
 def test_audit_result_is_json(result: AuditResult) -> None:

@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 from flint import arb, ctx, fmpz
 
-from calipers.certificates.covering import covering
+from calipers.certificates.rounds import covering
 from calipers.laws.allocated import first_batch as measured
 from calipers.laws.allocated import hidden_term as hidden
 from calipers.numerics.types import FloatArray

@@ -93,9 +93,9 @@ def measured_with(monkeypatch):
     """What the fake `measure` was called with, once it stands in for the real one."""
     calls: list[tuple[object, float]] = []
 
-    def measure(runs, tolerance=1e-3):
-        calls.append((runs, tolerance))
-        return GaussianMeasurement(runs if isinstance(runs, tuple) else (runs,))
+    def measure(runs, tolerance=1e-3, dataset_sizes=None):
+        calls.append((runs[0] if len(runs) == 1 else runs, tolerance))
+        return GaussianMeasurement(runs)
 
     module = ModuleType("calipers.measure")
     module.measure = measure

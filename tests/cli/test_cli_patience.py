@@ -8,7 +8,7 @@ import time
 import pytest
 
 from calipers.cli import patience as module
-from calipers.cli.patience import patience
+from calipers.cli.patience import counting, patience
 
 
 class Terminal(io.StringIO):
@@ -32,3 +32,14 @@ def test_short_ones_and_files_stay_silent(stream: io.StringIO, monkeypatch: pyte
     with pytest.raises(ValueError, match="passed on"), patience("measuring"):
         raise ValueError("passed on")
     assert stream.getvalue() == ""
+
+
+def test_what_is_counted_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(module, "_AFTER", 0.05)
+    with counting("trials") as progress:
+        progress(1_500, 10_000)
+        time.sleep(0.3)
+    assert "trials: 1,500 of 10,000 ... 0 s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")

@@ -23,7 +23,6 @@ UNNEEDED = (
     "scipy.stats",
     "scipy.optimize",
     "matplotlib",
-    "rich",
 )
 MEASURE = ["measure", "--sample-rate", "0.1", "--steps", "3", "--noise-multiplier", "2"]
 

@@ -30,7 +30,7 @@ from click.testing import CliRunner
 from oracles.json_schema import complaints
 
 from calipers.cli import main
-from calipers.reports.schema import measure_schema
+from calipers.reports.schema import schema_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -266,7 +266,7 @@ def test_words_and_numbers_are_compared_exactly(shown: str, printed: str, same: 
 )
 def test_the_published_schema_describes_what_is_printed(options: str) -> None:
     """`measure --json` prints an object of the schema that is shipped, and the schema refuses another."""
-    schema = measure_schema()
+    schema = schema_of("measure")
     result = CliRunner().invoke(main, ["measure", *options.split(), "--json"])
     record = json.loads(result.stdout)
     assert complaints(record, schema, schema) == []

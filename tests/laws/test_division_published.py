@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from calipers.bracket import Side
@@ -11,14 +12,36 @@ from calipers.laws.composed.product import Product
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LawSource
 from calipers.laws.divided.batch_revealed import BatchRevealedPair
-from calipers.laws.divided.hidden_bit import HiddenBitPair
+from calipers.laws.divided.cells import MixedCells
+from calipers.laws.divided.hidden_bit import HiddenBitPair, best_tests
 from calipers.laws.divided.scale import scale_pair
+from calipers.numerics.binomial import binomial_window
+from calipers.numerics.types import FloatArray
+
+
+class ToldBit(HiddenBitPair):
+    """Theorems 3.6 and A.3: the membership is told as well, so each branch chooses its own alpha."""
+
+    def cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
+        first, second = (best_tests(means, self.divisor, x) for means in self.means(sizes))
+        nodes = np.concatenate((first.log_ratio, second.log_ratio))
+        masses = np.concatenate((first.log_mass, second.log_mass))
+        return MixedCells(np.concatenate(((1.0 - self.rate) * weights, self.rate * weights)), nodes, masses)
+
+
+class ToldBatch(BatchRevealedPair):
+    """Theorem 3.7: every batch size is seen, and whether the record is in it."""
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        window = binomial_window(self.others, self.rate, log_tail)
+        nothing = Law(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
+        laws = [self.in_batch(int(k), max(resolution, 0.03), log_tail) for k in window.values]
+        return Law.mixture([nothing, *laws], [1.0 - self.rate, *(self.rate * w for w in window.weights)])
 
 
 class Proof(LawSource):
     """A proof where a product wants two sides; the side below shows nothing, so only upper jaws mean anything."""
 
-    symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
@@ -34,7 +57,8 @@ class Proof(LawSource):
 
 
 def divided(others: int, divisor: int, rounds: int, *, revealed: bool) -> Product:
-    pairs: list[tuple[LawSource, int]] = [(Proof(HiddenBitPair(10.0, 0.005, others, divisor, revealed)), rounds)]
+    pair = (ToldBit if revealed else HiddenBitPair)(10.0, 0.005, others, divisor)
+    pairs: list[tuple[LawSource, int]] = [(Proof(pair), rounds)]
     return Product([*pairs, (scale_pair(rounds * 26_009, divisor), 1)])
 
 
@@ -61,7 +85,7 @@ def test_hiding_the_membership_never_costs(others: int, divisor: int, rounds: in
 
 def test_the_realized_batch_size_with_the_membership_told() -> None:
     """N = 4, q = 0.7, sigma = 10, n = 100: delta(0) = 0.662136; hidden it is smaller."""
-    revealed = Product([(Proof(BatchRevealedPair(10.0, 0.7, 4, 100, True)), 1)]).delta(0.0).upper
+    revealed = Product([(Proof(ToldBatch(10.0, 0.7, 4, 100)), 1)]).delta(0.0).upper
     hidden = Product([(Proof(BatchRevealedPair(10.0, 0.7, 4, 100)), 1)]).delta(0.0).upper
     assert 0.662136 * (1.0 - 1e-5) <= revealed <= 0.662136 * (1.0 + 1e-3)
     assert hidden <= revealed * (1.0 + 1e-9)

@@ -339,7 +339,7 @@ def test_size_and_sum_has_a_closed_form(
 )
 def test_a_revealed_batch_is_a_subsampled_isotropic_pair(dimension: int, size: int, rate: float, sigma: float) -> None:
     """Given the size: q times the call of N(m e, s^2 I) against N(0, I) at a shifted strike, integrated."""
-    law = BatchRevealedPair(sigma, rate, size, dimension)._given(size, 0.05, -40.0)
+    law = BatchRevealedPair(sigma, rate, size, dimension).in_batch(size, 0.05, -40.0).subsample(rate)
     mean, share = 2.0 * size / ((size + 1.0) * sigma), size / (size + 1.0)
     joined, absent = gaussian_line((1.0, mean, share)), gaussian_line((1.0, 0.0, 1.0))
 
@@ -361,7 +361,7 @@ def test_a_revealed_batch_is_a_subsampled_isotropic_pair(dimension: int, size: i
 
 def test_an_empty_batch_shows_a_plain_gaussian() -> None:
     """One other record that is never drawn: N(1/sigma, 1), subsampled, whatever the dimension."""
-    law = BatchRevealedPair(2.0, 0.3, 1, 1000)._given(0, 0.05, -40.0)
+    law = BatchRevealedPair(2.0, 0.3, 1, 1000).in_batch(0, 0.05, -40.0).subsample(0.3)
     joined, absent = gaussian_line((0.7, 0.0, 1.0), (0.3, 0.5, 1.0)), gaussian_line((1.0, 0.0, 1.0))
     for eps in (0.0, 0.1):
         for order in division.ORDERS:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from calipers.laws.composed.product import Product
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
-from calipers.numerics.hypergeometric import hypergeometric
+from calipers.numerics.binomial import hypergeometric
 
 
 def binomial(trials, rate):

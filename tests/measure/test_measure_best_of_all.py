@@ -40,7 +40,7 @@ def vague() -> tuple[Measurement, Measurement]:
     assert isinstance(below, PairAttack)
     composed = Vague(above.composed.product)
     blunt = Evaluation(replace(above, composed=composed), replace(below, composed=composed), closes=True)
-    return sharp, replace(sharp, evaluation=blunt, _answers={}, _cache={}, _missed=[])
+    return sharp, replace(sharp, evaluation=blunt, _answers={}, _missed=[])
 
 
 def test_the_curve_steps_in() -> None:

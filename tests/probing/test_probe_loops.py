@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from calipers.errors import InputError
-from calipers.probing.batches import count_batches, rates_left
+from calipers.probing.batches import BatchCounts, rates_left
 from calipers.probing.probe import ProbeReport, probe
 
 
@@ -188,7 +188,7 @@ def test_the_sampled_rate_is_told_from_its_neighbors(rate: float) -> None:
 def test_the_interval_of_the_rate_covers_the_truth() -> None:
     """At error 0.2, in at least 80 of 100 runs (Chernoff is wider than it need be, so in nearly all)."""
     loop = Loop(50, 10)
-    intervals = [rates_left(count_batches(loop, 50, 4, seed), 0.2) for seed in range(100)]
+    intervals = [rates_left(BatchCounts(loop, 50, 4, seed), 0.2) for seed in range(100)]
     assert sum(low <= 0.2 <= high for low, high in intervals) >= 80
     assert max(high - low for low, high in intervals) < 0.15
 

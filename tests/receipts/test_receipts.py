@@ -18,7 +18,7 @@ from calipers.errors import InputError
 from calipers.gate import Budget, read_described
 from calipers.provenance import digest, is_intact
 from calipers.receipts import Confirmation, receipt, verify_receipt, write_receipt
-from calipers.reports.schema import receipt_schema
+from calipers.reports.schema import schema_of
 from calipers.run import Run
 
 RUN = Run(sample_rate=0.1, steps=20, noise_multiplier=2.0)
@@ -60,7 +60,7 @@ def test_it_says_where_it_comes_from(honest) -> None:
 def test_a_receipt_keeps_to_its_schema(honest, training) -> None:
     """Whatever was found out; a key that is missing, unknown or of another kind is none of it."""
     nothing = {"findings": [{"subject": "noise", "verdict": "none", "alarm": True}], "run": None, "reason": "no noise."}
-    schema = receipt_schema()
+    schema = schema_of("receipt")
     record = {
         "declared": lambda: honest,
         "phases": lambda: receipt([RUN, RUN.replace(noise_multiplier=3.0)], deltas=(1e-5, 1e-6)),

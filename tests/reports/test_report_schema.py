@@ -16,7 +16,7 @@ from calipers.reports.audited import report_audit
 from calipers.reports.html import to_html
 from calipers.reports.markdown import to_markdown
 from calipers.reports.records import to_json
-from calipers.reports.schema import SCHEMA, report_schema
+from calipers.reports.schema import SCHEMA, schema_of
 from calipers.run import Run
 
 KINDS = ("measure", "open", "train", "calibrate", "compare", "audit")
@@ -62,7 +62,7 @@ def records(reports, audited):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_keeps_to_its_schema(records, kind):
-    schema = report_schema()
+    schema = schema_of("report")
     assert complaints(records[kind], schema, schema) == []
     assert next(iter(records[kind])) == "schema"
     assert records[kind]["schema"] == SCHEMA == schema["properties"]["schema"]["const"]
@@ -71,7 +71,7 @@ def test_a_report_keeps_to_its_schema(records, kind):
 @pytest.mark.parametrize("kind", ["measure", "open", "train", "calibrate"])
 def test_every_key_is_declared(records, kind):
     """A key that the schema does not mention is a key nobody promised."""
-    schema = report_schema()
+    schema = schema_of("report")
     own = next(
         part
         for part in schema["$defs"].values()
@@ -97,7 +97,7 @@ def test_every_key_is_declared(records, kind):
 )
 def test_a_spoiled_report_is_refused(records, spoil):
     """The validator finds a wrong version, kind, number, and every missing part."""
-    schema, record = report_schema(), copy.deepcopy(records["measure"])
+    schema, record = schema_of("report"), copy.deepcopy(records["measure"])
     spoil(record)
     assert complaints(record, schema, schema)
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from calipers.errors import ConditionError, InputError
 from calipers.theorems.division_ceilings import batch_ceiling, expected_ceiling
 from calipers.theorems.division_guarantees import (
+    audited_delta,
+    audited_epsilon,
     batch_delta,
     batch_fnr,
     batch_pair_fnr,
@@ -23,9 +25,9 @@ from calipers.theorems.division_guarantees import (
     floor_divisors,
     floor_fnr,
     floor_pair_fnr,
+    private_fnr,
 )
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
-from calipers.theorems.division_rates import audited_delta, audited_epsilon, private_fnr
 
 ALPHAS = (0.02, 0.3, 0.7)
 

@@ -8,7 +8,7 @@ import mpmath as mp
 import pytest
 
 from calipers.errors import ConditionError
-from calipers.theorems.gaussian_limits import (
+from calipers.theorems.lognormal_ratio import (
     gdp_of_pure_dp,
     noisy_sgd_mu,
     positive_part_variance,

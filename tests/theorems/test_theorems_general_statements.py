@@ -26,7 +26,7 @@ from calipers.curves import (
 )
 from calipers.laws.composed.sweep import sweep
 from calipers.mechanisms import compose, laplace, randomized_response
-from calipers.theorems.separation_to_epsilon import symmetric_separation
+from calipers.theorems.separation import symmetric_separation
 
 LEVELS = [Fraction(k, 16) for k in range(17)]
 SEEDS = range(6)

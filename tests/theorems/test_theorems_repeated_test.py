@@ -13,7 +13,7 @@ from calipers.bracket import Side
 from calipers.curves import TradeoffCurve, gaussian_curve
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.normal import gaussian_tradeoff
-from calipers.theorems.repeated_test import repeated_test_fnr, revealed_mixture_ceiling
+from calipers.theorems.division_ceilings import repeated_test_fnr, revealed_mixture_ceiling
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5, 9])

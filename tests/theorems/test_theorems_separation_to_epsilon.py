@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calipers.errors import ConditionError
-from calipers.theorems.separation import noise_threshold, poisson_separation_lower, shuffle_separation_lower
-from calipers.theorems.separation_to_epsilon import (
+from calipers.theorems.separation import (
     dp_separation,
     epsilon_from_separation,
     gdp_separation,
     gdp_separation_lower,
+    noise_threshold,
     poisson_limit_mu,
     poisson_limit_separation,
+    poisson_separation_lower,
     scaled_noise_mu_lower,
     scaled_noise_separation_lower,
+    shuffle_separation_lower,
 )
 
 # M: kappa shuffled, epsilon, kappa Poisson, epsilon, to four digits, and as Table 10 prints them.

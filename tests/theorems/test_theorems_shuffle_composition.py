@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from calipers.bracket import Side
 from calipers.curves import TradeoffCurve, gaussian_curve
 from calipers.errors import ConditionError
-from calipers.theorems.shuffle_composition import (
+from calipers.theorems.shuffle_limits import (
     epochs_tradeoff_limit,
     failure_probability,
     gaussian_fixed_point,

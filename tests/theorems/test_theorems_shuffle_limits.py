@@ -10,7 +10,7 @@ import scipy.fft
 from scipy.special import gammainc, ndtr, ndtri
 
 from calipers.errors import ConditionError
-from calipers.theorems.gaussian_limits import noisy_sgd_mu, symmetrized_noisy_sgd_mu
+from calipers.theorems.lognormal_ratio import noisy_sgd_mu, symmetrized_noisy_sgd_mu
 from calipers.theorems.shuffle_limits import (
     EdgeworthMap,
     edgeworth_point,

@@ -343,7 +343,7 @@ def test_a_model_that_reads_only_some_records_is_trained_without_rules() -> None
     torch.manual_seed(3)
     model, records = Picky().double(), torch.randn(4, 5, generator=generator(6), dtype=torch.float64)
     found = GradientSum(model, max_grad_norm=0.1)
-    found._books._made_up = lambda rows: rows[:1, :4]  # of another shape, which the model refuses
+    found._books._made_up = lambda rows, _: rows[:1, :4]  # of another shape, which the model refuses
     expected = one_by_one(model, records, 0.1)
     assert float((found(records, LABELS) - expected).norm()) < 1e-10 * float(expected.norm())
     assert not found._books

@@ -83,7 +83,7 @@ def test_without_canaries_that_are_in_the_model_is_that_of_its_records(unmeasure
 
 def test_of_a_pair_the_one_that_is_in_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pair has one place among the records: heads is its first example, tails its second. Real records stay."""
-    monkeypatch.setattr("calipers.training.canary_pairs.measure", lambda run: None)
+    monkeypatch.setattr("calipers.training.canaries.measure", lambda run: None)
     pairs = CanaryPairs(RNG.normal(size=(2 * M, 4)), np.arange(2 * M) % 2)
     pairs.begin(plan(), dimension=10)
     heads, places = np.array(pairs.state()["included"]), np.arange(N, N + M)

@@ -41,7 +41,8 @@ from calipers.domains import OPEN_UNIT, PROBABILITY, Domain, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.laws.composed.product import Product
 from calipers.laws.core.pair import Pair
-from calipers.laws.core.source import LawSource
+from calipers.laws.core.profile_law import law_of_curve
+from calipers.laws.core.source import KnownLaws, LawSource
 from calipers.measure.closed import gaussians
 from calipers.measure.composed import Composition, composition
 from calipers.measure.evaluation import gaussian_releases
@@ -53,7 +54,7 @@ from calipers.measure.selection import selected
 from calipers.mechanisms.classic import laplace
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.mechanisms.selection import Trials
-from calipers.mechanisms.sided import AttainedCurve, ProvenCurve, Sided
+from calipers.mechanisms.sided import Sided
 from calipers.run import ADJACENCIES, Run, as_phases
 from calipers.schemes import scheme_of
 from calipers.stated import Stated
@@ -178,8 +179,8 @@ def _pair_of(release: _Release, adjacency: str) -> LawSource:
         return truncated_release(parameters, adjacency) if kind == "truncated" else PAIRS[kind](parameters)
     if kind == "selection":
         found = _selection(release, adjacency)
-        above, below = (found.jaw(side).curve(1e-14, 1e-3) for side in (Side.UPPER, Side.LOWER))
-        return Sided(Trials(*parameters).words, ProvenCurve(above), AttainedCurve(below))
+        known = KnownLaws({side: law_of_curve(found.jaw(side).curve(1e-14, 1e-3)) for side in Side}, symmetric=True)
+        return Sided(Trials(*parameters).words, known, known)
     reach = 2 if adjacency == "substitute" else 1
     if kind == "Gaussian":
         return poisson_gaussian(rate, parameters[0], adjacency)
@@ -219,9 +220,9 @@ def _evaluation(releases: dict[_Release, int], adjacency: str) -> Evaluation:
         return gaussians(shifts, f"The record takes part in {gaussian_releases(total)}.")
     if total == 1 and next(iter(releases)).kind == "selection":
         return _selection(next(iter(releases)), adjacency)
-    if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
-        return evaluation_of(Product([(_pair_of(release, adjacency), count) for release, count in releases.items()]))
     factors = [(_pair_of(release, adjacency), count) for release, count in releases.items()]
+    if any(release.kind in PAIRS or release.kind == "selection" for release in releases):
+        return evaluation_of(Product(factors))
     names = "; ".join(f"{count} x {source.words}" for source, count in factors[:4])
     if len(factors) > 4:
         names += f"; and {len(factors) - 4} more"

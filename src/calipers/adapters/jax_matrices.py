@@ -22,8 +22,7 @@ import numpy as np
 
 from calipers.adapters.jax_privacy import configuration_of, noise_of, plan_and_adjacency
 from calipers.errors import InputError, UnsupportedError
-from calipers.measure.correlated import CorrelatedNoise
-from calipers.measure.correlated_files import matrix_of
+from calipers.measure.correlated import CorrelatedNoise, matrix_of
 from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns
 
 

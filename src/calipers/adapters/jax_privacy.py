@@ -21,6 +21,7 @@ What is read:
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -180,6 +181,35 @@ def dp_sgd_plan(
     return kind(**chosen).make(plans.PerformanceFlags(noise_seed=0))
 
 
+SEEDS = 2**31 - 1
+# Batches are padded to a multiple of this, so that few shapes are compiled.
+_PADDED = 8
+
+
+def padded_rows(count: int) -> int:
+    """How many rows a batch of so many records gets; one without records has some, all of them padding."""
+    return _PADDED * max(1, math.ceil(count / _PADDED))
+
+
+def compiled_steps(plan: Any, loss: Any, dimension: int) -> Any:
+    """The steps of a plan at weights zero: (seed, records, padding), (steps, rows, ...) each, to what is released."""
+    jax = library_module("jax")
+    clipped, noise = plan.clipped_grad(loss), plan.noise_addition_transform
+    weights = jax.numpy.zeros(dimension)
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        records, padding = batch
+        released, state = noise.update(clipped(weights, records, is_padding_example=padding), state)
+        return state, released
+
+    def run(seed: Any, records: Any, padding: Any) -> Any:
+        # The plan's own state, with the key of this run in place of the configuration's.
+        _, inner = noise.init(weights)
+        return jax.lax.scan(step, (jax.random.key(seed), inner), (records, padding))[1]
+
+    return jax.jit(run)
+
+
 _REFUSED = {
     "BMinSepSampling": (
         "a record that took part sits out the next rounds, so its rounds depend on each other, for which only "
@@ -220,11 +250,8 @@ def batch_keys(strategy: Any, *, dataset_size: int | None = None) -> dict[str, o
         return _bins(name, int(strategy.cycle_length), int(strategy.iterations))
     if is_a("BMinSepSampling") and strategy.truncated_batch_size is None:
         if strategy.min_sep == 1:
-            return {
-                "sampler": "poisson",
-                "sample_rate": float(strategy.sampling_prob),
-                "steps": int(strategy.iterations),
-            }
+            rate, steps = float(strategy.sampling_prob), int(strategy.iterations)
+            return {"sampler": "poisson", "sample_rate": rate, "steps": steps}
         if strategy.sampling_prob == 1.0 and strategy.warm_start:
             return _bins(name, int(strategy.min_sep), int(strategy.iterations))
     if is_a("FixedBatchSampling"):
@@ -287,13 +314,8 @@ def _order_kept(name: str, groups: int, steps: int, dataset_size: int | None) ->
             f"{dataset_size - groups * size}, enough for another group, which no Run describes; use "
             f"{max(size, 1) * groups} records."
         )
-    return {
-        "sampler": "shuffle",
-        "batch_size": size,
-        "steps": steps,
-        "reshuffle": "once",
-        "adjacency": "zero-out",
-    }
+    once = {"reshuffle": "once", "adjacency": "zero-out"}
+    return {"sampler": "shuffle", "batch_size": size, "steps": steps, **once}
 
 
 def _split_equally(strategy: Any) -> bool:

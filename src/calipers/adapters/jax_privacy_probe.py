@@ -20,11 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import dp_sgd_plan, library_module, noise_of
+from calipers.adapters.jax_privacy import SEEDS, compiled_steps, dp_sgd_plan, noise_of, padded_rows
 from calipers.numerics.types import FloatArray, IntArray
-
-SEEDS = 2**31 - 1
-PADDED = 8
 
 
 @dataclass(eq=False)
@@ -55,21 +52,7 @@ class JaxPrivacyConfiguration:
             sample_rate=self.sample_rate or batch / size,
         )
         self._plan = self._planned(iterations=self.steps_per_epoch)
-        self._step = self._compiled()
-
-    def _compiled(self) -> Any:
-        jax = library_module("jax")
-        clipped = self._plan.clipped_grad(lambda weights, records: (records @ weights).sum())
-        noise = self._plan.noise_addition_transform
-        weights = jax.numpy.zeros(self.dimension)
-
-        def step(records: Any, padding: Any, seed: Any) -> Any:
-            _, inner = noise.init(weights)
-            total = clipped(weights, records, is_padding_example=padding)
-            released, _ = noise.update(total, (jax.random.key(seed), inner))
-            return released
-
-        return jax.jit(step)
+        self._steps = compiled_steps(self._plan, lambda weights, record: (record @ weights).sum(), self.dimension)
 
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of the plan's own selection strategy."""
@@ -80,11 +63,11 @@ class JaxPrivacyConfiguration:
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Clipped sum, division and noise by the plan's own transformations."""
         seed = int(rng.integers(SEEDS))
-        length = PADDED * max(1, math.ceil(len(gradients) / PADDED))
-        records = np.zeros((length, self.dimension), dtype=np.float32)
-        records[: len(gradients)] = gradients
-        padding = np.arange(length) >= len(gradients)
-        return np.asarray(self._step(records, padding, seed), dtype=np.float64)
+        length = padded_rows(len(gradients))
+        records = np.zeros((1, length, self.dimension), dtype=np.float32)
+        records[0, : len(gradients)] = gradients
+        padding = np.arange(length)[None] >= len(gradients)
+        return np.asarray(self._steps(seed, records, padding)[0], dtype=np.float64)
 
     def accounted(self) -> tuple[float, float]:
         """(sample rate, noise multiplier) in the event that the plan states."""

@@ -27,13 +27,11 @@ workers afresh, so `jobs=2` is safe; `joblib_backend="multiprocessing"` forks, a
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import dp_sgd_plan, library_module
+from calipers.adapters.jax_privacy import SEEDS, compiled_steps, dp_sgd_plan, library_module, padded_rows
 from calipers.auditing.builtin import NoisySums
 from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -44,9 +42,6 @@ DEFAULT_RUN = Run(
 )
 """What is played when no run is described: small enough to list all batches."""
 
-SEEDS = 2**31 - 1
-# Batches are padded to a multiple of this, so that few shapes are compiled.
-PADDED = 8
 MOST_RUNS = 500
 
 
@@ -143,31 +138,13 @@ class _Engine:
             normalize_by=target.normalize_by(present),
         )
         self._records = np.array([2.0 * sums.gradient] * sums.others + [2.0] * present, dtype=np.float32)
-        self._run = self._compiled(sums.dimension)
-
-    def _compiled(self, dimension: int) -> Any:
-        jax = library_module("jax")
-        clipped = self._plan.clipped_grad(lambda weights, records: (records * weights[0]).sum())
-        noise = self._plan.noise_addition_transform
-        weights = jax.numpy.zeros(dimension)
-
-        def step(state: Any, batch: Any) -> tuple[Any, Any]:
-            records, padding = batch
-            released, state = noise.update(clipped(weights, records, is_padding_example=padding), state)
-            return state, released
-
-        def run(seed: Any, records: Any, padding: Any) -> Any:
-            # The plan's own state, with the key of this run in place of the configuration's.
-            _, inner = noise.init(weights)
-            return jax.lax.scan(step, (jax.random.key(seed), inner), (records, padding))[1]
-
-        return jax.jit(run)
+        self._run = compiled_steps(self._plan, lambda weights, record: (record * weights[0]).sum(), sums.dimension)
 
     def run(self, rng: np.random.Generator) -> FloatArray:
         """The noisy quotients of one run: shape (steps, dimension)."""
         seed = int(rng.integers(SEEDS))
         batches = list(self._plan.batch_selection_strategy.batch_iterator(len(self._records), rng))
-        length = PADDED * max(1, math.ceil(max(map(len, batches)) / PADDED))
+        length = padded_rows(max(map(len, batches)))
         records = np.zeros((len(batches), length), dtype=np.float32)
         padding = np.ones((len(batches), length), dtype=np.bool_)
         for row, batch in enumerate(batches):

@@ -22,12 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.jax_privacy import library_module
+from calipers.adapters.jax_privacy import SEEDS, library_module, padded_rows
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
-
-SEEDS = 2**31 - 1
-PADDED = 8
 
 
 class JaxLoop:
@@ -76,7 +73,7 @@ class JaxLoop:
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
         """One step on records that are these gradients, cut into leaves."""
         count = len(gradients)
-        length = PADDED * max(1, math.ceil(count / PADDED)) if self._padded else count
+        length = padded_rows(count) if self._padded else count
         rows = np.zeros((length, self.dimension), dtype=np.float32)
         with np.errstate(over="ignore"):
             rows[:count] = gradients

@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calipers.adapters.opacus_attachment import Attachment, steps_told, unexplained
-from calipers.adapters.opacus_loaders import LoaderLaw, described_keys, source_of
+from calipers.adapters.opacus_attachment import Attachment
+from calipers.adapters.opacus_loaders import described_keys, source_of
 from calipers.adapters.watched_run import NeighborReading
 from calipers.adapters.watched_steps import check_optimizer
 from calipers.domains import choice
-from calipers.errors import InputError, UnsupportedError
+from calipers.errors import InputError
 from calipers.run import ADJACENCIES, Run
 
 _MARK = "_calipers_record"
@@ -51,9 +51,7 @@ def run_of(
     choice("adjacency", adjacency, ADJACENCIES)
     noise = float(optimizer.noise_multiplier) if noise_multiplier is None else noise_multiplier
     source = source_of(data_loader, batch_size=batch_size)
-    keys = described_keys(source, optimizer, steps, NeighborReading(adjacency, public_rate).public)
-    dimension = sum(parameter.numel() for parameter in optimizer.params)
-    return Run.from_dict(keys | {"noise_multiplier": noise, "dimension": dimension, "adjacency": adjacency})
+    return NeighborReading(adjacency, public_rate).run(source, optimizer, steps, noise)
 
 
 def attach(
@@ -114,28 +112,12 @@ def attached(
     source = source_of(data_loader, observed=observed, batch_size=batch_size)
     if source.sample_rate is not None or source.sampler is not None:
         described_keys(source, optimizer, source.batches, reading.public)
-    record = known or _new_record(accountant, optimizer, source, reading, state, earlier)
+    record = known or Attachment(accountant, optimizer, source, reading, state, earlier)
     record.watch(data_loader, source)
     if state is not None:
         record.load_state_dict(state)
     setattr(optimizer, _MARK, record)
     return record
-
-
-def _new_record(
-    accountant: Any,
-    optimizer: Any,
-    source: LoaderLaw,
-    reading: NeighborReading,
-    state: Mapping[str, Any] | None,
-    earlier: tuple[Run, ...],
-) -> Attachment:
-    described = sum(run.total_steps for run in earlier) + (0 if state is None else int(state.get("steps", 0)))
-    if steps_told(accountant) > described:
-        raise UnsupportedError(unexplained(steps_told(accountant), described))
-    if any(run.dataset_size != source.dataset_size for run in earlier):
-        raise InputError(f"Expected earlier runs with dataset_size={source.dataset_size}, that of the loader.")
-    return Attachment(accountant, optimizer, source.indices, reading, earlier)
 
 
 def _accountant_of(optimizer: Any) -> Any:

@@ -20,7 +20,6 @@ That is how Opacus searches for a noise multiplier. Checkpoints of the engine ca
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -32,6 +31,7 @@ from calipers.adapters.opacus_library import installed_opacus, opacus_module
 from calipers.adapters.watched_run import NeighborReading
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError, CalipersWarning, UnsupportedError
+from calipers.extras import on_demand
 from calipers.measure import measure
 from calipers.run import Run
 
@@ -142,15 +142,13 @@ class _Watching:
         return NAME
 
 
-@functools.lru_cache(maxsize=1)
+# Checkpoints of Opacus before 1.6 hold a method of the class, which is pickled by its name in this module.
+__getattr__ = on_demand(
+    __name__, "CalipersAccountant", _Watching, lambda: opacus_module("opacus.accountants").IAccountant
+)
+
+
 def accountant_class() -> type[Any]:
     """The accountant, as a class that derives from Opacus's own base."""
-    base: Any = opacus_module("opacus.accountants").IAccountant
-    return type("CalipersAccountant", (_Watching, base), {"__doc__": _Watching.__doc__, "__module__": __name__})
-
-
-def __getattr__(name: str) -> Any:
-    """The class by its name: checkpoints of Opacus before 1.6 hold a method of it, which is pickled by that name."""
-    if name == "CalipersAccountant":
-        return accountant_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: type[Any] = __getattr__("CalipersAccountant")
+    return found

@@ -9,16 +9,17 @@ from typing import Any
 from calipers.adapters.opacus_library import installed_opacus, torch_module
 from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.opacus_sharded import SHIFTED, shifted
-from calipers.adapters.unproven import unproven
 from calipers.adapters.watched_ahead import Ahead
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import Description, NeighborReading, describe
 from calipers.adapters.watched_steps import Steps
 from calipers.auditing.pairs import Pairs, ThreeNumbers, audit_pairs
-from calipers.bracket import Bracket
+from calipers.bracket import Bracket, Evidence, Kind, Side
+from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import PROBABILITY, choice
 from calipers.errors import InputError, UnsupportedError
 from calipers.measure import Measurement, measure
+from calipers.measure.closed import KnownCurve
 from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Claim
 from calipers.run import ADJACENCIES, Run
@@ -33,11 +34,22 @@ class Attachment:
     """The record of a run that is being watched; see `attach`."""
 
     def __init__(
-        self, accountant: Any, optimizer: Any, records: int, reading: NeighborReading, earlier: tuple[Run, ...]
+        self,
+        accountant: Any,
+        optimizer: Any,
+        source: LoaderLaw,
+        reading: NeighborReading,
+        state: Mapping[str, Any] | None,
+        earlier: tuple[Run, ...],
     ) -> None:
+        described = sum(run.total_steps for run in earlier) + (0 if state is None else int(state.get("steps", 0)))
+        if steps_told(accountant) > described:
+            raise UnsupportedError(unexplained(steps_told(accountant), described))
+        if any(run.dataset_size != source.dataset_size for run in earlier):
+            raise InputError(f"Expected earlier runs with dataset_size={source.dataset_size}, that of the loader.")
         self._accountant, self._optimizer, self._earlier = accountant, optimizer, earlier
         self.reading, self._hook = reading, optimizer.step_hook
-        self._seen = Seen(records)
+        self._seen = Seen(source.indices)
         self._ranks = int(getattr(optimizer, "world_size", 1))
         self._gathered: Seen | None = None
         self._loaders: list[Any] = []
@@ -73,7 +85,7 @@ class Attachment:
         """What was seen, in plain numbers: keys are words, values numbers, strings or lists of them."""
         seen = self._now()
         draws, groups = seen.draws, seen.draws.groups.values()
-        uses = [noises for group in groups for noises, count in group.noises.items() if count and len(noises) > 1]
+        repeats = (len(noises) for group in groups for noises in group.uses)
         return {
             "library": installed_opacus(),
             "loaders": [f"{source.kind}: {source.name}" for source in draws.sources],
@@ -82,7 +94,7 @@ class Attachment:
             "batches drawn": draws.drawn,
             "batches delivered": sum(group.delivered for group in groups),
             "batches used": sum(group.used() for group in groups),
-            "most steps on one batch": max(map(len, uses), default=min(1, seen.steps)),
+            "most steps on one batch": max(repeats, default=min(1, seen.steps)),
             "passes begun": draws.begun,
             "passes finished": draws.finished,
             "noise multipliers realized": sorted(seen.noises),
@@ -252,3 +264,14 @@ def unexplained(told: int, described: int) -> str:
         "attach(..., state=saved), where saved is what record.state_dict() gave; or describe them yourself, "
         "attach(..., earlier=[Run(...)])."
     )
+
+
+_SOURCE = "true of every mechanism"
+
+
+def unproven(reason: str) -> Evaluation:
+    """Epsilon between 0 and infinity; `reason` says why no more is known."""
+    nothing = Evidence(Kind.THEOREM, f"No finite number is proven. {reason}", _SOURCE)
+    guess = Evidence(Kind.TEST, f"Guessing: no attack is claimed. {reason}", _SOURCE)
+    perfect = TradeoffCurve.from_tests([0.0], [1.0], side=Side.UPPER)
+    return Evaluation(KnownCurve(perfect, nothing), KnownCurve(TradeoffCurve.perfect_privacy(Side.LOWER), guess))

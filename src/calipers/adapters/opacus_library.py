@@ -43,25 +43,49 @@ def check_device(device: str) -> None:
         raise InputError(f"PyTorch cannot use device={device!r}: {str(error).splitlines()[0]}") from error
 
 
-def made_private(model: Any, loader: Any, criterion: Any, mode: str, **settings: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """What `PrivacyEngine.make_private` makes of a model that does not move: (engine, model, optimizer, criterion,
-    loader).
+class PrivateLoop:
+    """What `PrivacyEngine.make_private` makes of a model that does not move, and what its steps release.
 
-    Before 1.5.3 ghost clipping has no place in `make_private`, which is an `UnsupportedError`.
+    `like` names the settings: noise_multiplier, max_grad_norm, loss_reduction, grad_sample_mode and device. `loading`
+    is how `dataset` is loaded. Before 1.5.3 ghost clipping has no place in `make_private`: an `UnsupportedError`.
     """
-    engine = opacus_module().PrivacyEngine(accountant="rdp")
-    if mode == "ghost" and "criterion" not in inspect.signature(engine.make_private).parameters:
-        raise UnsupportedError(
-            f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
-        )
-    extra = ({} if mode == "hooks" else {"grad_sample_mode": mode}) | (
-        {"criterion": criterion} if mode == "ghost" else {}
-    )
-    still = torch_module().optim.SGD(model.parameters(), lr=0.0)
-    model, optimizer, *ghost, loader = engine.make_private(
-        module=model, optimizer=still, data_loader=loader, **settings, **extra
-    )
-    return engine, model, optimizer, ghost[0] if ghost else criterion, loader
+
+    def __init__(self, like: Any, model: Any, criterion: Any, dataset: Any, *, poisson: bool = True, **loading: Any):
+        torch, mode = torch_module(), like.grad_sample_mode
+        with quiet_engine():
+            self.engine = opacus_module().PrivacyEngine(accountant="rdp")
+        if mode == "ghost" and "criterion" not in inspect.signature(self.engine.make_private).parameters:
+            raise UnsupportedError(
+                f"{installed_opacus()} has no grad_sample_mode='ghost' in make_private (1.5.3 has); choose hooks."
+            )
+        extra: dict[str, Any] = {} if mode == "hooks" else {"grad_sample_mode": mode}
+        extra |= {"criterion": criterion} if mode == "ghost" else {}
+        self.sampling, self.noise = torch.Generator(), torch.Generator(device=like.device)
+        model = model.to(like.device)
+        with quiet_engine():
+            self.model, self.optimizer, *ghost, self.loader = self.engine.make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+                data_loader=torch.utils.data.DataLoader(dataset, generator=self.sampling, **loading),
+                noise_multiplier=like.noise_multiplier,
+                max_grad_norm=like.max_grad_norm,
+                loss_reduction=like.loss_reduction,
+                poisson_sampling=poisson,
+                noise_generator=self.noise,
+                **extra,
+            )
+        self._criterion = ghost[0] if ghost else criterion
+
+    def step(self, inputs: Any, targets: Any) -> Any:
+        """Forward, backward and `DPOptimizer.step`: the gradient that the optimizer inside was given."""
+        self.optimizer.zero_grad()
+        self._criterion(self.model(inputs), targets).backward()
+        self.optimizer.step()
+        return self.released()
+
+    def released(self) -> Any:
+        """The gradient of the last step, as one vector."""
+        return torch_module().cat([parameter.grad.reshape(-1) for parameter in self.optimizer.params])
 
 
 def generator_digest(generator: Any, device: Any) -> str | None:

@@ -73,7 +73,7 @@ class LoaderLaw:
     @property
     def repeats(self) -> bool:
         """Whether one of our own samplers deals the batches of its first epoch again and again."""
-        return self.sampler is not None and self.sampler.run_keys().get("reshuffle") == "once"
+        return self.sampler is not None and self.sampler.repeats
 
     @property
     def shuffled(self) -> bool:
@@ -283,25 +283,15 @@ def _drawn_here(sampler: Sampler, optimizer: Any) -> dict[str, object]:
         )
     own = sampler.run_keys()
     kept: dict[str, object] = {key: own[key] for key in ("reshuffle", "last_batch", "max_batch_size") if key in own}
+    drops = kept.get("last_batch", "drop") == "drop"
     if sampler.batch_size is None or (scheme.stepwise and not scheme.equal_batches):
         size: dict[str, object] = {"sample_rate": law.rate}
-    elif scheme.stepwise or law.rounds == _count(law.dataset_size, int(sampler.batch_size), _drops(kept)):
+    elif scheme.stepwise or law.rounds == _count(law.dataset_size, int(sampler.batch_size), drops):
         size = {"batch_size": int(sampler.batch_size)}
     else:
         raise UnsupportedError(
             f"{sampler!r} makes {law.rounds} batches an epoch, which no Run describes; leave rounds out, or choose a "
             "batch size that divides the dataset."
         )
-    return (
-        size
-        | kept
-        | {
-            "dataset_size": law.dataset_size,
-            "sampler": law.sampler,
-            "normalization": "none" if summed else "constant",
-        }
-    )
-
-
-def _drops(kept: dict[str, object]) -> bool:
-    return kept.get("last_batch", "drop") == "drop"
+    divided = "none" if summed else "constant"
+    return size | kept | {"dataset_size": law.dataset_size, "sampler": law.sampler, "normalization": divided}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import made_private, one_thread, quiet_engine, torch_module
+from calipers.adapters.opacus_library import PrivateLoop, one_thread, quiet_engine, torch_module
 from calipers.numerics.types import FloatArray, IntArray
 
 GRAD_SAMPLE_MODES = ("hooks", "functorch", "ew", "ghost")
@@ -47,62 +47,35 @@ class OpacusConfiguration:
     def __post_init__(self) -> None:
         torch = self._torch = torch_module()
         self.layers = _layers(self.dimension)
-        self._sampling = torch.Generator()
-        self._noise = torch.Generator(device=self.device)
-        loader = torch_module("torch.utils.data").DataLoader(
-            _Indices(self.dataset_size, torch),
-            batch_size=self.batch_size,
-            shuffle=self.shuffle,
-            drop_last=self.drop_last,
-            generator=self._sampling,
-            collate_fn=torch.tensor,
-        )
-        model = _linear_model(self.dimension, torch).to(self.device)
-        criterion = _output_criterion(torch, self.loss_reduction)
-        with quiet_engine():
-            self._engine, self._model, self._optimizer, self._criterion, self._loader = made_private(
-                model,
-                loader,
-                criterion,
-                self.grad_sample_mode,
-                noise_multiplier=self.noise_multiplier,
-                max_grad_norm=self.max_grad_norm,
-                loss_reduction=self.loss_reduction,
-                poisson_sampling=self.poisson_sampling,
-                noise_generator=self._noise,
-            )
-        self.steps_per_epoch = len(self._loader)
+        self._loop = PrivateLoop(
+            self, _linear_model(self.dimension, torch), _output_criterion(torch, self.loss_reduction),
+            _Indices(self.dataset_size, torch), poisson=self.poisson_sampling, batch_size=self.batch_size,
+            shuffle=self.shuffle, drop_last=self.drop_last, collate_fn=torch.tensor,
+        )  # fmt: skip
+        self.steps_per_epoch = len(self._loop.loader)
 
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """The batches of the loader that Opacus returned."""
-        self._sampling.manual_seed(int(rng.integers(SEEDS)))
+        self._loop.sampling.manual_seed(int(rng.integers(SEEDS)))
         with one_thread(), quiet_engine():
             for _ in range(epochs):
-                for batch in self._loader:
+                for batch in self._loop.loader:
                     # Before the first record is seen, an empty batch comes as a list of one empty tensor.
                     yield np.asarray(batch[0] if isinstance(batch, list) else batch, dtype=np.int64)
 
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Forward, backward, `DPOptimizer.step`; the gradient that the optimizer inside was given."""
+        """One step of Opacus on records whose gradients these are."""
         torch = self._torch
-        self._noise.manual_seed(int(rng.integers(SEEDS)))
+        self._loop.noise.manual_seed(int(rng.integers(SEEDS)))
         records = torch.tensor(gradients, dtype=torch.float32, device=self.device)
-        self._optimizer.zero_grad()
         with quiet_engine():
-            nothing = torch.zeros(len(records), device=self.device)
-            self._criterion(self._model(records), nothing).backward()
-            self._optimizer.step()
-        flat = torch.cat([parameter.grad.reshape(-1) for parameter in self._optimizer.params])
-        return np.asarray(flat.cpu(), dtype=np.float64)
+            released = self._loop.step(records, torch.zeros(len(records), device=self.device))
+        return np.asarray(released.cpu(), dtype=np.float64)
 
     def accounted(self) -> tuple[float, float]:
         """(sample rate, noise multiplier) that one step adds to the accountant's history."""
         self.update(np.zeros((1, self.dimension)), np.random.default_rng(0))
-        accountant = self._engine.accountant
-        # Opacus 1.0 calls its history "steps".
-        noise_multiplier, sample_rate, _ = (accountant.history if hasattr(accountant, "history") else accountant.steps)[
-            -1
-        ]
+        noise_multiplier, sample_rate, _ = self._loop.engine.accountant.history[-1]
         return float(sample_rate), float(noise_multiplier)
 
 

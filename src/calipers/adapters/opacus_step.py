@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calipers.adapters.opacus_library import made_private, quiet_engine, torch_module
+from calipers.adapters.opacus_library import PrivateLoop, quiet_engine, torch_module
 from calipers.adapters.opacus_probe import SEEDS
 from calipers.errors import CertificationError, InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
@@ -40,37 +40,22 @@ def network() -> Any:
     )
 
 
-class StepEngine:
+class StepEngine(PrivateLoop):
     """Opacus on the first `size` records, set up once and stepped many times."""
 
     def __init__(self, target: OpacusTarget, size: int) -> None:
         torch = torch_module()
         self._torch, self._target = torch, target
-        data = torch_module("torch.utils.data")
-        self._sampling, self._noise = torch.Generator(), torch.Generator(device=target.device)
         self._records = (
             torch.tensor(target.images[:size, None], dtype=torch.float32, device=target.device),
             torch.tensor(target.labels[:size], device=target.device),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(target.weights_seed)
-            model = network().to(target.device)
-        mode = target.grad_sample_mode
+            model = network()
+        records = torch.utils.data.TensorDataset(torch.arange(size))
         criterion = torch.nn.CrossEntropyLoss(reduction=target.loss_reduction)
-        loader = data.DataLoader(
-            data.TensorDataset(torch.arange(size)), batch_size=target.batch_size, generator=self._sampling
-        )
-        with quiet_engine():
-            _, self.model, self.optimizer, self._criterion, self.loader = made_private(
-                model,
-                loader,
-                criterion,
-                mode,
-                noise_multiplier=target.noise_multiplier,
-                max_grad_norm=target.max_grad_norm,
-                loss_reduction=target.loss_reduction,
-                noise_generator=self._noise,
-            )
+        super().__init__(target, model, criterion, records, batch_size=target.batch_size)
         self.sample_rate = float(self.loader.batch_sampler.sample_rate)
         self.divisor = float(self.optimizer.expected_batch_size) if target.loss_reduction == "mean" else 1.0
         if self.divisor == 0:
@@ -83,8 +68,8 @@ class StepEngine:
 
     def seed(self, rng: np.random.Generator) -> None:
         """Take all randomness from `rng`."""
-        self._sampling.manual_seed(int(rng.integers(SEEDS)))
-        self._noise.manual_seed(int(rng.integers(SEEDS)))
+        self.sampling.manual_seed(int(rng.integers(SEEDS)))
+        self.noise.manual_seed(int(rng.integers(SEEDS)))
 
     def steps(self, count: int) -> Iterator[Any]:
         """What `count` steps release, each on a batch of its own: one tensor a step; None where Opacus fails."""
@@ -104,10 +89,7 @@ class StepEngine:
     def full_step(self, indices: Any) -> Any:
         """Forward, backward and a step of the optimizer on the records with these indices."""
         images, labels = (values[indices.to(self._target.device)] for values in self._records)
-        self.optimizer.zero_grad()
-        self._criterion(self.model(images), labels).backward()
-        self.optimizer.step()
-        return self._released()
+        return self.step(images, labels)
 
     def replayed_step(self, indices: Any) -> Any:
         """The same, with the records' gradients as Opacus computed them once."""
@@ -117,10 +99,7 @@ class StepEngine:
         for parameter, gradients in zip(self.optimizer.params, self._gradients, strict=True):
             parameter.grad_sample = gradients[rows]
         self.optimizer.step()
-        return self._released()
-
-    def _released(self) -> Any:
-        return self._torch.cat([parameter.grad.reshape(-1) for parameter in self.optimizer.params])
+        return self.released()
 
     def _prepare(self) -> None:
         """Record the gradients where the mode has them and check their replay; then try an empty batch.
@@ -129,11 +108,11 @@ class StepEngine:
         only gradients that were recorded before are used.
         """
         everyone = self._torch.arange(len(self._records[1]))
-        self._noise.manual_seed(0)
+        self.noise.manual_seed(0)
         full = self.full_step(everyone)
         if self._target.grad_sample_mode != "ghost":
             self._gradients = [parameter.grad_sample.detach().clone() for parameter in self.optimizer.params]
-            self._noise.manual_seed(0)
+            self.noise.manual_seed(0)
             difference = float((self.replayed_step(everyone) - full).abs().max() / full.abs().max())
             if difference > 1e-5:
                 raise CertificationError(f"Replayed gradients change the step by a relative {difference:.2g}.")

@@ -41,15 +41,8 @@ def torch(
     loop = TorchLoop(
         model, optimizer, loader, loss, noise_multiplier=noise_multiplier, max_grad_norm=max_grad_norm, step=step
     )
-    return probe(
-        lambda _size, _batch: loop,
-        dataset_size=loop.dataset_size,
-        batch_size=max(1, round(loop.dataset_size / loop.steps_per_epoch)),
-        name=f"{type(model).__name__} and {type(optimizer).__name__}",
-        dimension=loop.dimension,
-        one_size=True,
-        **how,
-    )
+    batch = max(1, round(loop.dataset_size / loop.steps_per_epoch))
+    return _probed(loop, f"{type(model).__name__} and {type(optimizer).__name__}", loop.dataset_size, batch, how)
 
 
 def jax(
@@ -75,12 +68,9 @@ def jax(
         batches=batches,
         steps_per_epoch=max(1, dataset_size // batch_size),
     )
-    return probe(
-        lambda _size, _batch: loop,
-        dataset_size=dataset_size,
-        batch_size=batch_size,
-        name=getattr(step, "__name__", "step"),
-        dimension=loop.dimension,
-        one_size=True,
-        **how,
-    )
+    return _probed(loop, getattr(step, "__name__", "step"), dataset_size, batch_size, how)
+
+
+def _probed(loop: TorchLoop | JaxLoop, name: str, dataset_size: int, batch_size: int, how: HowToProbe) -> ProbeReport:
+    sizes = {"dataset_size": dataset_size, "batch_size": batch_size, "dimension": loop.dimension}
+    return probe(lambda _size, _batch: loop, **sizes, name=name, one_size=True, **how)

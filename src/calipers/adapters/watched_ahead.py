@@ -17,7 +17,7 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from calipers.adapters.opacus_loaders import LoaderLaw, described_keys
+from calipers.adapters.opacus_loaders import LoaderLaw
 from calipers.adapters.watched_draws import Group
 from calipers.adapters.watched_record import Seen
 from calipers.adapters.watched_run import NeighborReading
@@ -80,22 +80,22 @@ class Ahead:
         return self._epochs(len(whole), next(iter(self.seen.noises))) if whole and regular else ()
 
     def _groups(self) -> list[Group]:
-        return [group for group in self.seen.draws.groups.values() if group.used()]
+        return [group for group in self.seen.draws.groups.values() if group.uses]
+
+    def _refuse_repeated(self) -> None:
+        if any(len(noises) > 1 for group in self._groups() for noises in group.uses):
+            raise UnsupportedError("Several steps were taken on one batch; what the next one costs is not known.")
 
     def _next_noise(self) -> float:
         """The least of the noise that is set and the noise that the last steps had."""
         return min([float(self.optimizer.noise_multiplier), *self.seen.noises])
 
     def _steps(self, position: int) -> tuple[Run, ...]:
+        self._refuse_repeated()
         uses: Counter[float] = Counter()
         for group in self._groups():
-            for noises, count in group.noises.items():
-                if len(noises) > 1 and count:
-                    raise UnsupportedError(
-                        "Several steps were taken on one batch; what the next one costs is not known."
-                    )
-                if noises and count:
-                    uses[noises[0]] += count
+            for noises, count in group.uses.items():
+                uses[noises[0]] += count
         further = position - self.seen.steps
         if further > 0:
             uses[self._next_noise()] += further
@@ -104,18 +104,14 @@ class Ahead:
     def _passes(self, position: int) -> tuple[Run, ...]:
         if self.seen.crossing:
             raise UnsupportedError("Several batches were used in one step; what the next one costs is not known.")
-        if any(len(noises) > 1 for group in self._groups() for noises, count in group.noises.items() if count):
-            raise UnsupportedError("Several steps were taken on one batch; what the next one costs is not known.")
+        self._refuse_repeated()
         return self._epochs(position, self._next_noise())
 
     def _epochs(self, passes: int, noise_multiplier: float) -> tuple[Run, ...]:
         return (self._run(passes * self.source.batches, noise_multiplier, self._reshuffle()),)
 
     def _run(self, steps: int, noise_multiplier: float, reshuffle: str = "every-epoch") -> Run:
-        keys = described_keys(self.source, self.optimizer, steps, self.reading.public, reshuffle)
-        dimension = sum(parameter.numel() for parameter in self.optimizer.params)
-        shared = {"dimension": dimension, "adjacency": self.reading.adjacency, "noise_multiplier": noise_multiplier}
-        return Run.from_dict(shared | keys)
+        return self.reading.run(self.source, self.optimizer, steps, noise_multiplier, reshuffle)
 
     def _reshuffle(self) -> str:
         """Whether whole passes had an order each, one for all, or something that no run describes."""

@@ -61,9 +61,14 @@ class Group:
     merged: bool = False
     order: str = ""
 
+    @property
+    def uses(self) -> dict[tuple[float, ...], int]:
+        """How many of its batches were used with which noises, one step after the other."""
+        return {noises: count for noises, count in self.noises.items() if noises and count}
+
     def used(self) -> int:
         """Draws that at least one step used."""
-        return sum(count for noises, count in self.noises.items() if noises)
+        return sum(self.uses.values())
 
 
 @dataclass(eq=False)
@@ -82,39 +87,12 @@ class Draw:
         counts[self.noises] += 1
 
 
+@dataclass(eq=False)
 class _Pass:
-    """One iteration over a batch sampler: the indices it yields, unchanged."""
+    """One iteration over a batch sampler: draws that wait for delivery, and whether a loader delivers them."""
 
-    def __init__(self, draws: Draws, loader: int, number: int, sampler: Any, batches: Iterator[Any]) -> None:
-        self._draws, self._loader, self._number, self._sampler, self._batches = draws, loader, number, sampler, batches
-        self._stream = sampler if isinstance(sampler, TorchBatches) else None
-        self.waiting: deque[Draw] = deque()
-        self.followed = self._drew = self._ended = False
-
-    def __iter__(self) -> _Pass:
-        return self
-
-    def __next__(self) -> Any:
-        self._draws.remember(self._loader, self._sampler)
-        # A loader with workers makes two iterators and draws from the second.
-        self._draws.begun += not self._drew
-        self._drew = True
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            # Such a loader also asks again after the end.
-            self._draws.finished += not self._ended
-            self._ended = True
-            raise
-        # TorchBatches goes on with an epoch that an earlier pass left.
-        number = self._number if self._stream is None else (self._stream.position - 1) // len(self._stream)
-        group = self._draws.groups.setdefault((self._loader, number), Group(self._loader))
-        draw = Draw(group, np.asarray(batch, dtype=np.int64))
-        self.waiting.append(draw)
-        self._draws.drawn += 1
-        self._draws.latest = self
-        self._draws.last = draw
-        return batch
+    waiting: deque[Draw] = field(default_factory=deque)
+    followed: bool = False
 
 
 class Draws:
@@ -138,13 +116,13 @@ class Draws:
         number, sampler = len(self.sources), data_loader.batch_sampler
         draw_all, deliver_all = type(sampler).__iter__, type(data_loader).__iter__
 
-        def drawing(own: Any) -> _Pass:
+        def drawing(own: Any) -> Iterator[Any]:
             if self._signalled:
                 self._complain(STALE, True)
                 self._signalled.clear()
             self.iterators += 1
-            self.latest = _Pass(self, number, self.iterators, own, iter(draw_all(own)))
-            return self.latest
+            batches, self.latest = iter(draw_all(own)), _Pass()
+            return self._drawn(self.latest, number, self.iterators, own, batches)
 
         def delivering(own: Any) -> Iterator[Any]:
             return _Delivered(self, deliver_all(own))
@@ -155,6 +133,21 @@ class Draws:
         except TypeError as error:
             raise UnsupportedError(f"{type(sampler).__name__} cannot be watched: {error}.") from error
         self.sources.append(source)
+
+    def _drawn(self, current: _Pass, loader: int, number: int, sampler: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        """The indices that a batch sampler yields, unchanged."""
+        self.begun += 1  # here and not before: a loader with workers makes two iterators and draws from the second
+        self.remember(loader, sampler)
+        for batch in batches:
+            if isinstance(sampler, TorchBatches):  # which goes on with an epoch that an earlier pass left
+                number = (sampler.position - 1) // len(sampler)
+            group = self.groups.setdefault((loader, number), Group(loader))
+            self.last, self.latest = Draw(group, np.asarray(batch, dtype=np.int64)), current
+            current.waiting.append(self.last)
+            self.drawn += 1
+            yield batch
+            self.remember(loader, sampler)
+        self.finished += 1
 
     def remember(self, loader: int, sampler: Any) -> None:
         """Where processes draw side by side, what the next draw's random numbers come from."""

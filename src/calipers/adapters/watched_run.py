@@ -55,6 +55,12 @@ class NeighborReading:
         """Whether neighbors share the rate: said to be public, or their number of records is the same."""
         return self.public_rate or self.adjacency != "add-remove"
 
+    def run(self, source: LoaderLaw, optimizer: Any, steps: int, noise: float, reshuffle: str = "every-epoch") -> Run:
+        """So many steps with one noise multiplier, on batches as the loader draws them."""
+        keys = described_keys(source, optimizer, steps, self.public, reshuffle)
+        dimension = sum(parameter.numel() for parameter in optimizer.params)
+        return Run.from_dict(keys | {"noise_multiplier": noise, "dimension": dimension, "adjacency": self.adjacency})
+
 
 @dataclass(frozen=True)
 class Description:
@@ -95,9 +101,9 @@ def _repeats(seen: Seen) -> int | None:
     """How many steps every batch was used in, but for one that a loop broke off at; None if they differ otherwise."""
     steps: Counter[int] = Counter()
     for group in seen.draws.groups.values():
-        for noises, count in group.noises.items():
-            steps[len(noises)] += count if noises else 0
-    most = max((number for number, count in steps.items() if count), default=1)
+        for noises, count in group.uses.items():
+            steps[len(noises)] += count
+    most = max(steps, default=1)
     fewer = steps.total() - steps[most]
     regular = most == 1 or (steps[most] > 1 and fewer <= 1)
     return most if regular else None
@@ -105,10 +111,6 @@ def _repeats(seen: Seen) -> int | None:
 
 def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Run, ...]:
     """One run for each stretch of equal noise with each loader; refuses what does not fit."""
-    shared: dict[str, object] = {
-        "dimension": sum(parameter.numel() for parameter in optimizer.params),
-        "adjacency": reading.adjacency,
-    }
     found: list[Run] = []
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
@@ -118,13 +120,13 @@ def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Ru
             # Phases of different noise are measured as if each had an order of its own.
             raise UnsupportedError("All epochs had the batches of the first one, with different noise.")
         for noises, count in uses.items():
-            keys = described_keys(source, optimizer, count, reading.public, reshuffle)
-            if len(noises) > 1 and keys.get("normalization") in DATA_DEPENDENT:
+            run = reading.run(source, optimizer, count, together(noises), reshuffle)
+            if len(noises) > 1 and run.normalization in DATA_DEPENDENT:
                 raise UnsupportedError(
                     "Several steps were taken on one batch, each divided by a number that depends on the data; nothing "
                     "is proven for that. Use loss_reduction='sum'."
                 )
-            found.append(Run.from_dict(shared | keys | {"noise_multiplier": together(noises)}))
+            found.append(run)
     return tuple(found)
 
 
@@ -139,7 +141,7 @@ def _poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float
     """How many draws were used with which noises."""
     uses: Counter[tuple[float, ...]] = Counter()
     for group in groups:
-        uses.update({noises: count for noises, count in group.noises.items() if noises and count})
+        uses.update(group.uses)
     if source.ranks > 1:
         assert source.sample_rate is not None
         local = source.dataset_size // source.ranks
@@ -157,7 +159,7 @@ def _dealt_uses(source: LoaderLaw, groups: list[Group]) -> tuple[Counter[tuple[f
     """The batches of whole epochs, by noise, and whether every epoch had an order of its own."""
     uses: Counter[tuple[float, ...]] = Counter()
     for group in groups:
-        kinds = [noises for noises, count in group.noises.items() if noises and count]
+        kinds = list(group.uses)
         if group.used() != source.batches:
             raise UnsupportedError(
                 f"A pass ended after {group.used()} of {source.batches} batches; the next one begins anew, and no Run "
@@ -194,7 +196,6 @@ def _as_observed(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
 def _once_a_pass(seen: Seen, reading: NeighborReading) -> tuple[Run, ...]:
     releases: Counter[float] = Counter()
     for group in seen.draws.groups.values():
-        used = [noises for noises, count in group.noises.items() if noises and count]
-        if used:
-            releases.update(max(used, key=lambda noises: math.fsum(1.0 / noise**2 for noise in noises)))
+        if group.uses:
+            releases.update(max(group.uses, key=lambda noises: math.fsum(1.0 / noise**2 for noise in noises)))
     return tuple(_fixed(noise, count, seen, reading) for noise, count in releases.items())

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from calipers.auditing.band import Band, simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import DEFAULT_DELTA0, SELECTION_SHARE, LowerBound, SplitScores
 from calipers.auditing.choosing import distinguisher_for
 from calipers.auditing.distinguishers import Distinguisher, blind_spots
@@ -40,7 +40,7 @@ from calipers.auditing.verdict import (
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.shown import as_html, as_text
+from calipers.shown import as_html, as_text, plain
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -114,11 +114,11 @@ class AuditResult:
                 "beta": curve.beta.tolist(),
                 "evidence": self.band.evidence.to_dict(),
             },
-            "verdict": None if self.verdict is None else self.verdict.to_dict(),
-            "upper_verdict": None if self.upper_verdict is None else self.upper_verdict.to_dict(),
+            "verdict": plain(self.verdict),
+            "upper_verdict": plain(self.upper_verdict),
             "as_described": self.as_described,
             "notes": list(self.notes),
-        } | ({"looks": [look.to_dict() for look in self.looks]} if self.looks else {})
+        } | ({"looks": plain(self.looks)} if self.looks else {})
 
 
 class AuditOptions(HowToPlay, total=False):
@@ -229,7 +229,7 @@ class _Questions:
         if self.profiles == (None, None):
             return None, None
         split = self.split(scores, spent)
-        band = simultaneous_band(scores.absent, scores.present, self.confidence, spent)
+        band = Band(scores.absent, scores.present, self.confidence, spent)
 
         def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
             if profile is None:
@@ -253,7 +253,7 @@ class _Questions:
             epsilon=tuple(split.epsilon(delta) for delta in self.deltas),
             delta=tuple(split.delta(epsilon) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
-            band=simultaneous_band(scores.absent, scores.present, self.confidence, spent),
+            band=Band(scores.absent, scores.present, self.confidence, spent),
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
             claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),

@@ -19,7 +19,6 @@ a threshold test on this score can *at most* achieve.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -71,19 +70,25 @@ def simultaneous_rates(trials: int, error: float) -> FloatArray:
     return bound
 
 
-@dataclass(frozen=True, eq=False)
 class Band:
     """Upper bounds on the four rates at every threshold; all hold together with probability at least `confidence`.
 
-    Between two thresholds, which are all scores that occurred, nothing changes.
+    Between two thresholds, which are all scores that occurred, nothing changes. Every trial is used. `spent`: the part
+    of the error that it may cost. Post-condition: all four rates at all thresholds lie below their bounds, except with
+    probability at most `spent` times 1 - confidence.
     """
 
-    threshold: FloatArray
-    absent_above: FloatArray
-    absent_below: FloatArray
-    present_above: FloatArray
-    present_below: FloatArray
-    confidence: float
+    def __init__(self, absent: ArrayLike, present: ArrayLike, confidence: float = 0.95, spent: float = 1.0) -> None:
+        without, with_ = np.sort(checked_scores("absent", absent)), np.sort(checked_scores("present", present))
+        error = 0.25 * error_level(confidence) * POSITIVE_PROBABILITY.check("spent", spent)
+        self.confidence, self.threshold = confidence, np.unique(np.concatenate((without, with_)))
+        self.absent_above, self.absent_below = self._rates(without, error)
+        self.present_above, self.present_below = self._rates(with_, error)
+
+    def _rates(self, scores: FloatArray, error: float) -> tuple[FloatArray, FloatArray]:
+        bound = simultaneous_rates(scores.size, error)
+        below = np.searchsorted(scores, self.threshold, side="right")
+        return bound[scores.size - below], bound[below]
 
     @property
     def curve(self) -> TradeoffCurve:
@@ -122,21 +127,3 @@ class Band:
         text = "Error rates of all thresholds at once: Dvoretzky-Kiefer-Wolfowitz-Massart and order statistics."
         source = f"{statement('massart1990:cor1')}; {statement('clopper1934:limits')}"
         return Evidence(Kind.STATISTICAL, text, source, self.confidence)
-
-
-def simultaneous_band(absent: ArrayLike, present: ArrayLike, confidence: float = 0.95, spent: float = 1.0) -> Band:
-    """The band of these scores; every trial is used. `spent`: the part of the error that it may cost.
-
-    Post-condition: all four rates at all thresholds lie below their bounds, except with probability at most `spent`
-    times 1 - confidence.
-    """
-    without, with_ = np.sort(checked_scores("absent", absent)), np.sort(checked_scores("present", present))
-    error = 0.25 * error_level(confidence) * POSITIVE_PROBABILITY.check("spent", spent)
-    threshold = np.unique(np.concatenate((without, with_)))
-    columns = []
-    for scores in (without, with_):
-        bound = simultaneous_rates(scores.size, error)
-        below = np.searchsorted(scores, threshold, side="right")
-        columns += [bound[scores.size - below], bound[below]]
-    absent_above, absent_below, present_above, present_below = columns
-    return Band(threshold, absent_above, absent_below, present_above, present_below, confidence)

@@ -117,14 +117,23 @@ class LowerBound:
         }
 
 
-@dataclass(frozen=True)
 class Candidates:
-    """Every test tried on the first part, with the rates it is expected to have."""
+    """Tests tried on the choosing parts: a thousand thresholds or so at their scores, with the rates seen."""
 
-    threshold: FloatArray
-    above: FloatArray
-    fpr: FloatArray
-    fnr: FloatArray
+    def __init__(self, absent: FloatArray, present: FloatArray) -> None:
+        absent, present = np.sort(absent), np.sort(present)
+        pooled = np.unique(np.concatenate((absent, present)))
+        if pooled.size > _MOST_CANDIDATES:
+            even = np.linspace(0, pooled.size - 1, _MOST_CANDIDATES).astype(np.int64)
+            ends = np.arange(_TAIL_CANDIDATES)
+            pooled = pooled[np.unique(np.concatenate((even, ends, pooled.size - 1 - ends)))]
+        # Half a pseudo-count keeps an empty tail of the choosing part from promising a rate of zero.
+        absent_above = absent.size - np.searchsorted(absent, pooled, side="right")
+        present_above = present.size - np.searchsorted(present, pooled, side="right")
+        alpha = (absent_above + 0.5) / (absent.size + 1.0)
+        power = (present_above + 0.5) / (present.size + 1.0)
+        self.threshold, self.above = np.tile(pooled, 2), np.repeat([True, False], pooled.size)
+        self.fpr, self.fnr = np.concatenate((alpha, 1.0 - alpha)), np.concatenate((1.0 - power, power))
 
 
 @dataclass(frozen=True)
@@ -169,24 +178,8 @@ class SplitScores:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """Thresholds at the scores of the choosing part, in both orientations, thinned to a thousand or so."""
-        absent, present = (np.sort(part) for part in self._choosing)
-        pooled = np.unique(np.concatenate((absent, present)))
-        if pooled.size > _MOST_CANDIDATES:
-            even = np.linspace(0, pooled.size - 1, _MOST_CANDIDATES).astype(np.int64)
-            ends = np.arange(_TAIL_CANDIDATES)
-            pooled = pooled[np.unique(np.concatenate((even, ends, pooled.size - 1 - ends)))]
-        # Half a pseudo-count keeps an empty tail of the choosing part from promising a rate of zero.
-        absent_above = absent.size - np.searchsorted(absent, pooled, side="right")
-        present_above = present.size - np.searchsorted(present, pooled, side="right")
-        alpha = (absent_above + 0.5) / (absent.size + 1.0)
-        power = (present_above + 0.5) / (present.size + 1.0)
-        return Candidates(
-            threshold=np.tile(pooled, 2),
-            above=np.repeat([1.0, 0.0], pooled.size),
-            fpr=np.concatenate((alpha, 1.0 - alpha)),
-            fnr=np.concatenate((1.0 - power, power)),
-        )
+        """What the first part has to choose from."""
+        return Candidates(*self._choosing)
 
     @cached_property
     def _expected_bounds(self) -> tuple[FloatArray, FloatArray]:
@@ -207,7 +200,7 @@ class SplitScores:
         values = objective(fpr, fnr)
         row, column = np.unravel_index(int(np.argmax(values)), values.shape)
         tried = self.candidates
-        orientation = "above" if tried.above[row] == 1.0 else "below"
+        orientation = "above" if tried.above[row] else "below"
         return Chosen(
             ThresholdTest(float(tried.threshold[row]), orientation),
             float(_ERROR_SHARES[column]),

@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from calipers.auditing.builtin import NoisySums
-from calipers.auditing.mixtures import Mixture, mixture
+from calipers.auditing.mixtures import Mixture
 from calipers.auditing.targets import described, source_digest
 from calipers.citations import implements
 from calipers.errors import InputError
@@ -86,7 +86,7 @@ class LikelihoodRatio:
 
     @cached_property
     def _mixtures(self) -> tuple[Mixture, Mixture]:
-        return mixture(self.target, present=False), mixture(self.target, present=True)
+        return Mixture(self.target, present=False), Mixture(self.target, present=True)
 
     def scores(self, outputs: FloatArray) -> FloatArray:
         """The sum of the epochs' log likelihood ratios."""
@@ -94,9 +94,7 @@ class LikelihoodRatio:
         projection, square = (
             part.reshape(-1, target.rounds) for part in projections(target, np.asarray(outputs, dtype=np.float64))
         )
-        absent, present = (
-            side.log_density(projection, square, target.dimension, target.noise_multiplier) for side in self._mixtures
-        )
+        absent, present = (side.log_density(projection, square) for side in self._mixtures)
         return np.asarray((present - absent).reshape(-1, target.epochs).sum(axis=1), dtype=np.float64)
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Plain
-from calipers.auditing.limits import within
 from calipers.auditing.residuals import Residuals, residual_scores
-from calipers.auditing.targets import Target, TargetError, failure
+from calipers.auditing.targets import Target, TargetError, failure, within
 from calipers.domains import COUNT_FROM_ZERO, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
@@ -31,9 +29,8 @@ PILOT = Domain(10, 10**9, integer=True)
 PILOT_KEY = 2**62
 
 
-@dataclass(frozen=True, eq=False)
 class Fitted:
-    """The log likelihood ratio of two Gaussians, fitted to pilot runs.
+    """The log likelihood ratio of two Gaussians, fitted to pilot runs of both hypotheses, rows (runs, features).
 
     With x the outputs, each feature divided by its `scale` (the pooled deviation of the pilot), the score is
     log phi(x; m1, v1 I) - log phi(x; m0, v0 I). The means differ only along features whose difference exceeds what the
@@ -41,16 +38,22 @@ class Fitted:
     features, which is what a divisor that depends on the data changes.
     """
 
-    scale: FloatArray
-    absent_mean: FloatArray
-    present_mean: FloatArray
-    absent_variance: float
-    present_variance: float
-    pilot: int
     blind = (
         "differences other than in means and a common variance, and noise that depends on itself in ways that pairs "
         "of features, and the regression of few, do not show"
     )
+
+    def __init__(self, absent: FloatArray, present: FloatArray) -> None:
+        sides, self.pilot = (absent, present), len(absent)
+        means = np.array([rows.mean(axis=0) for rows in sides])
+        variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
+        pooled = variances.mean(axis=0)
+        differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / self.pilot)
+        # A feature that never varied has no scale of its own; 1 leaves it as it is.
+        self.scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
+        self.absent_mean, self.present_mean = np.where(differs, means, means.mean(axis=0)) / self.scale
+        spread = np.maximum((variances / self.scale**2).mean(axis=1), np.finfo(np.float64).tiny)
+        self.absent_variance, self.present_variance = map(float, spread)
 
     @property
     def name(self) -> str:
@@ -150,19 +153,5 @@ def _tells(score: Plain | Fitted | Residuals, absent: FloatArray, present: Float
 
 def _gaussians(absent: FloatArray, present: FloatArray) -> Plain | Fitted:
     """Two Gaussians fitted to the rows of both hypotheses; one feature whose mean rises is its own score."""
-    found = gaussians(absent, present)
+    found = Fitted(absent, present)
     return Plain() if absent.shape[1] == 1 and found.present_mean[0] > found.absent_mean[0] else found
-
-
-def gaussians(absent: FloatArray, present: FloatArray) -> Fitted:
-    """Two Gaussians fitted to the rows (runs, features) of both hypotheses."""
-    sides, pilot = (absent, present), len(absent)
-    means = np.array([rows.mean(axis=0) for rows in sides])
-    variances = np.array([rows.var(axis=0, ddof=1) for rows in sides])
-    pooled = variances.mean(axis=0)
-    differs = np.abs(means[1] - means[0]) > BELIEVED * np.sqrt(2 * pooled / pilot)
-    # A feature that never varied has no scale of its own; 1 leaves it as it is.
-    scale = np.where(pooled > 0, np.sqrt(pooled), 1.0)
-    means = np.where(differs, means, means.mean(axis=0)) / scale
-    spread = np.maximum((variances / scale**2).mean(axis=1), np.finfo(np.float64).tiny)
-    return Fitted(scale, means[0], means[1], float(spread[0]), float(spread[1]), pilot)

@@ -35,9 +35,8 @@ import numpy as np
 
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
-from calipers.auditing.limits import within
 from calipers.auditing.parallel import each_played
-from calipers.auditing.targets import Target, TargetError, failure, footprint
+from calipers.auditing.targets import Target, TargetError, failure, footprint, within
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray

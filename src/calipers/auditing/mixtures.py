@@ -24,8 +24,6 @@ nothing: any score gives a valid test, and only the power of the test depends on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from calipers.auditing.builtin import NoisySums
@@ -36,24 +34,30 @@ from calipers.numerics.types import FloatArray
 BLOCK_NUMBERS = 2**20
 
 
-@dataclass(frozen=True)
 class Mixture:
-    """The configurations of one epoch under one hypothesis; `crowd` and `included` have shape (configurations, M)."""
+    """The configurations of one epoch of `target` under one hypothesis; arrays have shape (configurations, M).
 
-    log_weight: FloatArray
-    crowd: FloatArray
-    included: FloatArray
-    sums: FloatArray
-    divisors: FloatArray
+    `UnsupportedError` if there are too many to list.
+    """
 
-    def log_density(self, projection: FloatArray, square: FloatArray, dimension: int, noise: float) -> FloatArray:
+    def __init__(self, target: NoisySums, present: bool) -> None:
+        try:
+            self.log_weight, self.crowd, included = target.scheme.configurations(target, target.is_member(present))
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{error} ({target.name})") from error
+        self.sums = target.gradient * self.crowd + target.pull(present) * included
+        self.divisors = target.divisor(present, self.crowd + included)
+        self._dimension, self._noise = target.dimension, target.noise_multiplier
+
+    def log_density(self, projection: FloatArray, square: FloatArray) -> FloatArray:
         """The log density at outputs with these projections p and squared norms r, both of shape (outputs, M).
 
-        Exact up to a constant that depends on `dimension` and `noise` only, and to round-off of about 1e-16 times
-        the largest exponent.
+        Exact up to a constant that depends on dimension and noise only, and to round-off of about 1e-16 times the
+        largest exponent.
         """
-        precision = 1.0 / (noise * noise)
-        constant = self.log_weight + (dimension * np.log(self.divisors) - 0.5 * precision * self.sums**2).sum(axis=1)
+        precision = 1.0 / (self._noise * self._noise)
+        scales = self._dimension * np.log(self.divisors)
+        constant = self.log_weight + (scales - 0.5 * precision * self.sums**2).sum(axis=1)
         linear = precision * (self.divisors * self.sums).T
         quadratic = -0.5 * precision * np.square(self.divisors).T
         found = np.empty(projection.shape[0])
@@ -67,20 +71,10 @@ class Mixture:
         return found
 
 
-def mixture(target: NoisySums, present: bool) -> Mixture:
-    """The configurations of one epoch of `target`, or `UnsupportedError` if there are too many to list."""
-    try:
-        log_weight, crowd, included = target.scheme.configurations(target, target.is_member(present))
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{error} ({target.name})") from error
-    sums = target.gradient * crowd + target.pull(present) * included
-    return Mixture(log_weight, crowd, included, sums, target.divisor(present, crowd + included))
-
-
 def enumerable(target: NoisySums) -> bool:
     """Whether the configurations of an epoch can be listed."""
     try:
-        mixture(target, present=True)
+        Mixture(target, present=True)
     except UnsupportedError:
         return False
     return True

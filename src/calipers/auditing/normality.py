@@ -36,7 +36,7 @@ import numpy as np
 from scipy import special
 
 from calipers.auditing.builtin import NoisySums
-from calipers.auditing.mixtures import mixture
+from calipers.auditing.mixtures import Mixture
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, choice
 from calipers.errors import InputError
@@ -111,7 +111,7 @@ class NormalityTest:
 
         Row j of the third array says which batch of D belongs to (batch, inclusion) j, and how probable j is.
         """
-        absent, present = mixture(self.target, False), mixture(self.target, True)
+        absent, present = Mixture(self.target, False), Mixture(self.target, True)
         batches = {float(size): row for row, size in enumerate(absent.crowd[:, 0])}
         partner = np.array([batches[float(size)] for size in present.crowd[:, 0]], dtype=np.float64)
         return (

@@ -55,6 +55,7 @@ from calipers.domains import PROBABILITY, Domain
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 LOG_TAIL_ERROR = 1e-7
 """Relative error of the binomial tails here, for up to MOST_GUESSES guesses (checked; typically 1e-11)."""
@@ -135,14 +136,7 @@ class OneRunBound:
 
     def to_dict(self) -> dict[str, object]:
         """The bound as a JSON object."""
-        return {
-            "delta": self.delta,
-            "lower": self.epsilon_lower,
-            "correct": self.correct,
-            "guesses": self.guesses,
-            "canaries": self.canaries,
-            "lower_evidence": self.evidence.to_dict(),
-        }
+        return as_record(self, epsilon_lower="lower", evidence="lower_evidence")
 
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, guess_in: int, guess_out: int) -> int:
@@ -194,13 +188,8 @@ def one_run_audit(
         raise InputError("Expected at least one pair (guess_in, guess_out), got none.")
     canaries = _checked_canaries(scores, included)[0].size
     each = error_level(confidence) / len(guesses)
-    best: tuple[float, int, int] | None = None
-    for guess_in, guess_out in guesses:
-        correct = right_guesses(scores, included, guess_in, guess_out)
-        found = rejected_epsilon(correct, guess_in + guess_out, canaries, delta, each)
-        if best is None or found > best[0]:
-            best = (found, correct, guess_in + guess_out)
-    assert best is not None
+    seen = [(right_guesses(scores, included, *pair), sum(pair)) for pair in guesses]
+    best = max(((rejected_epsilon(*pair, canaries, delta, each), *pair) for pair in seen), key=lambda one: one[0])
     text = (
         f"{best[1]} of {best[2]} guesses right about {canaries} canaries, each included by a fair coin, in one run; "
         f"the best of {len(guesses)} numbers of guesses, the error shared among them."

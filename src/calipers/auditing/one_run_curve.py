@@ -47,6 +47,7 @@ from calipers.errors import InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 EPSILONS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0)
 """Where a profile is asked; fixed, whatever the guesses."""
@@ -173,15 +174,7 @@ class CurveBound:
 
     def to_dict(self, delta: float) -> dict[str, object]:
         """For JSON."""
-        return {
-            "mu_lower": self.mu_lower,
-            "gaussian_epsilon": self.gaussian_epsilon(delta),
-            "correct": self.correct,
-            "guesses": self.guesses,
-            "canaries": self.canaries,
-            "upper_p_value": self.upper_p_value,
-            "lower_evidence": self.evidence.to_dict(),
-        }
+        return as_record(self, evidence="lower_evidence") | {"gaussian_epsilon": self.gaussian_epsilon(delta)}
 
 
 def one_run_curve_audit(

@@ -24,15 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.auditing.game import Progress, checked_seed
-from calipers.auditing.limits import within
 from calipers.auditing.one_run import OneRunBound, one_run_audit
 from calipers.auditing.statistics import at_least, error_level
-from calipers.auditing.targets import TargetError, described
+from calipers.auditing.targets import TargetError, described, within
 from calipers.auditing.verdict import AuditOutcome, Claimed, profile_of, rows_beside
 from calipers.domains import COUNT, OPEN_UNIT, Domain
 from calipers.errors import InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 Training = Callable[[NDArray[np.bool_], np.random.Generator], object]
 
@@ -203,15 +203,8 @@ class OneRunSelfTest:
 
     def to_dict(self) -> dict[str, object]:
         """The self-test as a JSON object."""
-        return {
-            "one_run": True,
-            "repeats": self.repeats,
-            "canaries": self.canaries,
-            "confidence": self.confidence,
-            "found": {"one-run": self.found},
-            "p_value": {"one-run": self.p_value},
-            "calibrated": self.calibrated,
-        }
+        by_statistic = {"found": {"one-run": self.found}, "p_value": {"one-run": self.p_value}}
+        return {"one_run": True} | as_record(self) | by_statistic | {"calibrated": self.calibrated}
 
 
 def one_run_self_test(

@@ -20,7 +20,7 @@ from typing import Unpack
 
 import numpy as np
 
-from calipers.auditing.band import simultaneous_band
+from calipers.auditing.band import Band
 from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.game import Game, HowToPlay, Playing, game_of, play
@@ -35,6 +35,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.numerics.types import FloatArray
+from calipers.shown import as_record
 
 STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict", "sequential", "one-run")
 _CALIBRATED_ABOVE = 1e-3
@@ -77,14 +78,7 @@ class SelfTest:
 
     def to_dict(self) -> dict[str, object]:
         """The self-test as a JSON object."""
-        return {
-            "repeats": self.repeats,
-            "trials": self.trials,
-            "confidence": self.confidence,
-            "found": self.found,
-            "p_value": self.p_value,
-            "calibrated": self.calibrated,
-        }
+        return as_record(self) | {"calibrated": self.calibrated}
 
 
 def leakage_found(
@@ -94,7 +88,7 @@ def leakage_found(
     included = coins.random(absent.size) < 0.5
     canaries = CanaryScores(np.where(included, present, absent), included, "pairs of runs")
     split = SplitScores(absent, present, confidence)
-    band = simultaneous_band(absent, present, confidence)
+    band = Band(absent, present, confidence)
     nothing = profile_of(TradeoffCurve.perfect_privacy(Side.UPPER), "perfect privacy")
     return {
         "epsilon": split.epsilon(0.0).value > 0.0,
@@ -115,7 +109,7 @@ def _looks(trials: int, chunk: int) -> tuple[Look, ...]:
 def _falls(absent: FloatArray, present: FloatArray, confidence: float, look: Look, profile: Profile) -> bool:
     parts = absent[: look.trials], present[: look.trials]
     split = SplitScores(*parts, confidence, spent=look.spent)
-    band = simultaneous_band(*parts, confidence, look.spent)
+    band = Band(*parts, confidence, look.spent)
     return judge(split, band, profile, (0.0, 1.0)).outcome is AuditOutcome.FALSIFIED
 
 

@@ -40,10 +40,6 @@ class Look:
     spent: float
     outcome: str | None = None
 
-    def to_dict(self) -> dict[str, object]:
-        """The look as a JSON object."""
-        return {"trials": self.trials, "spent": self.spent, "outcome": self.outcome}
-
 
 def planned_looks(planned: int, most: int, chunk: int) -> tuple[Look, ...]:
     """The looks of an audit planned for `planned` trials that goes on to `most`, each after a whole number of chunks.

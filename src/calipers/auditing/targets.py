@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -155,3 +156,33 @@ def source_digest(function: Callable[..., object]) -> str | None:
     if path is None or not Path(path).is_file():
         return None
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+T = TypeVar("T")
+
+
+def within(limit: float | None, call: Callable[[], T]) -> T:
+    """The result of the call, or `TargetError` after `limit` seconds; None is no limit.
+
+    The call gets a thread of its own, which works in any process and on any cluster. A thread cannot be stopped, so a
+    target that hangs goes on hanging until its process ends.
+    """
+    if limit is None:
+        return call()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="calipers-chunk")
+    thread.start()
+    thread.join(limit)
+    if thread.is_alive():
+        raise TargetError(f"did not finish the chunk within {limit:g} seconds")
+    if errors:
+        raise errors[0]
+    return results[0]

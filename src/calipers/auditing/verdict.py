@@ -49,6 +49,7 @@ from calipers.errors import InputError
 from calipers.measure.measurement import Claim, Measurement
 from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits, setting
 from calipers.numerics.elementary import halved
+from calipers.shown import as_record
 
 DEFAULT_VIOLATION = 0.05
 _MOST_TRIALS = 10**12
@@ -168,7 +169,7 @@ class Verdict:
     `delta_lower` is the bound at `epsilon` that was compared with `delta_claimed`. `excluded` is the smallest
     violation that the band excludes for every threshold test on this score (negative if none even reaches the claim);
     `violation` the one it was asked to exclude. `trials_estimate` is an estimate, per hypothesis, of what it would
-    take to be told; None where none can be given.
+    take to be told; None where none can be given. `unseen`: what the audit was blind to.
     """
 
     outcome: AuditOutcome
@@ -180,23 +181,43 @@ class Verdict:
     excluded: float
     violation: float
     trials_estimate: int | None
-    message: str
-    evidence: Evidence
+    confidence: float
+    unseen: str
+
+    @property
+    def message(self) -> str:
+        """What it means, in one sentence; for a claim that stands, with what the audit was blind to."""
+        against, sure = self.against, f"with confidence {setting(self.confidence)}"
+        least_excluded = f"{ceil_digits(self.excluded, 3)} (asked: {setting(self.violation)})"
+        if self.outcome is AuditOutcome.FALSIFIED:
+            described = against == "upper jaw"
+            start = "The implementation is not the run described" if described else "Falsified"
+            # A claim is no bound of ours; it is shown as it is, to the nearest digit.
+            allowed = ceil_digits(self.delta_claimed) if described else claim_digits(self.delta_claimed)
+            shown = f"delta at epsilon = {setting(self.epsilon)} is at least {floor_digits(self.delta_lower)}"
+            return f"{start}: {sure}, {shown}, but the {against} allows {allowed}."
+        if self.outcome is AuditOutcome.CONSISTENT:
+            within = f"exceeds the {against} by more than {least_excluded}"
+            seen = within if self.excluded > 0.0 else f"even reaches the {against}"
+            return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might. {self.unseen}"
+        unable = (
+            f"Cannot tell: these trials exclude only that a threshold test on this score exceeds the {against} by more "
+            f"than {least_excluded}"
+        )
+        if self.trials_estimate is None:
+            return f"{unable}; no affordable number of trials would decide (an estimate)."
+        return f"{unable}; about {self.trials_estimate:,} trials for each hypothesis would decide (an estimate)."
+
+    @property
+    def evidence(self) -> Evidence:
+        """The sentence with the theorems behind it."""
+        source = "; ".join(str(statement(key)) for key in ("wang2026:eq3", "berger1994:p-value", "massart1990:cor1"))
+        return Evidence(Kind.STATISTICAL, self.message, source, self.confidence)
 
     def to_dict(self) -> dict[str, object]:
         """The verdict as a JSON object."""
-        return {
-            "outcome": self.outcome.value,
-            "against": self.against,
-            "epsilon": self.epsilon,
-            "delta_lower": self.delta_lower,
-            "delta_claimed": self.delta_claimed,
-            "excluded": self.excluded,
-            "violation": self.violation,
-            "trials_estimate": self.trials_estimate,
-            "message": self.message,
-            "evidence": self.evidence.to_dict(),
-        }
+        said = {"message": self.message, "evidence": self.evidence.to_dict()}
+        return as_record(self, "test", "confidence", "unseen") | said
 
 
 @dataclass(frozen=True)
@@ -216,16 +237,13 @@ def _excess(rates: tuple[float, float], profile: Profile, epsilon: float) -> tup
 
 def _choose(scores: SplitScores, profile: Profile, epsilons: Sequence[float]) -> _Choice:
     """The epsilon with the most headroom: the excess that was seen, over the expected width of its bound."""
-    best: tuple[float, _Choice] | None = None
+    found: list[tuple[float, _Choice]] = []
     for epsilon in epsilons:
         chosen = scores.choose_for_delta(epsilon)
         seen, _ = _excess(chosen.seen, profile, epsilon)
         expected, forward = _excess(chosen.expected, profile, epsilon)
-        headroom = seen / (seen - expected)
-        if best is None or headroom > best[0]:
-            best = (headroom, _Choice(epsilon, chosen, forward))
-    assert best is not None
-    return best[1]
+        found.append((seen / (seen - expected), _Choice(epsilon, chosen, forward)))
+    return max(found, key=lambda one: one[0])[1]
 
 
 def _trials_estimate(
@@ -249,40 +267,6 @@ def _trials_estimate(
             return total
         total = math.ceil(1.1 * total)
     return math.ceil(to_exclude) if to_exclude < _MOST_TRIALS else None
-
-
-def _message(
-    outcome: AuditOutcome,
-    against: str,
-    compared: tuple[float, float, float],
-    found: tuple[float, float, float],
-    trials: int | None,
-) -> str:
-    epsilon, lower, claimed = compared
-    excluded, violation, confidence = found
-    sure = f"with confidence {setting(confidence)}"
-    least_excluded = ceil_digits(excluded, 3)
-    if outcome is AuditOutcome.FALSIFIED:
-        # A claim is no bound of ours; it is shown as it is, to the nearest digit.
-        allowed = ceil_digits(claimed) if against == "upper jaw" else claim_digits(claimed)
-        shown = floor_digits(lower), allowed
-        comparison = (
-            f"delta at epsilon = {setting(epsilon)} is at least {shown[0]}, but the {against} allows {shown[1]}"
-        )
-        if against == "upper jaw":
-            return f"The implementation is not the run described: {sure}, {comparison}."
-        return f"Falsified: {sure}, {comparison}."
-    if outcome is AuditOutcome.CONSISTENT:
-        within = f"exceeds the {against} by more than {least_excluded} (asked: {setting(violation)})"
-        seen = within if excluded > 0.0 else f"even reaches the {against}"
-        return f"Consistent: {sure}, no threshold test on this score {seen}. A stronger attack might."
-    unable = (
-        f"Cannot tell: these trials exclude only that a threshold test on this score exceeds the {against} by more "
-        f"than {least_excluded} (asked: {setting(violation)})"
-    )
-    if trials is None:
-        return f"{unable}; no affordable number of trials would decide (an estimate)."
-    return f"{unable}; about {trials:,} trials for each hypothesis would decide (an estimate)."
 
 
 def _unseen(scores: SplitScores, blind: str) -> str:
@@ -329,22 +313,7 @@ def judge(
     else:
         outcome = AuditOutcome.CANNOT_TELL
         trials = _trials_estimate(scores, choice, profile, excluded, violation)
-    compared = (choice.epsilon, lower, claimed)
-    message = _message(outcome, profile.name, compared, (excluded, violation, scores.confidence), trials)
-    if outcome is AuditOutcome.CONSISTENT:
-        message = f"{message} {_unseen(scores, blind)}"
-    source = "; ".join(str(statement(key)) for key in ("wang2026:eq3", "berger1994:p-value", "massart1990:cor1"))
-    evidence = Evidence(Kind.STATISTICAL, message, source, scores.confidence)
     return Verdict(
-        outcome=outcome,
-        against=profile.name,
-        epsilon=choice.epsilon,
-        delta_lower=lower,
-        delta_claimed=claimed,
-        test=choice.chosen.test,
-        excluded=excluded,
-        violation=violation,
-        trials_estimate=trials,
-        message=message,
-        evidence=evidence,
-    )
+        outcome, profile.name, choice.epsilon, lower, claimed, choice.chosen.test, excluded, violation, trials,
+        scores.confidence, _unseen(scores, blind),
+    )  # fmt: skip

@@ -19,7 +19,7 @@ from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
 from calipers.errors import CertificationError, InputError
 from calipers.measure import Beside, CorrelatedNoise, Measurement, Selection, measure
-from calipers.measure.correlated_files import TREE
+from calipers.measure.correlated import TREE
 from calipers.mechanisms.gaussian import NOISE
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
@@ -106,52 +106,38 @@ class Wanted(TypedDict, total=False):
     delta0: float
 
 
-def _target(
-    epsilon: float | None = None,
-    delta: float | None = None,
-    mu: float | None = None,
-    advantage: float | None = None,
-    tpr: float | None = None,
-    fpr: float | None = None,
-    delta0: float = 1e-10,
-) -> _Target:
-    given = [
-        name
-        for name, present in (
-            ("epsilon with delta", epsilon is not None or delta is not None),
-            ("mu", mu is not None),
-            ("advantage", advantage is not None),
-            ("tpr with fpr", tpr is not None or fpr is not None),
-        )
-        if present
-    ]
-    if len(given) != 1:
-        listed = " and ".join(given) if given else "none"
+_TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
+TARGETS = {name: POSITIVE if name in ("epsilon", "mu") else OPEN_UNIT for names in _TOGETHER for name in names}
+"""What makes up a target, and where it may lie."""
+
+
+def _target(delta0: float = 1e-10, **wanted: float | None) -> _Target:
+    if unknown := wanted.keys() - TARGETS.keys():
+        raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
+    given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
+    begun = [names for names in _TOGETHER if given.keys() & set(names)]
+    if len(begun) != 1:
+        listed = " and ".join(" with ".join(names) for names in begun) or "none"
         raise InputError(f"Name one target: epsilon with delta, mu, advantage, or tpr with fpr; got {listed}.")
-    if mu is not None:
-        POSITIVE.check("mu", mu)
-        return _Target(mu, lambda m: m.gdp(delta0).mu, {"mu": mu, "delta0": delta0})
-    if advantage is not None:
-        OPEN_UNIT.check("advantage", advantage)
-        return _Target(advantage, lambda m: m.advantage(), {"advantage": advantage})
-    if given == ["epsilon with delta"]:
-        if epsilon is None or delta is None:
-            raise InputError("epsilon and delta belong together; give both.")
-        POSITIVE.check("epsilon", epsilon)
-        OPEN_UNIT.check("delta", delta)
-        described = {"epsilon": epsilon, "delta": delta}
+    if len(given) < len(begun[0]):
+        raise InputError(f"{' and '.join(begun[0])} belong together; give both.")
+    for name, value in given.items():
+        TARGETS[name].check(name, value)
+    if "mu" in given:
+        return _Target(given["mu"], lambda m: m.gdp(delta0).mu, {**given, "delta0": delta0})
+    if "advantage" in given:
+        return _Target(given["advantage"], lambda m: m.advantage(), given)
+    if "epsilon" in given:
+        epsilon, delta = given["epsilon"], given["delta"]
         if epsilon < _TINY_EPSILON:
             # Near its end epsilon(delta) falls to 0 as off a cliff; delta(epsilon) is smooth, and as good a proof.
-            return _Target(delta, lambda m: m.delta(epsilon), described, lambda m: _met(m, epsilon, delta))
-        return _Target(epsilon, lambda m: m.epsilon(delta), described)
-    if tpr is None or fpr is None:
-        raise InputError("tpr and fpr belong together; give both.")
-    OPEN_UNIT.check("tpr", tpr)
-    OPEN_UNIT.check("fpr", fpr)
+            return _Target(delta, lambda m: m.delta(epsilon), given, lambda m: _met(m, epsilon, delta))
+        return _Target(epsilon, lambda m: m.epsilon(delta), given)
+    tpr, fpr = given["tpr"], given["fpr"]
     if tpr <= fpr:
         raise InputError(f"Expected tpr > fpr, got tpr={tpr} and fpr={fpr}: guessing alone reaches TPR = FPR.")
     # Leakage beyond guessing is what vanishes with noise, so the search is on TPR - FPR.
-    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), {"tpr": tpr, "fpr": fpr}, lambda m: m.tpr(fpr))
+    return _Target(tpr - fpr, lambda m: _shifted(m.tpr(fpr), fpr), given, lambda m: m.tpr(fpr))
 
 
 def _met(measurement: Measurement, epsilon: float, delta: float) -> Bracket:

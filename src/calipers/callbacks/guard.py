@@ -14,14 +14,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from calipers.bracket import Bracket
 from calipers.callbacks.progress import Progress, contradiction, declared
 from calipers.domains import COUNT
 from calipers.errors import CalipersError, CertificationError, InputError, UnsupportedError
 from calipers.gate import Budget
 from calipers.measure import measure
 from calipers.numerics.decimals import ceil_digits, setting
+from calipers.run import Run
 
 _LOGGER = logging.getLogger("calipers")
 _TOLERANCE = 1e-3
@@ -156,18 +159,17 @@ class BudgetGuard:
         return values
 
     def _jaws(self) -> tuple[float, float]:
-        delta = self.budget.delta
-        try:
+        lower, upper = 0.0, math.inf
+        with suppress(CertificationError, UnsupportedError):
             finished = self._progress.finished()
-            lower = measure(finished, tolerance=_TOLERANCE).epsilon(delta).lower if finished else 0.0
-        except (CertificationError, UnsupportedError):
-            lower = 0.0
-        try:
+            lower = self._epsilon(finished).lower if finished else 0.0
+        with suppress(CertificationError, UnsupportedError):
             reached = self._reached()
-            upper = measure(self._progress.runs(reached), tolerance=_TOLERANCE).epsilon(delta).upper if reached else 0.0
-        except (CertificationError, UnsupportedError):
-            upper = math.inf
+            upper = self._epsilon(self._progress.runs(reached)).upper if reached else 0.0
         return lower, upper
+
+    def _epsilon(self, runs: tuple[Run, ...]) -> Bracket:
+        return measure(runs, tolerance=_TOLERANCE).epsilon(self.budget.delta)
 
     def _reached(self) -> int:
         """The position up to which steps were taken: one before that of a step which would begin something new."""
@@ -178,17 +180,15 @@ class BudgetGuard:
         """Post-condition: True only if a proof bounds everything up to the position by the budget."""
         budget = self.budget
         try:
-            upper = measure(self._progress.runs(position), tolerance=_TOLERANCE).epsilon(budget.delta).upper
+            upper = self._epsilon(self._progress.runs(position)).upper
         except (CertificationError, UnsupportedError) as error:
             self._refusal = f"The training was stopped: nothing is proven about its next step. {error}"
             return False
         if upper <= budget.epsilon:
             return True
         wanted = f"epsilon = {setting(budget.epsilon)} at delta = {setting(budget.delta)}"
-        proven = ceil_digits(upper)
-        self._refusal = (
-            f"The training was stopped at its budget of {wanted}: with one more step only {proven} is proven."
-        )
+        refusal = f"The training was stopped at its budget of {wanted}: with one more step only"
+        self._refusal = f"{refusal} {ceil_digits(upper)} is proven."
         return False
 
     def _say(self, reason: str) -> bool:

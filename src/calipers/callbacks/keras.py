@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import InputError
-from calipers.extras import library
+from calipers.extras import library, on_demand
 from calipers.run import Run
 from calipers.schemes import scheme_of
 
@@ -83,4 +82,4 @@ def _base() -> Any:
     return library("keras", missing).callbacks.Callback
 
 
-__getattr__ = on_demand(__name__, _KerasStopping, _base)
+__getattr__ = on_demand(__name__, "PrivacyBudget", _KerasStopping, _base)

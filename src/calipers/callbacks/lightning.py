@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
 from calipers.errors import CalipersError
-from calipers.extras import library
+from calipers.extras import library, on_demand
 
 
 class _LightningStopping:
@@ -62,4 +61,4 @@ def _base() -> Any:
         return library("pytorch_lightning", missing).Callback
 
 
-__getattr__ = on_demand(__name__, _LightningStopping, _base)
+__getattr__ = on_demand(__name__, "PrivacyBudget", _LightningStopping, _base)

@@ -39,15 +39,13 @@ class Declared:
 
     def __init__(self, run: Run) -> None:
         self._run, self._steps, self._passes = run, 0, 0
+        self._by_steps = not scheme_of(run).whole_epochs
+        self._length = 1 if self._by_steps else run.steps_per_epoch  # steps between two positions
 
     @property
     def terms(self) -> object:
         """A description does not change."""
         return self._run
-
-    @property
-    def _by_steps(self) -> bool:
-        return not scheme_of(self._run).whole_epochs
 
     def counted(self, steps: int, passes: int) -> None:
         """The framework's own counters, which a checkpoint restores."""
@@ -67,17 +65,13 @@ class Declared:
 
     def runs(self, position: int) -> tuple[Run, ...]:
         """The run cut or prolonged to the position; a pass that was begun counts whole."""
-        if self._by_steps:
-            return (self._run.replace(steps=position),)
-        return (self._run.replace(steps=position * self._run.steps_per_epoch),)
+        return (self._run.replace(steps=position * self._length),)
 
     def finished(self) -> tuple[Run, ...]:
         """All steps, or all passes but one that is under way; nothing where a pass before it was broken off."""
-        if self._by_steps:
-            return (self._run.replace(steps=self._steps),) if self._steps else ()
-        whole, rest = divmod(self._steps, self._run.steps_per_epoch)
-        regular = whole and self._passes == whole + bool(rest)
-        return (self._run.replace(steps=whole * self._run.steps_per_epoch),) if regular else ()
+        whole, rest = divmod(self._steps, self._length)
+        regular = whole and (self._by_steps or self._passes == whole + bool(rest))
+        return self.runs(whole) if regular else ()
 
 
 def declared(training: Any) -> Declared | None:
@@ -100,9 +94,8 @@ def contradiction(training: Any, data_loader: Any) -> str | None:
     batches: Any = getattr(data_loader, "batch_sampler", None)
     names = {kind.__name__ for thing in (batches, getattr(batches, "sampler", None)) for kind in type(thing).__mro__}
     orders = {"RandomSampler": "shuffle", "SubsetRandomSampler": "shuffle", "SequentialSampler": "deterministic"}
-    drawn = next((orders[name] for name in orders if name in names), None)
-    if "UniformWithReplacementSampler" in names or "DistributedUniformWithReplacementSampler" in names:
-        drawn = "poisson"
+    coins = dict.fromkeys(("UniformWithReplacementSampler", "DistributedUniformWithReplacementSampler"), "poisson")
+    drawn = next((word for name, word in (coins | orders).items() if name in names), None)
     if "TorchBatches" in names:
         drawn = str(batches.sampler.law().sampler)
     if drawn is None or drawn == training.sampler:

@@ -15,9 +15,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from calipers.callbacks.derived import on_demand
 from calipers.callbacks.guard import BudgetGuard
-from calipers.extras import library
+from calipers.extras import library, on_demand
 
 
 class _TransformersStopping:
@@ -70,4 +69,4 @@ def _base() -> Any:
     return library("transformers", "This callback needs Transformers: install calipers[transformers].").TrainerCallback
 
 
-__getattr__ = on_demand(__name__, _TransformersStopping, _base)
+__getattr__ = on_demand(__name__, "PrivacyBudget", _TransformersStopping, _base)

@@ -6,7 +6,6 @@ calls it.
 
 from __future__ import annotations
 
-from calipers.certificates.certify import Certificate, certify
-from calipers.certificates.verdicts import certified, verify
+from calipers.certificates.certify import Certificate, certified, certify, verify
 
 __all__ = ["Certificate", "certified", "certify", "verify"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +10,10 @@ from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited
-from calipers.cli.kinds import COUNT, REAL, one_of, with_options, word
+from calipers.cli.kinds import COUNT, REAL, one_of, picked, with_options, word
 from calipers.cli.options import run_options
 from calipers.cli.outlet import Outlet, outlet_options
+from calipers.cli.patience import counting
 from calipers.errors import InputError
 from calipers.run import Run
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from calipers.auditing.distinguishers import Distinguisher
     from calipers.auditing.targets import Target
     from calipers.auditing.verdict import Claimed
-    from calipers.reports.document import Document
-    from calipers.reports.report import Report
 
 TARGETS = ("builtin", "jax-privacy", "opacus", "opacus:sum")
 DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
@@ -149,7 +145,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
         refuse(
             {"--report": outlet.report_path}, "has no page for one run with canaries yet; leave it out and use --json."
         )
-        with _progress("runs") as progress:
+        with counting("runs") as progress:
             one_run(target_name, described, values, outlet, progress)
         return
     run = chosen_run(target_name, described)
@@ -157,7 +153,7 @@ def audit_command(runs: tuple[Run, ...], target_name: str, outlet: Outlet, **val
     if values["self_testing"]:
         refuse({"--report": outlet.report_path}, "has no meaning in a self-test; leave it out.")
         refuse({"--fail-on": outlet.fail_on}, "has no meaning in a self-test, which fails by itself; leave it out.")
-        with _progress("audits") as progress:
+        with counting("audits") as progress:
             show_self_test(target, values, outlet.as_json, progress)
         return
     _show_audit(target, run, values, outlet)
@@ -169,24 +165,16 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
     distinguisher = chosen_distinguisher(target, values)
     result = _audited(target, distinguisher, claim, upper, values)
 
-    def report() -> Report:
-        from calipers.measure import Measurement
-        from calipers.reports.audited import report_audit
+    from calipers.measure import Measurement
+    from calipers.reports.audited import brief_audit, report_audit
+    from calipers.reports.records import played, to_document
 
-        proven = upper if isinstance(upper, Measurement) else None
-        return report_audit(result, target.name, distinguisher.name, run, proven)
-
-    def record() -> str:
-        from calipers.reports.records import played, to_document
-
-        return to_document(*played(result.to_dict(), run))
-
-    def brief() -> Document:
-        from calipers.reports.audited import brief_audit
-
-        return brief_audit(result, target.name, distinguisher.name)
-
-    outlet.say(report, record, brief)
+    proven = upper if isinstance(upper, Measurement) else None
+    outlet.say(
+        lambda: report_audit(result, target.name, distinguisher.name, run, proven),
+        lambda: to_document(*played(result.to_dict(), run)),
+        lambda: brief_audit(result, target.name, distinguisher.name),
+    )
     verdicts = (result.verdict, result.upper_verdict)
     end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])
 
@@ -196,25 +184,18 @@ def _audited(
 ) -> AuditResult:
     from calipers.auditing.audit import audit
 
-    with _progress("trials") as progress:
+    with counting("trials") as progress:
         return audit(
             target,
             distinguisher,
             trials=TRIALS if values["trials"] is None else values["trials"],
-            seed=values["seed"],
-            confidence=values["confidence"],
             deltas=values["delta"] or DELTAS,
             epsilons=_epsilons(values["epsilon"] or EPSILONS, claim),
             claim=claim,
             upper=upper,
-            jobs=values["jobs"],
-            chunk=values["chunk"],
-            ledger=values["ledger"],
-            resume=values["resume"],
-            time_limit=values["time_limit"],
             progress=progress,
-            sequential=values["sequential"],
-            most_trials=values["most_trials"],
+            **picked(values, "seed", "confidence", "sequential", "most_trials"),
+            **picked(values, "jobs", "chunk", "ledger", "resume", "time_limit"),
         )
 
 
@@ -222,17 +203,3 @@ def _epsilons(asked: tuple[float, ...], claim: Claimed | None) -> tuple[float, .
     """The epsilons of the table; a claim that was given as a pair has its own row."""
     own = (claim[0],) if isinstance(claim, tuple) else ()
     return tuple(dict.fromkeys((*asked, *own)))
-
-
-@contextmanager
-def _progress(counted: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error when that is a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(counted, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -9,15 +9,16 @@ import click
 
 from calipers.cli.audit_targets import claimed_pair, claims
 from calipers.cli.fail_on import end_audited
+from calipers.cli.kinds import picked
 from calipers.cli.options import show
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
 from calipers.run import Run
 
 if TYPE_CHECKING:
-    from calipers.auditing.game import Progress
     from calipers.auditing.one_run_game import OneRunResult
     from calipers.cli.outlet import Outlet
+    from calipers.cli.patience import Progress
 
 FILE_ENDING = ".csv"
 # Options that are about many runs; one run has no use for them.
@@ -41,7 +42,7 @@ def one_run(
     run: Run | None,
     values: dict[str, Any],
     outlet: Outlet,
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Audit one run, or test the audit, and print."""
     from calipers.reports.records import played, to_document
@@ -83,12 +84,7 @@ def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRu
             raise InputError(f"{target_name} says itself how many canaries there are; leave out --canaries.")
         found = read_canaries(Path(target_name))
     else:
-        found = play_one_run(
-            load_function(target_name),
-            canaries=values["canaries"],
-            seed=values["seed"],
-            time_limit=values["time_limit"],
-        )
+        found = play_one_run(load_function(target_name), **picked(values, "canaries", "seed", "time_limit"))
     return audit_one_run(
         found,
         deltas=values["delta"] or (1e-5,),
@@ -99,7 +95,7 @@ def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRu
     )
 
 
-def _tested(target_name: str, values: dict[str, Any], progress: Progress | None) -> tuple[dict[str, object], str]:
+def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tuple[dict[str, object], str]:
     """Repeated runs that were shown other coins; `CertificationError` when they seem to leak too often."""
     if values["claim"]:
         raise InputError("--claim has no meaning in a self-test; leave it out.")
@@ -110,13 +106,9 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress | None)
 
     tested = one_run_self_test(
         load_function(target_name),
-        repeats=values["repeats"],
-        canaries=values["canaries"],
-        seed=values["seed"],
-        confidence=values["confidence"],
         guesses=_guesses(values),
-        time_limit=values["time_limit"],
         progress=progress,
+        **picked(values, "repeats", "canaries", "seed", "confidence", "time_limit"),
     )
     text = (
         f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from calipers.cli.audit_targets import chosen_distinguisher
+from calipers.cli.kinds import picked
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
 
 if TYPE_CHECKING:
     from calipers.auditing.self_test import SelfTest
     from calipers.auditing.targets import Target
+    from calipers.cli.patience import Progress
 
 # A self-test repeats whole audits, so it plays shorter ones unless it is told otherwise.
 SELF_TEST_TRIALS = 500
-
-Progress = Callable[[int, int], None]
 
 
 def refuse(given: Mapping[str, object], why: str) -> None:
@@ -28,7 +28,7 @@ def refuse(given: Mapping[str, object], why: str) -> None:
             raise InputError(f"{option} {why}")
 
 
-def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress | None) -> None:
+def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progress: Progress) -> None:
     """Repeated audits without the record; exit status 1 when they find leakage too often."""
     unused = ("claim", "ledger", "resume", "sequential", "most_trials")
     refuse(
@@ -39,23 +39,15 @@ def show_self_test(target: Target, values: dict[str, Any], as_json: bool, progre
     tested = self_test(
         target,
         chosen_distinguisher(target, values),
-        repeats=values["repeats"],
         trials=SELF_TEST_TRIALS if values["trials"] is None else values["trials"],
-        seed=values["seed"],
-        confidence=values["confidence"],
-        jobs=values["jobs"],
-        chunk=values["chunk"],
-        time_limit=values["time_limit"],
         progress=progress,
+        **picked(values, "repeats", "seed", "confidence", "jobs", "chunk", "time_limit"),
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test of {target.name} failed: {_false_alarms(tested)}")
-    if as_json:
-        from calipers.reports.records import to_document
+    from calipers.reports.records import to_document
 
-        click.echo(to_document(tested.to_dict()))
-        return
-    click.echo(f"{target.name}: {_false_alarms(tested)}")
+    click.echo(to_document(tested.to_dict()) if as_json else f"{target.name}: {_false_alarms(tested)}")
 
 
 def _false_alarms(tested: SelfTest) -> str:

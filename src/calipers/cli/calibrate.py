@@ -10,13 +10,12 @@ from calipers.cli.kinds import REAL
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
-from calipers.cli.subjects import BesideSubject, CorrelatedSubject, SelectedSubject
+from calipers.cli.subjects import Noisy
 from calipers.errors import InputError
 from calipers.run import Run
 
 if TYPE_CHECKING:
     from calipers.calibrate import Calibration
-    from calipers.reports.document import Document
     from calipers.reports.report import Report
 
 DEFAULT_TOLERANCE = 1e-4
@@ -35,7 +34,7 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 @tolerance_option(DEFAULT_TOLERANCE)
 @outlet_options()
 def calibrate_command(
-    runs: tuple[Run, ...] | CorrelatedSubject | SelectedSubject | BesideSubject,
+    runs: tuple[Run, ...] | Noisy,
     tolerance: float,
     outlet: Outlet,
     **values: float | None,
@@ -60,7 +59,7 @@ def calibrate_command(
 
     with patience("calibrating") as say:
         calibration = solve(
-            runs if isinstance(runs, tuple) else runs.noisy,
+            runs,
             tolerance=tolerance,
             progress=lambda noise, upper: say(
                 f"calibrating: noise multiplier {nearest_digits(noise)} gives at most {nearest_digits(upper)}"
@@ -68,18 +67,14 @@ def calibrate_command(
             **target,
         )
 
-    def record() -> str:
-        from calipers.reports.records import calibrated_record, calibration_record, to_document
+    from calipers.reports.records import calibrated_record, calibration_record, to_document
+    from calipers.reports.report import brief_calibration
 
+    def record() -> str:
         first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
         return to_document(calibration_record(calibration), first)
 
-    def brief() -> Document:
-        from calipers.reports.report import brief_calibration
-
-        return brief_calibration(calibration)
-
-    outlet.say(lambda: calibration_file(calibration, tolerance), record, brief)
+    outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))
 
 
 def calibration_file(calibration: Calibration, tolerance: float) -> Report:

@@ -31,8 +31,6 @@ from calipers.schemes import SAMPLERS, scheme_named
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
-    from calipers.reports.document import Document
-    from calipers.reports.report import Report
 
 
 @click.command("compare", short_help="Say which of several runs is more private.")
@@ -89,22 +87,14 @@ def compare_command(
 
         write(picture(lambda ax: draw_profiles(ax, profiles(names, measurements)), file_format, wide=True), output)
 
-    def report() -> Report:
-        from calipers.reports.compared import report_comparison
+    from calipers.reports.compared import brief_comparison, report_comparison
+    from calipers.reports.records import comparison_record, to_document
 
-        return report_comparison(comparison, measurements)
-
-    def record() -> str:
-        from calipers.reports.records import comparison_record, to_document
-
-        return to_document(comparison_record(comparison))
-
-    def brief() -> Document:
-        from calipers.reports.compared import brief_comparison
-
-        return brief_comparison(comparison)
-
-    outlet.say(report, record, brief)
+    outlet.say(
+        lambda: report_comparison(comparison, measurements),
+        lambda: to_document(comparison_record(comparison)),
+        lambda: brief_comparison(comparison),
+    )
     end_measured(outlet.fail_on, comparison.answers)
 
 

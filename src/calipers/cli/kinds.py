@@ -137,3 +137,8 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
         return command
 
     return decorate
+
+
+def picked(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The options that are called as the arguments they are for."""
+    return {name: values[name] for name in names}

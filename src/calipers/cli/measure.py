@@ -94,25 +94,22 @@ def measure_command(
             wrote(certificate)
         answers = answer(measurement, questions)
 
+    from calipers.reports.records import measurement_document
+
+    # What programs read needs less than what people do.
     def report() -> Report:
+        from calipers.reports.certificate import with_certificate
         from calipers.reports.report import report_measurement
 
         found = report_measurement(measurement, questions)
         if certificate is None or outlet.report_path is None:
             return found
-        from calipers.reports.certificate import with_certificate
-
         return with_certificate(found, proof, certificate, outlet.report_path)
-
-    def record() -> str:
-        from calipers.reports.records import measurement_document
-
-        return measurement_document(answers)
 
     def brief() -> Document:
         from calipers.reports.report import brief_measurement
 
         return brief_measurement(answers, measurement.tolerance)
 
-    outlet.say(report, record, brief)
+    outlet.say(report, lambda: measurement_document(answers), brief)
     end_measured(outlet.fail_on, [answers])

@@ -13,7 +13,7 @@ import click
 from calipers.cli.failures import BY_OPTIONS
 from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, with_options, word
 from calipers.cli.quick import load_special
-from calipers.cli.subjects import Subject, noisy_subject, stated_subject, with_noisy_options, with_stated_options
+from calipers.cli.subjects import EventFile, Subject, subject_of, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.run import (
@@ -132,21 +132,17 @@ def run_options(
         def with_runs(**values: Any) -> Any:
             given = {key: value for key in KEYS if (value := values.pop(key)) is not None}
             run_file = values.pop("run_file")
-            subject: Subject | None = None
+            defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
 
             def read(*keys: str) -> tuple[Run, ...]:
-                return _runs(run_file, given, noise_default, keys)
+                return _runs(run_file, given, defaults, keys)
 
-            if stated:
-                subject = stated_subject(values, given, run_file, read)
-            elif noisy:
-                defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
-                subject = noisy_subject(values, given, run_file, read, defaults)
-            if subject is not None:
-                return command(runs=subject, **values)
-            described = not optional or run_file is not None or bool(given)
-            runs = _runs(run_file, given, noise_default) if described else ()
-            return command(runs=runs, **values)
+            subject: Subject | None = None
+            if stated or noisy:
+                subject = subject_of(values, given, run_file, read, defaults, noisy=noisy)
+            if subject is None:
+                subject = () if optional and run_file is None and not given else read()
+            return command(runs=subject, **values)
 
         more = (with_stated_options,) if stated else (with_noisy_options,) if noisy else ()
         return with_options(*_RUN_OPTIONS, *more)(with_runs)
@@ -159,16 +155,13 @@ _FILLED = ("noise_multiplier", "dataset_size", "batch_size", "sample_rate", "ste
 
 
 def _runs(
-    run_file: str | None, given: dict[str, object], noise_default: float | None, beside: Sequence[str] = ()
+    run_file: str | None, given: dict[str, object], defaults: dict[str, object], beside: Sequence[str]
 ) -> tuple[Run, ...]:
     """The phases described by options, or by a file with options that replace what it says."""
     load_special()
-    context = click.get_current_context()
-    defaults: dict[str, object] = {} if noise_default is None else {"noise_multiplier": noise_default}
+    click.get_current_context().meta[BY_OPTIONS] = KEYS if run_file is None else tuple(given)
     if run_file is None:
-        context.meta[BY_OPTIONS] = KEYS
         return (Run.from_dict(defaults | given),)
-    context.meta[BY_OPTIONS] = tuple(given)
     return load_changed(run_file, given, defaults, beside)
 
 
@@ -262,16 +255,14 @@ def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | N
     """Measure the phases of one run, or what is stated."""
     from calipers.measure import measure
 
-    if not isinstance(runs, tuple):
-        if dataset_sizes is not None:
-            raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
+    if dataset_sizes is not None and not isinstance(runs, tuple):
+        raise InputError("--dataset-size-range is about runs whose divisor moves with the data; leave it out.")
+    if isinstance(runs, EventFile):
         return runs.measured(tolerance)
-
     if dataset_sizes is not None and dataset_sizes[0] > dataset_sizes[1]:
         low, high = dataset_sizes
         raise InputError(f"Expected --dataset-size-range LOW HIGH with LOW at most HIGH, got {low} {high}.")
-    named = {} if dataset_sizes is None else {"dataset_sizes": dataset_sizes}
-    return measure(runs[0] if len(runs) == 1 else runs, tolerance=tolerance, **named)
+    return measure(runs, tolerance=tolerance, dataset_sizes=dataset_sizes)
 
 
 def show(document: Document, *, explain: bool = False) -> None:
@@ -284,22 +275,18 @@ def show(document: Document, *, explain: bool = False) -> None:
 _NO_NAME = "Cannot write a file without a name; name one."
 
 
-def check_folder(output: str | None) -> None:
-    """Refuse a file in a folder that does not exist, and a folder, before anything is computed for it."""
-    if output is not None and (not output or Path(output).is_dir()):
-        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise InputError(f"Cannot write {output}: there is no folder {Path(output).parent}; make it first.")
-
-
 def check_place(output: str | None) -> None:
     """Refuse a file in no folder, and one that something else wrote, before anything is computed for it."""
-    check_folder(output)
     if output is None:
         return
+    place = Path(output)
+    if not output or place.is_dir():
+        raise InputError(f"Cannot write {output}: it is a folder; name a file in it." if output else _NO_NAME)
+    if not place.absolute().parent.is_dir():
+        raise InputError(f"Cannot write {output}: there is no folder {place.parent}; make it first.")
     from calipers.reports.files import refuse_foreign
 
-    refuse_foreign(Path(output), overwrite=may_overwrite())
+    refuse_foreign(place, overwrite=may_overwrite())
 
 
 def may_overwrite() -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 _AFTER = 2.0
 
 Say = Callable[[str], None]
+Progress = Callable[[int, int], None]
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def patience(doing: str) -> Iterator[Say]:
     """Show what is being done, and for how long, while the block runs; the block may say what it does now."""
     said = [doing]
     if not sys.stderr.isatty():
-        yield said.append
+        yield lambda text: None
         return
     done = threading.Event()
     shown = threading.Thread(target=_shown, args=(said, done), daemon=True)
@@ -31,6 +32,13 @@ def patience(doing: str) -> Iterator[Say]:
     finally:
         done.set()
         shown.join()
+
+
+@contextmanager
+def counting(doing: str) -> Iterator[Progress]:
+    """The same for what is done one by one: the block says how many of how many are done."""
+    with patience(doing) as say:
+        yield lambda done, total: say(f"{doing}: {done:,} of {total:,}")
 
 
 def _shown(said: list[str], done: threading.Event) -> None:

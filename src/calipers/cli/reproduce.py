@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +10,10 @@ import click
 
 from calipers.cli.kinds import one_of
 from calipers.cli.options import show
+from calipers.cli.patience import counting
 from calipers.errors import CalipersError, CertificationError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from calipers.papers.items import Item, Row
     from calipers.papers.storage import Result
     from calipers.reports.document import Document
@@ -91,31 +88,13 @@ def _one(item: Item, folder: Path, resume: bool, place: str) -> None:
     if resume and registry.finished(item.name, folder):
         click.echo(f"[{place}] {item.name}: already finished", err=True)
     else:
-        with _progress(f"[{place}] {item.name}") as report:
-            registry.reproduce(item.name, folder, report)
+        label = f"[{place}] {item.name}"
+        if not sys.stderr.isatty():
+            click.echo(label, err=True)
+        with counting(label) as progress:
+            registry.reproduce(item.name, folder, progress)
     show(item_report(item, registry.load(item.name, folder)))
     click.echo()
-
-
-@contextmanager
-def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; elsewhere one line per item. Both on standard error."""
-    if not sys.stderr.isatty():
-        click.echo(label, err=True)
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def listing(items: tuple[Item, ...]) -> str:

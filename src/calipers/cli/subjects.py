@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -26,33 +25,6 @@ _BESIDE = ("beside", "clip_count_noise")
 _SELECT = ("selected_mean", "trials", "trials_shape")
 
 
-class _Measured(ABC):
-    """What a measurement is taken of: `noisy`, made when it is asked for."""
-
-    @property
-    @abstractmethod
-    def noisy(self) -> Guarantee | CorrelatedNoise | Selection | Beside:
-        """What is measured; but for a guarantee, its noise can be calibrated."""
-
-    def measured(self, tolerance: float) -> Measurement:
-        """Its measurement."""
-        from calipers.measure import measure
-
-        return measure(self.noisy, tolerance=tolerance)
-
-
-@dataclass(frozen=True)
-class StatedGuarantee(_Measured):
-    """A guarantee as options or a file give it."""
-
-    guarantee: Guarantee
-
-    @property
-    def noisy(self) -> Guarantee:
-        """As it is stated."""
-        return self.guarantee
-
-
 @dataclass(frozen=True)
 class EventFile:
     """A dp_accounting event written as JSON, and the neighbors it is about."""
@@ -68,54 +40,9 @@ class EventFile:
         return measurement_of(load_event(self.path), adjacency=self.adjacency, tolerance=tolerance)
 
 
-@dataclass(frozen=True)
-class CorrelatedSubject(_Measured):
-    """A run with correlated noise: the file of its matrix, and the keys of a run that mean something beside it."""
-
-    keys: tuple[tuple[str, object], ...]
-
-    @property
-    def noisy(self) -> CorrelatedNoise:
-        """The run and the matrix."""
-        from calipers.measure.correlated_files import correlated_of
-
-        return correlated_of(dict(self.keys))
-
-
-@dataclass(frozen=True)
-class SelectedSubject(_Measured):
-    """The best of a random number of runs."""
-
-    runs: tuple[Run, ...] | StatedGuarantee
-    mean: float
-    trials: str = "geometric"
-    shape: float | None = None
-
-    @property
-    def noisy(self) -> Selection:
-        """The best of runs, or of releases with a guarantee."""
-        from calipers.measure import Selection
-
-        of = self.runs.guarantee if isinstance(self.runs, StatedGuarantee) else self.runs
-        return Selection(of, self.mean, self.trials, self.shape)
-
-
-@dataclass(frozen=True)
-class BesideSubject(_Measured):
-    """A run that releases more from every batch than the gradient."""
-
-    runs: tuple[Run, ...]
-    noises: tuple[float, ...]
-
-    @property
-    def noisy(self) -> Beside:
-        """The run and the noises."""
-        from calipers.measure import Beside
-
-        return Beside(self.runs, self.noises)
-
-
-Subject = tuple[Run, ...] | BesideSubject | StatedGuarantee | EventFile | CorrelatedSubject | SelectedSubject
+Noisy: TypeAlias = "CorrelatedNoise | Selection | Beside"
+"""What has noise, as a run has."""
+Subject: TypeAlias = "tuple[Run, ...] | Guarantee | EventFile | Noisy"
 
 
 with_noisy_options = with_options(
@@ -179,40 +106,31 @@ with_stated_options = with_options(
 """--guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""
 
 
-def stated_subject(
-    values: dict[str, Any], given: dict[str, object], run_file: str | None, runs: Callable[..., tuple[Run, ...]]
-) -> Subject | None:
-    """What is to be measured, where it is more or something else than the run that `runs` reads; else None.
-
-    Keys of a run file say the same as options, which replace them; `runs` is told which keys are not the run's.
-    """
-    options = [
-        {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
-        for names in (_NAMES, _MATRIX, _SELECT, _BESIDE)
-    ]
-    return _subject(options, given, run_file, runs)
-
-
-def noisy_subject(
+def subject_of(
     values: dict[str, Any],
     given: dict[str, object],
     run_file: str | None,
     runs: Callable[..., tuple[Run, ...]],
-    defaults: dict[str, object],
-) -> CorrelatedSubject | SelectedSubject | BesideSubject | None:
-    """As `stated_subject`, of what has noise to change; `values` keep options that only share the name of a guarantee.
+    defaults: Mapping[str, object],
+    *,
+    noisy: bool,
+) -> Subject | None:
+    """What is to be measured, where it is more or something else than the run that `runs` reads; else None.
 
-    `defaults` stand in for what neither the file nor an option says.
+    Keys of a run file say the same as options, which replace them; `runs` is told which keys are not the run's, and
+    `defaults` stand in for what neither says. What has to be `noisy` is no guarantee, and options that only share the
+    name of one stay in `values`.
     """
-    asked = {name: values.pop(name) for name in _NAMES if name in values}
-    found = stated_subject(values, given, run_file, runs)
-    values |= asked
-    if isinstance(found, StatedGuarantee | EventFile):
+    names = (() if noisy else _NAMES, _MATRIX, _SELECT, _BESIDE)
+    found = _subject([_taken(values, group) for group in names], given, run_file, runs, defaults)
+    if noisy and isinstance(found, Guarantee | EventFile):
         raise InputError("A guarantee has no noise that could be changed; calibrate a run.")
-    if isinstance(found, CorrelatedSubject):
-        return CorrelatedSubject(tuple({**defaults, **dict(found.keys)}.items()))
-    assert not isinstance(found, tuple)
     return found
+
+
+def _taken(values: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Those of the options that were given, taken out of the values."""
+    return {name: value for name in names if (value := values.pop(name)) not in (None, ())}
 
 
 def _subject(
@@ -220,6 +138,7 @@ def _subject(
     given: dict[str, object],
     run_file: str | None,
     runs: Callable[..., tuple[Run, ...]],
+    defaults: Mapping[str, object],
 ) -> Subject | None:
     record = {} if run_file is None else read_toml(run_file)
     written = [{name: record[name] for name in names if name in record} for names in (_MATRIX, _SELECT, _BESIDE)]
@@ -227,23 +146,30 @@ def _subject(
     if beside:
         if stated or matrix or chosen:
             raise InputError("--beside and --clip-count-noise are about a run alone; leave the other options out.")
-        from calipers.measure import count_noise
+        from calipers.measure import Beside, count_noise
 
         phases = runs(*written[2])
         counted = (count_noise(beside["clip_count_noise"], phases),) if "clip_count_noise" in beside else ()
-        return BesideSubject(phases, (*_several(beside.get("beside", ())), *counted))
+        return Beside(phases, (*_several(beside.get("beside", ())), *counted))
     if matrix:
+        others = {**stated, **chosen}
         if run_file is not None and "noise_matrix" in written[0]:
-            return _correlated_file(run_file, record, {**matrix, **given}, {**stated, **chosen})
-        return _correlated(matrix, {**stated, **chosen}, given, run_file)
+            keys = _correlated_file(run_file, record, {**matrix, **given}, others)
+        else:
+            keys = _correlated(matrix, others, given, run_file)
+        from calipers.measure.correlated import correlated_of
+
+        return correlated_of({**defaults, **keys})
     found = _stated(stated, given, run_file)
     if not chosen:
         return found
     if "selected_mean" not in chosen or isinstance(found, EventFile):
         raise InputError("--trials is about --selected-mean, the mean number of runs; an event selects by itself.")
     mean, kind = chosen["selected_mean"], chosen.get("trials", "geometric")
-    base = found if isinstance(found, StatedGuarantee) else runs(*written[1])
-    return SelectedSubject(base, mean, kind, chosen.get("trials_shape"))
+    base = found if found is not None else runs(*written[1])
+    from calipers.measure import Selection
+
+    return Selection(base, mean, kind, chosen.get("trials_shape"))
 
 
 def _several(value: object) -> tuple[float, ...]:
@@ -253,20 +179,20 @@ def _several(value: object) -> tuple[float, ...]:
 
 def _correlated_file(
     run_file: str, record: dict[str, Any], changed: dict[str, Any], others: dict[str, Any]
-) -> CorrelatedSubject:
-    """A run file with a noise matrix, which is looked for beside the file."""
+) -> dict[str, Any]:
+    """The keys of a run file with a noise matrix, which is looked for beside the file."""
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise InputError(f"{run_file} describes correlated noise, and {names} mean nothing beside it; leave them out.")
     keys = {key: value for key, value in record.items() if key != "calipers"} | changed
     if isinstance(keys["noise_matrix"], str) and keys["noise_matrix"] != TREE and run_file != STANDARD_INPUT:
         keys["noise_matrix"] = str(Path(run_file).parent / keys["noise_matrix"])
-    return CorrelatedSubject(tuple(keys.items()))
+    return keys
 
 
 def _correlated(
     matrix: dict[str, Any], others: dict[str, Any], given: dict[str, object], run_file: str | None
-) -> CorrelatedSubject:
+) -> dict[str, Any]:
     names = [f"--{name.replace('_', '-')}" for name in others] + (["--run"] if run_file is not None else [])
     if names or "noise_matrix" not in matrix:
         raise InputError(
@@ -274,14 +200,12 @@ def _correlated(
             if names
             else "--min-separation, --max-participations and --fixed-order are about --noise-matrix; name the file."
         )
-    return CorrelatedSubject(tuple({**matrix, **given}.items()))
+    return {**matrix, **given}
 
 
-def _stated(
-    stated: dict[str, Any], given: dict[str, object], run_file: str | None
-) -> StatedGuarantee | EventFile | None:
+def _stated(stated: dict[str, Any], given: dict[str, object], run_file: str | None) -> Guarantee | EventFile | None:
     if not stated:
-        return None if run_file is None or given else _unless_run(run_file)
+        return None if run_file is None or given else load_guarantee(run_file)
     stated = dict(stated)
     times = stated.pop("times", 1)
     if not stated or ("event" in stated and times > 1):
@@ -295,11 +219,11 @@ def _stated(
     if "event" in stated:
         return EventFile(stated["event"], adjacency)
     if "guarantee" in stated:
-        return StatedGuarantee(Guarantee.parse(stated["guarantee"], adjacency, times))
+        return Guarantee.parse(stated["guarantee"], adjacency, times)
     kind, value = next(iter(stated.items()))
     try:
         said = {"mu" if kind == "mu" else "rho": value, "times": times, "adjacency": adjacency}
-        return StatedGuarantee(Guarantee(**said))
+        return Guarantee(**said)
     except InputError as error:
         raise InputError(str(error).replace("rho=", "--zcdp ").replace("rho in", "--zcdp in")) from error
 
@@ -308,9 +232,4 @@ def load_subject(name: str) -> Subject:
     """What a file describes: a run, with correlated noise or what is selected too, a guarantee, or an event (JSON)."""
     if name.lower().endswith(".json"):
         return EventFile(name)
-    return _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys)) or load_runs(name)
-
-
-def _unless_run(name: str) -> StatedGuarantee | None:
-    found = load_guarantee(name)
-    return None if found is None else StatedGuarantee(found)
+    return _subject([{}, {}, {}, {}], {}, name, lambda *keys: load_runs(name, beside=keys), {}) or load_runs(name)

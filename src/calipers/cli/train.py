@@ -15,7 +15,7 @@ import click
 from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
 from calipers.cli.outlet import report_option
-from calipers.cli.train_audits import audit_options, check_audit
+from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
 from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES
@@ -143,7 +143,9 @@ def train_command(
                 raise InputError("--report states privacy, and without noise there is none; leave it out or add noise.")
             _check_places(output if ranks.leads else None)
         if chosen["lira"] is not None:
-            _show_lira(job, chosen, questions.deltas[0], tolerance, as_json, ranks)
+            if ranks.size > 1:
+                raise InputError("--lira shares its trainings out by --jobs, not by torchrun; start it as one process.")
+            show_lira(played_lira(job, chosen, questions.deltas[0], tolerance), job, chosen, as_json)
             return
         trained = _trained(job, chosen, checkpoint, checkpoint_every, ranks)
         if ranks.leads:
@@ -161,16 +163,6 @@ def _check_places(output: Path | None) -> None:
     if output is not None:
         check_writable(output)
         refuse_foreign(output, overwrite=may_overwrite())
-
-
-def _show_lira(
-    job: Planned, chosen: dict[str, Any], delta: float, tolerance: float, as_json: bool, ranks: Ranks
-) -> None:
-    from calipers.cli.train_audits import played_lira, show_lira
-
-    if ranks.size > 1:
-        raise InputError("--lira shares its trainings out by --jobs, not by torchrun; start it as one process.")
-    show_lira(played_lira(job, chosen, delta, tolerance), job, chosen, as_json)
 
 
 def _trained(

@@ -22,8 +22,7 @@ from calipers.errors import InputError
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
-    from calipers.training.canaries import Canaries
-    from calipers.training.canary_pairs import CanaryPairs
+    from calipers.training.canaries import Canaries, CanaryPairs
     from calipers.training.datasets import Dataset
     from calipers.training.shadows import Lira
 
@@ -65,8 +64,7 @@ def check_audit(chosen: dict[str, Any], others: Mapping[str, object]) -> None:
 
 def with_canaries(data: Dataset, chosen: dict[str, Any]) -> tuple[Dataset, int, Canaries | CanaryPairs | None]:
     """(the records that are none, from how many the sampler draws, the canaries)."""
-    from calipers.training.canaries import Canaries
-    from calipers.training.canary_pairs import CanaryPairs
+    from calipers.training.canaries import Canaries, CanaryPairs
 
     count, kind = chosen["canaries"], chosen["canary_kind"]
     if count is None:

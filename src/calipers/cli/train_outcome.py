@@ -14,7 +14,6 @@ from calipers.cli.outlet import write_when_asked
 
 if TYPE_CHECKING:
     from calipers.reports.answers import Questions
-    from calipers.reports.report import Report
     from calipers.training.audited import Audited
     from calipers.training.datasets import Dataset
     from calipers.training.loop import Trained
@@ -59,19 +58,14 @@ def report_outcome(
     if trained.plan.noise_multiplier > 0:
         from calipers.measure import measure
         from calipers.reports.answers import answer
+        from calipers.reports.report import report_training
 
         run = trained.run(adjacency=chosen["adjacency"])
         measurement = measure(run, tolerance=tolerance)
         answers = answer(measurement, questions)
         facts = [("data", data.name), ("model", str(chosen["model"])), ("accuracy", f"{found:.4f}")]
         facts += [("vocabulary", _UNCOVERED)] if uncovered else []
-
-        def report() -> Report:
-            from calipers.reports.report import report_training
-
-            return report_training(measurement, questions, facts)
-
-        write_when_asked(report_path, report)
+        write_when_asked(report_path, lambda: report_training(measurement, questions, facts))
     audit = _audit(trained, data, chosen, questions, tolerance)
     if as_json:
         _document(trained, data, chosen, found, answers, audit)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from calipers.cli.kinds import picked
 from calipers.errors import InputError
 from calipers.run import NEEDED, Run
 from calipers.schemes import scheme_of
 
 if TYPE_CHECKING:
     from calipers.samplers import Sampler
-    from calipers.training.canaries import Canaries
-    from calipers.training.canary_pairs import CanaryPairs
+    from calipers.training.canaries import Canaries, CanaryPairs
     from calipers.training.datasets import Dataset
     from calipers.training.plan import Plan
 
@@ -51,12 +51,7 @@ def planned(chosen: dict[str, Any], delta: float) -> Planned:
     sampler = sampler_of(
         chosen["sampler"],
         dataset_size=drawn_from,
-        batch_size=chosen["batch_size"],
-        epochs=chosen["epochs"],
-        steps=chosen["steps"],
-        last_batch=chosen["last_batch"],
-        reshuffle=chosen["reshuffle"],
-        **{name: chosen[name] for name in NEEDED},
+        **picked(chosen, "batch_size", "epochs", "steps", "last_batch", "reshuffle", *NEEDED),
     )
     model = build_model(chosen["model"], data, seed=chosen["seed"])
     chosen_device(chosen["device"])  # a device that is not there is refused before noise is looked for
@@ -82,16 +77,13 @@ def _plan(sampler: Sampler, dimension: int, delta: float, chosen: dict[str, Any]
         described = run_of(
             sampler,
             noise_multiplier=1.0 if noise is None else noise,
-            normalization=chosen["normalization"],
             dimension=dimension,
-            adjacency=chosen["adjacency"],
+            **picked(chosen, "normalization", "adjacency"),
         )
         noise = _checked_noise(described, chosen["target_epsilon"], delta)
         norm = 1.0 if norm is None else norm
     settings = ("normalization", "learning_rate", "optimizer", "momentum", "schedule", "micro_batch", "seed")
-    return Plan(
-        sampler=sampler, noise_multiplier=noise, max_grad_norm=norm, **{name: chosen[name] for name in settings}
-    )
+    return Plan(sampler=sampler, noise_multiplier=noise, max_grad_norm=norm, **picked(chosen, *settings))
 
 
 def _checked_noise(run: Run, target: float | None, delta: float) -> float:

@@ -26,9 +26,20 @@ from numpy.typing import ArrayLike
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.curves.comparison import interpolate, lies_below
 from calipers.curves.construction import Lines, atom_points, profile_points, tested_points
-from calipers.curves.points import UNIT, Points, join, lower_hull, order_key, rise, settle, settled, steepness_of
+from calipers.curves.points import (
+    UNIT,
+    Points,
+    interpolate,
+    join,
+    lies_below,
+    lower_hull,
+    order_key,
+    rise,
+    settle,
+    settled,
+    steepness_of,
+)
 from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray

@@ -13,7 +13,6 @@ The tier is 3 only where every text of tier 3 is there, else 2. Status is "Draft
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import date
 
 from calipers.disclosure.facts import Disclosure
@@ -30,6 +29,10 @@ _EVERY_TIER_3 = (
     "preprocessing_and_hyperparameter_tuning",
     "justification",
 )
+_DEPLOYMENT = SCHEMA["deployment*"]
+assert isinstance(_DEPLOYMENT, dict)
+_PLACES = {key.removesuffix("*"): name.removesuffix("*") for name, keys in _DEPLOYMENT.items() for key in keys}
+"""The section of every key of a deployment."""
 _ELSEWHERE = {"other_releases", "utility", "noise_source", "side_channels", "access_control", "data_collection"}
 """Keys of `about` that only the checklist reads."""
 
@@ -37,7 +40,7 @@ _ELSEWHERE = {"other_releases", "utility", "noise_source", "side_channels", "acc
 def registry_entry(found: Disclosure) -> dict[str, object]:
     """The entry as plain data, or `InputError` naming everything that is missing or wrong."""
     about = {key: value for key, value in found.about.items() if key not in _ELSEWHERE}
-    unknown = [key for key in about if key not in _places() or key in _OURS]
+    unknown = [key for key in about if key not in _PLACES or key in _OURS]
     if unknown:
         raise InputError(
             f"An entry of the registry takes no {', '.join(unknown)} from --about; what Calipers measures it writes "
@@ -46,9 +49,9 @@ def registry_entry(found: Disclosure) -> dict[str, object]:
     published = about.get("publication_date")
     if isinstance(published, date):  # TOML has dates of its own
         about["publication_date"] = published.isoformat()
-    deployment: dict[str, dict[str, object]] = {section: {} for section in _sections()}
+    deployment: dict[str, dict[str, object]] = {section: {} for section in _PLACES.values()}
     for key, value in about.items():
-        deployment[_places()[key]][key] = value
+        deployment[_PLACES[key]][key] = value
     deployment["basic"].setdefault("data_product_type", "Machine learning model")
     _measured(found, deployment)
     tier = 3 if all(about.get(key) for key in _EVERY_TIER_3) else 2
@@ -100,19 +103,6 @@ def _measured(found: Disclosure, deployment: dict[str, dict[str, object]]) -> No
     )
     notes = [f"Measured with Calipers {about['calipers']} on {about['date']}; run SHA-256 {about['run_sha256']}."]
     deployment["administrative"]["notes"] = " ".join([*notes, *found.conditions])
-
-
-def _sections() -> Iterator[str]:
-    deployment = SCHEMA["deployment*"]
-    assert isinstance(deployment, dict)
-    return (name.removesuffix("*") for name in deployment)
-
-
-def _places() -> dict[str, str]:
-    """The section of every key of a deployment."""
-    deployment = SCHEMA["deployment*"]
-    assert isinstance(deployment, dict)
-    return {key.removesuffix("*"): name.removesuffix("*") for name, keys in deployment.items() for key in keys}
 
 
 def _slug(basic: dict[str, object]) -> str:

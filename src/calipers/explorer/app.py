@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
@@ -116,27 +116,22 @@ def build(limits: Limits | None = None) -> FastAPI:
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(InputError)
-    async def bad_input(_: Request, error: InputError) -> Response:
-        return refused(Refusal("input", shortened(str(error))))
+    def add(kind: type[Exception] | int, reply: Callable[[Request, Any], Response]) -> None:
+        async def answer(request: Request, error: Exception) -> Response:
+            return reply(request, error)
 
-    @app.exception_handler(BodyError)
-    async def bad_body(_: Request, error: BodyError) -> Response:
-        return refused(Refusal("input", str(error)), error.status)
+        app.add_exception_handler(kind, answer)
 
-    @app.exception_handler(TooBusyError)
-    async def busy(_: Request, error: TooBusyError) -> Response:
-        return refused(Refusal("too busy", str(error)))
-
-    @app.exception_handler(LeftError)
-    async def left(_: Request, __: LeftError) -> Response:
-        return Response(status_code=CLIENT_LEFT)
-
-    @app.exception_handler(404)
-    @app.exception_handler(405)
-    async def unknown(request: Request, _: Exception) -> Response:
+    def unknown(request: Request, _: Exception) -> Response:
         reason = f"There is nothing at {request.method} {request.url.path}; see /api for what there is."
         return refused(Refusal("input", shortened(reason)), 404)
+
+    add(InputError, lambda _, error: refused(Refusal("input", shortened(str(error)))))
+    add(BodyError, lambda _, error: refused(Refusal("input", str(error)), error.status))
+    add(TooBusyError, lambda _, error: refused(Refusal("too busy", str(error))))
+    add(LeftError, lambda _, error: Response(status_code=CLIENT_LEFT))
+    add(404, unknown)
+    add(405, unknown)
 
 
 def _add_pages(app: FastAPI) -> None:

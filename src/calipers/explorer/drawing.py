@@ -26,6 +26,8 @@ from calipers.reports.standing import verdict
 from calipers.reports.words import describe_phases
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from calipers.measure import Measurement
     from calipers.numerics.types import FloatArray
 
@@ -94,22 +96,22 @@ def tradeoff(measurement: Measurement) -> Record:
     even = np.linspace(0.0, 1.0, EVEN_POINTS)
     small = np.geomspace(SMALLEST_RATE, even[1], SMALL_POINTS)
     alpha: FloatArray = np.unique(np.concatenate([even, small]))
-    sides = {side.value: [float(beta) for beta in measurement.envelope(side)(alpha)] for side in Side}
-    return _shown({"alpha": [float(a) for a in alpha], **sides}, Side.UPPER)
+    return _drawn("alpha", alpha, lambda side: measurement.envelope(side)(alpha), Side.UPPER)
 
 
 def low_rates(measurement: Measurement) -> Record:
     """True positive rates where false alarms are rare: the attack reaches "lower", no attack exceeds "upper"."""
     rates: FloatArray = np.geomspace(SMALLEST_RATE, 1.0, LOW_POINTS)
-    sides = {side.value: [float(rate) for rate in measurement.envelope(side).rates(rates)[1]] for side in Side}
-    return _shown({"fpr": [float(rate) for rate in rates], **sides}, Side.LOWER)
+    return _drawn("fpr", rates, lambda side: measurement.envelope(side).rates(rates)[1], Side.LOWER)
 
 
-def _shown(curve: Record, at_least: Side) -> Record:
-    """The curve with its values as a tooltip prints them: those of the side `at_least` rounded down, the others up."""
-    rounded = {side.value: floor_digits if side is at_least else ceil_digits for side in Side}
-    shown = {side: [round_(value, TIP_DIGITS) for value in curve[side]] for side, round_ in rounded.items()}  # type: ignore[attr-defined]
-    return {**curve, "shown": shown}
+def _drawn(name: str, places: FloatArray, read: Callable[[Side], FloatArray], at_least: Side) -> Record:
+    """A curve, with its values as a tooltip prints them: those of the side `at_least` rounded down, the others up."""
+    found = {side: [float(value) for value in read(side)] for side in Side}
+    rounded = {side: floor_digits if side is at_least else ceil_digits for side in Side}
+    shown = {side.value: [rounded[side](value, TIP_DIGITS) for value in values] for side, values in found.items()}
+    sides = {side.value: values for side, values in found.items()}
+    return {name: [float(place) for place in places], **sides, "shown": shown}
 
 
 def profile(measurement: Measurement) -> Record:
@@ -122,5 +124,4 @@ def profile(measurement: Measurement) -> Record:
     last = next((end for end in ends if 0.0 < end < math.inf), 1.0)
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
     grid: FloatArray = last * np.linspace(0.0, 1.0, PROFILE_POINTS) ** 1.5
-    sides = {side.value: [float(delta) for delta in curves[side].delta(grid)] for side in Side}
-    return _shown({"epsilon": [float(epsilon) for epsilon in grid], **sides}, Side.LOWER)
+    return _drawn("epsilon", grid, lambda side: curves[side].delta(grid), Side.LOWER)

@@ -6,60 +6,47 @@ sentences a schema could not give; so the routes read bodies themselves, and thi
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
-from calipers.run import ADJACENCIES, DERIVED_RATES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES, VIEWS
-from calipers.schemes import ASSUMED, SAMPLERS, only_for
+from calipers.run import CHOICES, Run
+from calipers.schemes import only_for
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
     "md": "text/markdown; charset=utf-8",
     "json": "application/json",
 }
-
-
-_RUN: dict[str, Any] = {
-    "dataset_size": {"type": "integer", "minimum": 1},
-    "batch_size": {"type": "integer", "minimum": 1, "description": "Give this with dataset_size, or sample_rate."},
-    "sample_rate": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-    "steps": {"type": "integer", "minimum": 1, "description": "Give steps or epochs."},
-    "epochs": {"type": "number", "exclusiveMinimum": 0},
-    "noise_multiplier": {"type": "number", "exclusiveMinimum": 0},
-    "sampler": {"enum": list(SAMPLERS), "default": ASSUMED},
-    "normalization": {"enum": list(NORMALIZATIONS), "default": "none"},
-    "dimension": {"type": "integer", "minimum": 1},
-    "adjacency": {"enum": list(ADJACENCIES), "default": "add-remove"},
-    "view": {"enum": list(VIEWS), "default": "worst-case"},
-    "last_batch": {
-        "enum": list(LAST_BATCHES),
-        "default": "drop",
-        "description": only_for("last_batch", "what is done with records that do not fill a batch."),
-    },
-    "reshuffle": {
-        "enum": list(RESHUFFLES),
-        "default": "every-epoch",
-        "description": only_for("reshuffle", "whether batches are drawn anew every epoch."),
-    },
-    "derived_rate": {
-        "enum": list(DERIVED_RATES),
-        "default": "public",
-        "description": only_for("derived_rate", "whether B/N is public, or moves with the dataset's size."),
-    },
-    "max_batch_size": {
-        "type": "integer",
-        "minimum": 1,
-        "description": only_for("max_batch_size", "the largest batch."),
-    },
-    "cycle": {"type": "integer", "minimum": 1, "description": only_for("cycle", "groups of records that take turns.")},
-    "participations": {
-        "type": "integer",
-        "minimum": 1,
-        "description": only_for("participations", "steps that use each record."),
-    },
-    "unit": {"type": "string", "description": "What is protected, if it has several records."},
-    "records_per_unit": {"type": "integer", "minimum": 1, "default": 1},
+_MEANINGS = {
+    "batch_size": "Give this with dataset_size, or sample_rate.",
+    "steps": "Give steps or epochs.",
+    "last_batch": only_for("last_batch", "what is done with records that do not fill a batch."),
+    "reshuffle": only_for("reshuffle", "whether batches are drawn anew every epoch."),
+    "derived_rate": only_for("derived_rate", "whether B/N is public, or moves with the dataset's size."),
+    "max_batch_size": only_for("max_batch_size", "the largest batch."),
+    "cycle": only_for("cycle", "groups of records that take turns."),
+    "participations": only_for("participations", "steps that use each record."),
+    "unit": "What is protected, if it has several records.",
 }
+_POSITIVE: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
+_KINDS = {key: {"enum": list(choices)} for key, choices in CHOICES.items()} | {
+    "sample_rate": _POSITIVE | {"maximum": 1},
+    "epochs": _POSITIVE,
+    "noise_multiplier": _POSITIVE,
+    "unit": {"type": "string"},
+}
+"""What a key takes that is not a count."""
+
+
+def _key(field: Field[Any]) -> dict[str, Any]:
+    """One key of a run: what it takes, its default where it has one, and what it means."""
+    found = _KINDS.get(field.name, {"type": "integer", "minimum": 1})
+    default = {} if field.default in (None, MISSING) else {"default": field.default}
+    return found | default | ({"description": _MEANINGS[field.name]} if field.name in _MEANINGS else {})
+
+
+_RUN: dict[str, Any] = {field.name: _key(field) for field in fields(Run)}
 
 
 def _several(name: str, meaning: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import signal
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from calipers.calibrate import solve
@@ -21,11 +23,11 @@ from calipers.measure import Measurement, measure
 from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
-from calipers.reports.comparison import compare_measurements
+from calipers.reports.comparison import compare_answers
 from calipers.reports.files import rendered
 from calipers.reports.format import ceil_digits
 from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
-from calipers.reports.report import Report, report_measurement
+from calipers.reports.report import report_measurement
 from calipers.run import Run
 
 if TYPE_CHECKING:
@@ -36,52 +38,6 @@ READY = "ready"
 MEASUREMENTS_KEPT = MOST_RUNS
 LONGEST_REASON = 600
 NOISE_DIGITS = 6
-
-
-@dataclass(frozen=True)
-class MeasureJob:
-    """Measure a run and answer the questions."""
-
-    asked: Asked
-
-
-@dataclass(frozen=True)
-class ReportJob:
-    """Write the report of a run as "html", "md" or "json"."""
-
-    asked: Asked
-    form: str
-
-
-@dataclass(frozen=True)
-class CompareJob:
-    """Say which of several measured runs is more private."""
-
-    names: tuple[str, ...]
-    found: tuple[Remembered, ...]
-    questions: Questions
-
-
-@dataclass(frozen=True)
-class CompareReportJob:
-    """Measure several runs and write the report of their comparison as "html", "md" or "json".
-
-    A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by the
-    worker that writes it; what it remembers it need not measure.
-    """
-
-    together: AskedTogether
-    form: str
-
-
-@dataclass(frozen=True)
-class CalibrateJob:
-    """Find the smallest noise of a run that meets a target."""
-
-    asked: AskedNoise
-
-
-Job = MeasureJob | ReportJob | CompareJob | CompareReportJob | CalibrateJob
 
 
 @dataclass(frozen=True)
@@ -103,18 +59,17 @@ class Refusal:
     @classmethod
     def of(cls, error: BaseException) -> Refusal:
         """What an exception says to the one who asked."""
-        if isinstance(error, InputError):
-            return cls("input", shortened(str(error)))
-        if isinstance(error, CertificationError):
-            return cls("not certified", shortened(str(error)))
-        if isinstance(error, CalipersError):
-            return cls("unsupported", shortened(str(error)))
         if isinstance(error, MemoryError):
             return cls("too large", "Measuring this run takes more memory than the explorer allows.")
-        return cls("defect", shortened(f"Calipers failed: {type(error).__name__}: {error}"))
+        kind = next((word for one, word in _KINDS.items() if isinstance(error, one)), "defect")
+        said = str(error) if kind != "defect" else f"Calipers failed: {type(error).__name__}: {error}"
+        return cls(kind, shortened(said))
 
 
+_KINDS = {InputError: "input", CertificationError: "not certified", CalipersError: "unsupported"}
 Reply = Written | Refusal
+Job = Callable[["Worker"], Written]
+"""A method of `Worker` with what it is about (`functools.partial`), which travels to the process by its name."""
 
 
 def shortened(reason: str) -> str:
@@ -127,49 +82,57 @@ class Worker:
     """Answers jobs, one at a time, remembering the last measurements."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Measurement, Answers]] = OrderedDict()
+        self._kept: OrderedDict[Asked, tuple[Measurement, Answers]] = OrderedDict()
 
     def answer(self, job: Job) -> Reply:
         """The reply to one job. Never raises: a worker outlives what it is asked."""
         try:
-            if isinstance(job, CompareJob):
-                comparison = compare_remembered(job.names, job.found, job.questions)
-                return Written(to_document(comparison_record(comparison)).encode())
-            if isinstance(job, CalibrateJob):
-                return Written(_calibrated(job.asked).encode())
-            if isinstance(job, CompareReportJob):
-                return Written(rendered(self._compared(job.together), f".{job.form}").encode())
-            measurement, answers = self._measured(job.asked)
-            if isinstance(job, ReportJob):
-                report = report_measurement(measurement, job.asked.questions)
-                return Written(rendered(report, f".{job.form}").encode())
-            page = to_json(page_record(measurement, answers)).encode()
-            return Written(measurement_document(answers).encode(), page, Remembered.of(measurement, answers))
+            return job(self)
         except Exception as error:
             return Refusal.of(error)
 
-    def _compared(self, together: AskedTogether) -> Report:
-        measurements = [self._measured(asked)[0] for asked in together.each]
-        questions = together.each[0].questions
-        return report_comparison(compare_measurements(together.names, measurements, questions), measurements)
+    def measured(self, asked: Asked) -> Written:
+        """Measure a run and answer the questions."""
+        measurement, answers = self._measured(asked)
+        page = to_json(page_record(measurement, answers)).encode()
+        return Written(measurement_document(answers).encode(), page, Remembered.of(measurement, answers))
+
+    def report(self, asked: Asked, form: str) -> Written:
+        """Write the report of a run as "html", "md" or "json"."""
+        report = report_measurement(self._measured(asked)[0], asked.questions)
+        return Written(rendered(report, f".{form}").encode())
+
+    def compared(self, names: Sequence[str], found: Sequence[Remembered]) -> Written:
+        """Say which of several measured runs is more private."""
+        return Written(to_document(comparison_record(compare_remembered(names, found))).encode())
+
+    def comparison_report(self, together: AskedTogether, form: str) -> Written:
+        """Measure several runs and write the report of their comparison as "html", "md" or "json".
+
+        A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by
+        the worker that writes it; what it remembers it need not measure.
+        """
+        measured = [self._measured(asked) for asked in together.each]
+        measurements = [measurement for measurement, _ in measured]
+        comparison = compare_answers(together.names, measurements, [answers for _, answers in measured])
+        return Written(rendered(report_comparison(comparison, measurements), f".{form}").encode())
+
+    def calibrated(self, asked: AskedNoise) -> Written:
+        """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
+        target: dict[str, Any] = dict(asked.target)
+        found = solve(asked.runs, tolerance=asked.tolerance, **target)
+        shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
+        return Written(to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict()).encode())
 
     def _measured(self, asked: Asked) -> tuple[Measurement, Answers]:
-        if asked.key not in self._kept:
+        if asked not in self._kept:
             run = asked.runs[0] if len(asked.runs) == 1 else asked.runs
             measurement = measure(run, tolerance=asked.tolerance)
-            self._kept[asked.key] = measurement, answer(measurement, asked.questions)
-        self._kept.move_to_end(asked.key)
+            self._kept[asked] = measurement, answer(measurement, asked.questions)
+        self._kept.move_to_end(asked)
         while len(self._kept) > MEASUREMENTS_KEPT:
             self._kept.popitem(last=False)
-        return self._kept[asked.key]
-
-
-def _calibrated(asked: AskedNoise) -> str:
-    """What `calipers calibrate --json` prints, and the noise of every phase as a field takes it, rounded up."""
-    target: dict[str, Any] = dict(asked.target)
-    found = solve(asked.runs, tolerance=asked.tolerance, **target)
-    shown = [ceil_digits(noise, NOISE_DIGITS) for noise in found.noise_multipliers]
-    return to_document({**calibration_record(found), "shown": shown}, found.phases[0].to_dict())
+        return self._kept[asked]
 
 
 def limit_memory(limit: int) -> None:
@@ -202,7 +165,8 @@ def work(connection: Connection, memory_limit: int) -> None:
     limit_memory(memory_limit)
     worker = Worker()
     # The first measurement of a process loads what the others find loaded.
-    worker.answer(MeasureJob(Asked((Run(sample_rate=0.1, steps=2, noise_multiplier=1.0),), Questions(), 0.01)))
+    first = Asked((Run(sample_rate=0.1, steps=2, noise_multiplier=1.0),), Questions(), 0.01)
+    worker.answer(partial(Worker.measured, asked=first))
     connection.send(READY)
     while True:
         try:

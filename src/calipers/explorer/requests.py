@@ -6,6 +6,8 @@ either at the top, like options, or under "run", like a run file:
     {"dataset_size": 60000, "batch_size": 256, "epochs": 60, "noise_multiplier": 1.1, "delta": [1e-5]}
     {"run": {"sample_rate": 0.01, "steps": 100, "noise_multiplier": 1}, "fpr": 0.01}
 
+Two requests that ask the same are equal, and are answered once.
+
 JSON as Python reads it is laxer than JSON: NaN, Infinity and repeated keys pass. Here they are refused, since a number
 that is not one and a value that was silently replaced would both be measured as if somebody had meant them.
 """
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from calipers.calibrate.solve import TARGETS
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
 from calipers.reports.answers import DEFAULT_DELTA0, DEFAULT_DELTAS, DEFAULT_FPRS, Questions
@@ -27,7 +30,7 @@ MOST_PHASES = 8
 MOST_POINTS = 16
 LONGEST_NAME = 40
 DEFAULT_TOLERANCE = 1e-3
-TARGET_KEYS = ("epsilon", "delta", "mu", "advantage", "tpr", "fpr")
+TARGET_KEYS = tuple(TARGETS)
 QUESTION_KEYS = ("delta", "epsilon", "fpr", "delta0", "tolerance")
 
 
@@ -39,13 +42,6 @@ class Asked:
     questions: Questions
     tolerance: float
 
-    @property
-    def key(self) -> str:
-        """Equal for two requests exactly when they ask the same."""
-        q = self.questions
-        runs = [run.to_dict() for run in self.runs]
-        return json.dumps([runs, q.deltas, q.epsilons, q.fprs, q.delta0, self.tolerance], sort_keys=True)
-
 
 @dataclass(frozen=True)
 class AskedTogether:
@@ -53,11 +49,6 @@ class AskedTogether:
 
     names: tuple[str, ...]
     each: tuple[Asked, ...]
-
-    @property
-    def key(self) -> str:
-        """Equal for two requests exactly when they compare the same under the same names."""
-        return json.dumps([self.names, [asked.key for asked in self.each]])
 
 
 def read_object(body: bytes) -> dict[str, object]:
@@ -90,15 +81,10 @@ class AskedNoise:
     target: tuple[tuple[str, float], ...]
     tolerance: float
 
-    @property
-    def key(self) -> str:
-        """Equal for two requests exactly when they ask the same."""
-        return json.dumps(["noise", [run.to_dict() for run in self.runs], self.target, self.tolerance], sort_keys=True)
-
 
 def read_asked_noise(record: Mapping[str, object]) -> AskedNoise:
     """A run (its own noise is where the search begins, 1 if it has none) and one target."""
-    target = tuple((key, _number(record[key])) for key in TARGET_KEYS if key in record)
+    target = tuple((key, TARGETS[key].check(key, _number(record[key]))) for key in TARGET_KEYS if key in record)
     if not target:
         raise InputError(f"Name a target: epsilon with delta, mu, advantage, or tpr with fpr, of {TARGET_KEYS}.")
     rest = {key: value for key, value in record.items() if key not in (*TARGET_KEYS, "tolerance")}

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from calipers.domains import Domain
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
 from calipers.explorer.guard import Guard
 from calipers.explorer.workers import Limits
+from calipers.extras import library
 
 HOST = "127.0.0.1"
 PORT = Domain(0, 65535, integer=True)
@@ -53,12 +54,12 @@ def shared_state(address: str | None) -> str:
 
 def build_server(listening: socket.socket, limits: Limits | None = None) -> Any:
     """A uvicorn server for the socket; `server.run(sockets=[listening])` blocks until it is told to end."""
-    try:
-        import uvicorn
+    for name in ("fastapi", "uvicorn"):
+        library(name, "The explorer needs FastAPI and uvicorn: pip install '.[explorer]'.")
+    import uvicorn
 
-        from calipers.explorer.app import build
-    except ImportError as error:
-        raise MissingExtraError("The explorer needs FastAPI and uvicorn: pip install '.[explorer]'.") from error
+    from calipers.explorer.app import build
+
     config = uvicorn.Config(
         Guard(build(limits), listening.getsockname()[1]),
         # h11 is what every installation of uvicorn has; it answers malformed requests with 400.

@@ -9,18 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 
-from calipers.explorer.jobs import (
-    CalibrateJob,
-    CompareJob,
-    CompareReportJob,
-    Job,
-    MeasureJob,
-    Refusal,
-    Reply,
-    ReportJob,
-)
+from calipers.explorer.jobs import Job, Refusal, Reply, Worker
 from calipers.explorer.requests import Asked, AskedNoise, AskedTogether
 from calipers.explorer.workers import Limits, WorkerPool
 
@@ -43,8 +36,8 @@ class Service:
 
     def __init__(self, limits: Limits) -> None:
         self.pool = WorkerPool(limits)
-        self._kept: OrderedDict[str, Reply] = OrderedDict()
-        self._running: dict[str, Running] = {}
+        self._kept: OrderedDict[Hashable, Reply] = OrderedDict()
+        self._running: dict[Hashable, Running] = {}
 
     async def start(self) -> None:
         """Start the workers."""
@@ -58,11 +51,11 @@ class Service:
 
     async def measured(self, asked: Asked) -> Reply:
         """The measured run, or why there is none."""
-        return await self._reply(asked.key, asked.key, MeasureJob(asked))
+        return await self._reply(asked, asked, partial(Worker.measured, asked=asked))
 
     async def report(self, asked: Asked, form: str) -> Reply:
         """The report of a run, or why there is none."""
-        return await self._reply(f"{form} {asked.key}", asked.key, ReportJob(asked, form))
+        return await self._reply((form, asked), asked, partial(Worker.report, asked=asked, form=form))
 
     async def compared(self, together: AskedTogether) -> Reply:
         """What `calipers compare --json` prints, or why one of the runs has no measurement."""
@@ -73,12 +66,11 @@ class Service:
                 return Refusal(one.kind, f"{name}: {one.reason}")
             assert one.remembered is not None
             found.append(one.remembered)
-        job = CompareJob(together.names, tuple(found), together.each[0].questions)
-        return await self._reply(together.key, "", job)
+        return await self._reply(together, None, partial(Worker.compared, names=together.names, found=found))
 
     async def calibrated(self, asked: AskedNoise) -> Reply:
         """What `calipers calibrate --json` prints, or why no noise is found."""
-        return await self._reply(asked.key, asked.key, CalibrateJob(asked))
+        return await self._reply(asked, asked, partial(Worker.calibrated, asked=asked))
 
     async def comparison_report(self, together: AskedTogether, form: str) -> Reply:
         """The report of a comparison, or why one of the runs has no measurement."""
@@ -86,9 +78,10 @@ class Service:
         compared = await self.compared(together)
         if isinstance(compared, Refusal):
             return compared
-        return await self._reply(f"{form} {together.key}", together.each[-1].key, CompareReportJob(together, form))
+        job = partial(Worker.comparison_report, together=together, form=form)
+        return await self._reply((form, together), together.each[-1], job)
 
-    async def _reply(self, key: str, run: str, job: Job) -> Reply:
+    async def _reply(self, key: Hashable, run: Hashable, job: Job) -> Reply:
         """The reply remembered under `key`, or computed by a worker, best by one that knows `run` already."""
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -106,7 +99,7 @@ class Service:
             if not running.waiting and not running.task.done():
                 asyncio.get_running_loop().call_later(GRACE, self._give_up, key, running)
 
-    async def _compute(self, key: str, run: str, job: Job) -> Reply:
+    async def _compute(self, key: Hashable, run: Hashable, job: Job) -> Reply:
         try:
             reply = await self.pool.answer(run, job)
         finally:
@@ -117,13 +110,13 @@ class Service:
                 self._kept.popitem(last=False)
         return reply
 
-    def _give_up(self, key: str, running: Running) -> None:
+    def _give_up(self, key: Hashable, running: Running) -> None:
         """Cancel a computation that nobody has come back to."""
         if not running.waiting:
             # Forgotten at once: whoever asks next must not join a computation that is being ended.
             self._forget(key, running.task)
             running.task.cancel()
 
-    def _forget(self, key: str, task: asyncio.Task[Reply] | None) -> None:
+    def _forget(self, key: Hashable, task: asyncio.Task[Reply] | None) -> None:
         if key in self._running and self._running[key].task is task:
             del self._running[key]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -62,7 +63,7 @@ class WorkerProcess:
         self._process: Any = None
         self._connection: Connection | None = None
         self._starting: asyncio.Task[None] | None = None
-        self.last_run = ""
+        self.last_run: Hashable = None
 
     def begin(self) -> asyncio.Task[None]:
         """Start the process in the background."""
@@ -93,7 +94,7 @@ class WorkerProcess:
             return False
         return True
 
-    async def answer(self, run: str, job: Job) -> Reply:
+    async def answer(self, run: Hashable, job: Job) -> Reply:
         """The reply to a job. Whoever cancels this ends the process, and a new one is started."""
         if not await self._started():
             return Refusal("defect", "A worker process could not be started; try again.")
@@ -123,7 +124,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process."""
-        self.last_run = ""
+        self.last_run = None
         process, self._process, self._connection = self._process, None, None
         if process is not None:
             process.kill()
@@ -156,7 +157,7 @@ class WorkerPool:
             worker.kill()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def answer(self, run: str, job: Job) -> Reply:
+    async def answer(self, run: Hashable, job: Job) -> Reply:
         """The reply to a job, as soon as a process is free; a process that knows the run already is preferred."""
         if self._waiting >= self.limits.waiting:
             raise TooBusyError(f"{self._waiting} requests are waiting already; try again in a moment.")

@@ -86,9 +86,7 @@ def settings_of(path: str | Path, *, runs_allowed: bool = False) -> dict[str, ob
     """The budget table of one TOML file, empty where there is none."""
     name = str(path)
     record = read_toml(name)
-    tool = record.get("tool")
-    tables = [record.get(TABLE), tool.get(TABLE) if isinstance(tool, Mapping) else None]
-    given = [table for table in tables if table is not None]
+    given = _tables(record)
     if len(given) > 1:
         raise InputError(f"{name}: [calipers] and [tool.calipers] contradict each other; keep one of them.")
     if not given:
@@ -117,8 +115,11 @@ def find_settings(folder: Path | None = None) -> tuple[Path | None, dict[str, ob
 def _mentions_us(path: Path) -> bool:
     """Whether the file has one of our tables; one that cannot be read is somebody else's until it names us."""
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
+        return bool(_tables(tomllib.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError, RecursionError):
         return False
-    tool = record.get("tool")
-    return TABLE in record or (isinstance(tool, dict) and TABLE in tool)
+
+
+def _tables(record: Mapping[str, object]) -> list[object]:
+    """What is said of us: under our name, and among the tools."""
+    return [place[TABLE] for place in (record, record.get("tool")) if isinstance(place, Mapping) and TABLE in place]

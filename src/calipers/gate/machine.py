@@ -13,12 +13,6 @@ _TITLES = {
     Outcome.EXCEEDED: "Privacy budget exceeded",
     Outcome.UNCERTIFIED: "Privacy could not be certified",
 }
-_LEVELS = {
-    Outcome.WITHIN: "notice",
-    Outcome.UNPROVEN: "error",
-    Outcome.EXCEEDED: "error",
-    Outcome.UNCERTIFIED: "error",
-}
 
 
 def junit(found: Sequence[Checked], date: str) -> str:
@@ -49,8 +43,8 @@ def junit(found: Sequence[Checked], date: str) -> str:
 def github_commands(found: Sequence[Checked]) -> str:
     """A workflow command for each run, which GitHub shows beside the run file in a pull request."""
     return "".join(
-        f"::{_LEVELS[one.outcome]} file={_property(one.name)},title={_property(_TITLES[one.outcome])}"
-        f"::{_data(one.sentence)}\n"
+        f"::{'notice' if one.outcome is Outcome.WITHIN else 'error'} file={_property(one.name)},"
+        f"title={_property(_TITLES[one.outcome])}::{_data(one.sentence)}\n"
         for one in found
     )
 

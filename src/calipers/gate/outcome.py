@@ -58,24 +58,15 @@ class Checked:
 
     def to_dict(self) -> dict[str, object]:
         """For programs; an end that is not finite is left to whoever writes JSON."""
-        record: dict[str, object] = {
+        return {
             "name": self.name,
             "outcome": self.outcome.value,
             "exit_status": self.outcome.exit_status,
             "sentence": self.sentence,
             "budget": self.budget.to_dict(),
             "run": self.runs[0].to_dict() if len(self.runs) == 1 else {"phase": [run.to_dict() for run in self.runs]},
-            "epsilon": None,
+            "epsilon": None if self.bracket is None else {"delta": self.budget.delta, **self.bracket.to_dict()},
         }
-        if self.bracket is not None:
-            record["epsilon"] = {
-                "delta": self.budget.delta,
-                "lower": self.bracket.lower,
-                "upper": self.bracket.upper,
-                "lower_evidence": self.bracket.lower_evidence.to_dict(),
-                "upper_evidence": self.bracket.upper_evidence.to_dict(),
-            }
-        return record
 
 
 def check(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from calipers.measure.beside import Beside, count_noise, joint_noise
 from calipers.measure.correlated import CorrelatedNoise
 from calipers.measure.measurement import Claim, Gdp, Measurement
-from calipers.measure.routes import measure
+from calipers.measure.routes import WorstSize, measure, worst_dataset_size
 from calipers.measure.selection import Selection
-from calipers.measure.worst_size import WorstSize, worst_dataset_size
 
 __all__ = [
     "Beside",

@@ -30,80 +30,6 @@ _ATTAINED = (
 )
 
 
-@dataclass(frozen=True)
-class GaussianJaw(Jaw):
-    """Exactly mu-GDP with mu = shift, rounded to one side."""
-
-    side: Side
-    shift: float
-    said: Evidence
-
-    @property
-    def _up(self) -> float:
-        return 1.0 if self.side is Side.UPPER else -1.0
-
-    def _rounded(self, value: float) -> Found:
-        """A value of an increasing closed form at a rounded shift, with its own rounding charged."""
-        return Found(value * (1.0 + self._up * 4.0 * GAUSSIAN_RELATIVE_ERROR), self.said)
-
-    @property
-    def _shifted(self) -> float:
-        return self.shift * (1.0 + self._up * _SHIFT_ERROR)
-
-    def epsilon(self, delta: float, tolerance: float) -> Found:
-        """Exact up to rounding, which is charged."""
-        del tolerance
-        lower, upper = gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR)
-        return Found(upper if self.side is Side.UPPER else lower, self.said)
-
-    def delta(self, epsilon: float, tolerance: float) -> Found:
-        """Exact up to rounding, which is charged."""
-        del tolerance
-        found = self._rounded(float(gaussian_delta(self._shifted, epsilon))).value
-        # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
-        if self.side is Side.UPPER:
-            return Found(min(1.0, max(found, SMALLEST_DELTA)), self.said)
-        return Found(found if found >= SMALLEST_DELTA else 0.0, self.said)
-
-    def renyi(self, order: float) -> Found:
-        """t mu^2 / 2."""
-        return self._rounded(rdp_of_gdp(self._shifted, order))
-
-    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
-        """G_mu."""
-        del smallest_delta, tolerance
-        return gaussian_curve(self.shift, self.side)
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """G_mu is the same in both orders."""
-        return Envelope((self.curve(smallest_delta, tolerance),))
-
-    def mu(self, delta0: float, tolerance: float) -> float:
-        """The shift itself from above; from below what the test with equal error rates demands."""
-        del tolerance
-        if self.side is Side.UPPER:
-            return self.shift * (1.0 + GAUSSIAN_RELATIVE_ERROR)
-        rate = float(normal_tail(0.5 * self.shift)) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / (1.0 - delta0)
-        needed = 2.0 * float(normal_tail_quantile(rate)) if 0.0 < rate < 0.5 else 0.0
-        return needed * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR)
-
-    def evidence(self) -> Evidence:
-        """As for every number."""
-        return self.said
-
-
-def one_gaussian(shift: float, reason: str) -> Evaluation:
-    """Both jaws of N(shift, 1) against N(0, 1)."""
-    proof = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{reason} It is mu-GDP with mu = {shift:.12g}.")
-    attack = Evidence.of(Kind.TEST, "dong2022:cor2.13", _ATTAINED)
-    return Evaluation(GaussianJaw(Side.UPPER, shift, proof), GaussianJaw(Side.LOWER, shift, attack), closes=True)
-
-
-def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> Evaluation:
-    """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
-    return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason)
-
-
 class CurveJaw(Jaw):
     """Numbers read off a symmetric trade-off curve; subclasses say which, and sharpen single numbers."""
 
@@ -131,6 +57,72 @@ class CurveJaw(Jaw):
         return Envelope((self.curve(smallest_delta, tolerance),))
 
 
+@dataclass(frozen=True)
+class GaussianJaw(CurveJaw):
+    """Exactly mu-GDP with mu = shift, rounded to one side."""
+
+    side: Side
+    shift: float
+    said: Evidence
+
+    @property
+    def _up(self) -> float:
+        return 1.0 if self.side is Side.UPPER else -1.0
+
+    def _rounded(self, value: float) -> Found:
+        """A value of an increasing closed form at a rounded shift, with its own rounding charged."""
+        return Found(value * (1.0 + self._up * 4.0 * GAUSSIAN_RELATIVE_ERROR), self.said)
+
+    @property
+    def _shifted(self) -> float:
+        return self.shift * (1.0 + self._up * _SHIFT_ERROR)
+
+    def epsilon(self, delta: float, tolerance: float) -> Found:
+        """Exact up to rounding, which is charged."""
+        lower, upper = gaussian_epsilon_bounds(self.shift, delta, _SHIFT_ERROR)
+        return Found(upper if self.side is Side.UPPER else lower, self.said)
+
+    def delta(self, epsilon: float, tolerance: float) -> Found:
+        """Exact up to rounding, which is charged."""
+        found = self._rounded(float(gaussian_delta(self._shifted, epsilon))).value
+        # Below this a double has lost its relative accuracy, and may be 0 where delta is not.
+        if self.side is Side.UPPER:
+            return Found(min(1.0, max(found, SMALLEST_DELTA)), self.said)
+        return Found(found if found >= SMALLEST_DELTA else 0.0, self.said)
+
+    def renyi(self, order: float) -> Found:
+        """t mu^2 / 2."""
+        return self._rounded(rdp_of_gdp(self._shifted, order))
+
+    def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
+        """G_mu."""
+        return gaussian_curve(self.shift, self.side)
+
+    def mu(self, delta0: float, tolerance: float) -> float:
+        """The shift itself from above; from below what the test with equal error rates demands."""
+        if self.side is Side.UPPER:
+            return self.shift * (1.0 + GAUSSIAN_RELATIVE_ERROR)
+        rate = float(normal_tail(0.5 * self.shift)) * (1.0 + GAUSSIAN_RELATIVE_ERROR) / (1.0 - delta0)
+        needed = 2.0 * float(normal_tail_quantile(rate)) if 0.0 < rate < 0.5 else 0.0
+        return needed * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR)
+
+    def evidence(self) -> Evidence:
+        """As for every number."""
+        return self.said
+
+
+def one_gaussian(shift: float, reason: str) -> Evaluation:
+    """Both jaws of N(shift, 1) against N(0, 1)."""
+    proof = Evidence.of(Kind.THEOREM, "dong2022:cor2.13", f"{reason} It is mu-GDP with mu = {shift:.12g}.")
+    attack = Evidence.of(Kind.TEST, "dong2022:cor2.13", _ATTAINED)
+    return Evaluation(GaussianJaw(Side.UPPER, shift, proof), GaussianJaw(Side.LOWER, shift, attack), closes=True)
+
+
+def gaussians(shifts: Iterable[tuple[float, int]], reason: str) -> Evaluation:
+    """So many Gaussian releases of each shift are one, of the root of the sum of their squares."""
+    return one_gaussian(math.sqrt(math.fsum(count * shift * shift for shift, count in shifts)), reason)
+
+
 @dataclass(frozen=True, eq=False)
 class KnownCurve(CurveJaw):
     """A curve that is known once and for all."""
@@ -145,7 +137,6 @@ class KnownCurve(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """As it is."""
-        del smallest_delta, tolerance
         return self.known
 
     def renyi(self, order: float) -> Found:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
+from calipers.kept import kept
 from calipers.laws.composed.direction import Jaws
 from calipers.laws.composed.one_sided import delta_above, epsilon_above
 from calipers.laws.composed.product import Product
@@ -73,13 +76,9 @@ class Composition:
         """Whether some factor's laws end at a resolution of their own."""
         return any(source.coarse for source, _ in self.product.factors)
 
-    def above(self) -> Composition:
-        """The same product, of which the upper side alone is asked."""
-        return AboveComposition(self.product, self.fineness)
-
-    def below(self) -> Composition:
-        """The same product, of whose curves the lower side alone is asked."""
-        return BelowComposition(self.product, self.fineness)
+    def one_sided(self, side: Side) -> Composition:
+        """The same product, for whoever does not ask what is proven, or what the pairs show."""
+        return (AboveComposition if side is Side.UPPER else BelowComposition)(self.product, self.fineness)
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         return self.product.epsilon(delta, tolerance * self.fineness)
@@ -107,10 +106,6 @@ class AboveComposition(Composition):
 
     sides = (Side.UPPER,)
 
-    def above(self) -> Composition:
-        """It is that already."""
-        return self
-
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
 
@@ -131,21 +126,16 @@ class BelowComposition(Composition):
 class LoneComposition(Composition):
     """One participation: epsilon and delta come from the pair itself, the rest from its laws."""
 
+    exact: ClassVar[bool] = True
+
     def __init__(self, laws: Composition, pair: LonePair) -> None:
         super().__init__(laws.product, laws.fineness)
         self._pair = pair
         self.renyi, self.envelopes = laws.renyi, laws.envelopes
 
-    @property
-    def exact(self) -> bool:
-        """The pair itself is."""
-        return True
-
-    def above(self) -> Composition:
+    def one_sided(self, side: Side) -> Composition:
         """The pair answers both sides at once."""
         return self
-
-    below = above
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
         lower, upper = self._pair.epsilon(delta)
@@ -163,94 +153,76 @@ class LoneComposition(Composition):
 
 
 @dataclass(frozen=True)
-class PairProof(Jaw):
-    """The upper jaw of a composition of pairs."""
+class PairJaw(Jaw):
+    """One side of a composition of pairs, and what is said of it: why it holds, or the scene of the attack."""
 
     composed: Composition
-    reason: str
+    said: str
     statement: str
-    side = Side.UPPER
 
     @property
-    def alone(self) -> PairProof:
-        """The same proof, for whoever does not ask what the pairs show."""
-        return replace(self, composed=self.composed.above())
+    def alone(self) -> Self:
+        """The same, computed without the other side."""
+        return replace(self, composed=self.composed.one_sided(self.side))
 
     @property
     def curves_add(self) -> bool:
-        """Not where laws have a resolution of their own."""
+        """Not where the laws are as coarse as they are."""
         return not self.composed.coarse
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
-        """See `Product.epsilon`."""
-        return Found(self.composed.epsilon(delta, tolerance).upper, self.evidence())
+        """From the composed law."""
+        return self._found(self.composed.epsilon(delta, tolerance))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
-        """See `Product.delta`."""
-        return Found(self.composed.delta(epsilon, tolerance).upper, self.evidence())
+        """From the composed law."""
+        return self._found(self.composed.delta(epsilon, tolerance))
 
     def renyi(self, order: float) -> Found:
-        """See `calipers.laws.composed.renyi`."""
-        return Found(self.composed.renyi(order).upper, self.evidence())
+        """The sum over steps."""
+        return self._found(self.composed.renyi(order))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """See `calipers.laws.composed.sweep`."""
+        """Its sweep of this side."""
         return self.composed.envelopes(smallest_delta, tolerance)[self.side]
 
+    @abstractmethod
+    def _found(self, jaws: Jaws) -> Found: ...
+
+
+class PairProof(PairJaw):
+    """The upper side: the pair dominates."""
+
+    side = Side.UPPER
+
+    def _found(self, jaws: Jaws) -> Found:
+        return Found(jaws.upper, self.evidence())
+
     def evidence(self) -> Evidence:
-        """The dominating product, discretized by splitting."""
+        """Why the upper jaw holds."""
         text = (
-            f"{self.reason} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
+            f"{self.said} Each step's likelihood ratio is split onto a lattice (which dominates it) and composed by "
             "tilted FFT; truncation, aliasing and rounding are charged upward."
         )
         return Evidence.of(Kind.NUMERICAL, self.statement, text)
 
 
 @dataclass(frozen=True)
-class PairAttack(Jaw):
-    """The lower jaw of a composition of pairs; `scene`: what everybody's gradients are."""
+class PairAttack(PairJaw):
+    """The lower side: the pair is what each step shows."""
 
-    composed: Composition
-    scene: str
-    statement: str
     ways: tuple[str, str] = RECORD_WAYS
     side = Side.LOWER
-
-    @property
-    def alone(self) -> PairAttack:
-        """The same attack, for whoever asks for its curves and not for what is proven."""
-        return replace(self, composed=self.composed.below())
-
-    @property
-    def curves_add(self) -> bool:
-        """Not where laws have a resolution of their own."""
-        return not self.composed.coarse
-
-    def epsilon(self, delta: float, tolerance: float) -> Found:
-        """See `Product.epsilon`."""
-        return self._found(self.composed.epsilon(delta, tolerance))
-
-    def delta(self, epsilon: float, tolerance: float) -> Found:
-        """See `Product.delta`."""
-        return self._found(self.composed.delta(epsilon, tolerance))
-
-    def renyi(self, order: float) -> Found:
-        """See `calipers.laws.composed.renyi`."""
-        return self._found(self.composed.renyi(order))
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """See `calipers.laws.composed.sweep`."""
-        return self.composed.envelopes(smallest_delta, tolerance)[self.side]
-
-    def evidence(self) -> Evidence:
-        """The tests of all thresholds."""
-        return self._test(None)
 
     def _found(self, jaws: Jaws) -> Found:
         return Found(jaws.lower, self._test(jaws))
 
+    def evidence(self) -> Evidence:
+        """The test behind whole curves."""
+        return self._test(None)
+
     def _test(self, jaws: Jaws | None) -> Evidence:
-        text = f"{self.scene} The test: {self.composed.rule(jaws, self.ways)}."
+        text = f"{self.said} The test: {self.composed.rule(jaws, self.ways)}."
         return Evidence.of(Kind.TEST, self.statement, text)
 
 
@@ -271,32 +243,28 @@ class LawProof(Jaw):
     statement: str
     single: LoneProof | None = None
     side = Side.UPPER
-    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def _sharpest(self) -> LoneProof:
+        return self.product if self.single is None else self.single
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
-        del tolerance
-        sharpest = self.product if self.single is None else self.single
-        return Found(sharpest.epsilon(delta), self.evidence())
+        return Found(self._sharpest.epsilon(delta), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least the true delta."""
-        del tolerance
-        sharpest = self.product if self.single is None else self.single
-        return Found(sharpest.delta(epsilon), self.evidence())
+        return Found(self._sharpest.delta(epsilon), self.evidence())
 
     def renyi(self, order: float) -> Found:
         """See `calipers.laws.composed.renyi`."""
         ways = [direction.reverse for direction in self.product.directions]
         return Found(renyi_above(self.product.factors, order, ways), self.evidence())
 
+    @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantee; computed once for each depth."""
-        del tolerance
-        if smallest_delta not in self._swept:
-            sharpest = self.product if self.single is None else self.single
-            self._swept[smallest_delta] = Envelope((sharpest.curve(smallest_delta),))
-        return self._swept[smallest_delta]
+        return Envelope((self._sharpest.curve(smallest_delta),))
 
     def evidence(self) -> Evidence:
         """The theorem, and how its bound is computed."""
@@ -323,40 +291,33 @@ class LawAttack(Jaw):
     single: LoneAttack | None = None
     rival: SwitchingAttack | None = None
     side = Side.LOWER
-    _swept: dict[float, Envelope] = field(default_factory=dict, repr=False, compare=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At most the true epsilon, which is also the threshold of the test that shows it."""
-        del tolerance
         found, backward = self.product.epsilon(delta) if self.single is None else self.single.best_epsilon(delta)
-        switching = self._switching(found)
-        if switching is not None:
-            shown, way = switching.epsilon(delta, self.product.steps)
-            if shown > found:
-                return self._switched(switching, shown, shown, way)
-        return Found(found, self.test_at(found, found, backward))
+        return self._or_switched(found, backward, None, lambda rival: rival.epsilon(delta, self.product.steps))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At most the true delta, shown by the test with threshold epsilon."""
-        del tolerance
         found, backward = self.product.delta(epsilon) if self.single is None else self.single.best_delta(epsilon)
-        switching = self._switching(epsilon)
-        if switching is not None:
-            shown, way = switching.delta(epsilon, self.product.steps)
+        return self._or_switched(found, backward, epsilon, lambda rival: rival.delta(epsilon, self.product.steps))
+
+    def _or_switched(
+        self, found: float, backward: bool, epsilon: float | None, ask: Callable[[SwitchingAttack], tuple[float, bool]]
+    ) -> Found:
+        """What was found, or what the policy made for that epsilon shows, where such policies are known to show more.
+
+        The threshold of the test is the epsilon asked about, or the one that it shows.
+        """
+        near, epochs = found if epsilon is None else epsilon, self.product.steps
+        if self.rival is not None and self.rival.promising(epochs) and near <= _MOST_EPSILON * epochs:
+            rival = self.rival.made_for(near, epochs)
+            shown, way = ask(rival)
             if shown > found:
-                return self._switched(switching, shown, epsilon, way)
-        return Found(found, self.test_at(found, epsilon, backward))
-
-    def _switching(self, epsilon: float) -> SwitchingAttack | None:
-        """The policy made for epsilon, where such policies are known to show more."""
-        epochs = self.product.steps
-        if self.rival is None or not self.rival.promising(epochs) or epsilon > _MOST_EPSILON * epochs:
-            return None
-        return self.rival.made_for(epsilon, epochs)
-
-    def _switched(self, attack: SwitchingAttack, shown: float, threshold: float, backward: bool) -> Found:
-        words = f"{switching_words(attack, self.product.steps)} {self._claim(threshold, backward)}"
-        return Found(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
+                claim = self._claim(shown if epsilon is None else epsilon, way)
+                words = f"{switching_words(rival, epochs)} {claim}"
+                return Found(shown, Evidence.of(Kind.TEST, "calipers:switching", words))
+        return Found(found, self.test_at(found, near, backward))
 
     def renyi(self, order: float) -> Found:
         """What the laws of the attack show, or its tests where steps are not told apart: there only a sum is seen."""
@@ -366,16 +327,12 @@ class LawAttack(Jaw):
         ways = [direction.reverse for direction in self.product.directions]
         return Found(renyi_below(self.product.factors, order, ways), self.evidence())
 
+    @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The attack's curve, from its tests in both directions; computed once for each depth."""
-        del tolerance
-        if smallest_delta not in self._swept:
-            if self.single is not None:
-                curve = self.single.curve(smallest_delta)
-            else:
-                curve = directed_attack(*self.product.tests(smallest_delta))
-            self._swept[smallest_delta] = Envelope((curve,))
-        return self._swept[smallest_delta]
+        if self.single is not None:
+            return Envelope((self.single.curve(smallest_delta),))
+        return Envelope((directed_attack(*self.product.tests(smallest_delta)),))
 
     def evidence(self) -> Evidence:
         """The attack, with any threshold."""

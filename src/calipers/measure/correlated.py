@@ -8,13 +8,19 @@ one for each step t = g, g + b, ..., and in each of them with probability q, mov
 Poisson-sampled Gaussians with noise sigma / |c_t| (Choquette-Choo et al. 2023, Theorem 4), and if the others contribute
 nothing it is exactly that. The group is taken as known. Of several groups the one with the longest columns counts:
 above, the k-th longest column of any group for each k; below, one group.
+
+**Files.** A noise matrix is read from a file, an array, or an object of JAX-Privacy. A file holds numbers: .npy as
+numpy writes it, .csv or .txt as text. Two dimensions are a lower triangular encoder matrix C; one dimension is the
+first column of a Toeplitz one, padded with zeros to `steps`. The word "tree" stands for tree aggregation over `steps`
+steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -29,7 +35,7 @@ from calipers.measure.jaw import Evaluation
 from calipers.measure.measurement import Measurement
 from calipers.measure.released import stated_measurement
 from calipers.mechanisms.gaussian import NOISE, poisson_gaussian
-from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity
+from calipers.mechanisms.noise_matrix import STEPS, NoiseMatrix, Patterns, Sensitivity
 from calipers.numerics.types import FloatArray
 from calipers.stated import ADJACENCIES, Stated
 
@@ -87,14 +93,12 @@ class CorrelatedNoise:
             "steps": self.matrix.steps,
             "noise_multiplier": self.noise_multiplier,
             "min_separation": self.patterns.min_separation,
+            "max_participations": self.patterns.max_participations,
+            "fixed_order": self.patterns.fixed or None,
+            "sample_rate": self.sample_rate,
         }
-        if self.patterns.max_participations is not None:
-            keys["max_participations"] = self.patterns.max_participations
-        if self.patterns.fixed:
-            keys["fixed_order"] = True
-        if self.sample_rate is not None:
-            keys["sample_rate"] = self.sample_rate
-        return Stated(words, tuple(keys.items()), self.adjacency, "correlated")
+        given = tuple((name, value) for name, value in keys.items() if value is not None)
+        return Stated(words, given, self.adjacency, "correlated")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -174,3 +178,76 @@ def _noises(noises: FloatArray, up: bool) -> Iterable[float]:
     ends = np.geomspace(low, high, _MOST_KINDS) if high > low * (1.0 + 1e-12) else np.array([low, high])
     place = np.searchsorted(ends, noises, side="right" if up else "left") - (1 if up else 0)
     return (float(noise * slack) for noise in ends[np.clip(place, 0, len(ends) - 1)])
+
+
+TREE = "tree"
+_KEYS = (
+    "noise_matrix",
+    "noise_multiplier",
+    "steps",
+    "min_separation",
+    "max_participations",
+    "fixed_order",
+    "sample_rate",
+    "adjacency",
+)
+
+
+def load_matrix(name: str, steps: int | None = None) -> NoiseMatrix:
+    """The matrix of a file, or of tree aggregation over `steps` steps."""
+    if name == TREE:
+        if steps is None:
+            raise InputError(f"noise_matrix = {TREE!r} needs steps.")
+        return NoiseMatrix.tree(steps)
+    path = Path(name)
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+        else:
+            array = np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=1)
+    except OSError as error:
+        raise InputError(f"Cannot read the noise matrix {name}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise InputError(f"{name} holds no matrix of numbers: {' '.join(str(error).split())}.") from error
+    return matrix_of(array, steps, path.name)
+
+
+def matrix_of(array: object, steps: int | None = None, name: str = "matrix") -> NoiseMatrix:
+    """A matrix from numbers: one dimension is Toeplitz, two are dense and have `steps` columns if that is given."""
+    numbers = np.asarray(array, dtype=np.float64)
+    if numbers.ndim == 1:
+        return NoiseMatrix.of_toeplitz(numbers, numbers.size if steps is None else steps, name)
+    found = NoiseMatrix.of(numbers, name)
+    if steps is not None and steps != found.steps:
+        raise InputError(f"{name} has {found.steps} columns, and steps is {steps}; they are the same number.")
+    return found
+
+
+def correlated_of(keys: Mapping[str, object]) -> CorrelatedNoise:
+    """The run that the keys describe, or `InputError` for what means nothing beside a noise matrix."""
+    extra = [key for key in keys if key not in _KEYS]
+    if extra:
+        raise InputError(
+            f"{', '.join(extra)} mean nothing beside noise_matrix; give {', '.join(_KEYS[1:-1])} and adjacency."
+        )
+    if "noise_multiplier" not in keys:
+        raise InputError("A run with correlated noise needs noise_multiplier: the deviation of the noise Z in C X + Z.")
+    if "min_separation" not in keys:
+        raise InputError(
+            "A run with correlated noise needs min_separation: how many steps lie between two participations of a "
+            "record (1 if it may take part in every step)."
+        )
+    steps, most = (
+        None if keys.get(name) is None else STEPS.check_int(name, keys[name])
+        for name in ("steps", "max_participations")
+    )
+    fixed, rate = keys.get("fixed_order", False), keys.get("sample_rate")
+    if not isinstance(fixed, bool):
+        raise InputError(f"Expected fixed_order to be true or false, got {fixed!r}.")
+    return CorrelatedNoise(
+        load_matrix(str(keys["noise_matrix"]), steps),
+        NOISE.check("noise_multiplier", keys["noise_multiplier"]),
+        Patterns(STEPS.check_int("min_separation", keys["min_separation"]), most, fixed),
+        None if rate is None else POSITIVE_PROBABILITY.check("sample_rate", rate),
+        str(keys.get("adjacency", "add-remove")),
+    )

@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
+from calipers.kept import kept
 from calipers.laws.composed.one_sided import AttackValue, delta_above, delta_below, epsilon_above, epsilon_below
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.renyi import renyi_above, renyi_below
@@ -62,8 +63,6 @@ class CollinearProof(Jaw):
 
     pairs: tuple[NeighborPair, ...]
     side = Side.UPPER
-    _swept: dict[tuple[float, float], Envelope] = field(default_factory=dict, repr=False)
-    _rough: dict[tuple[NeighborPair, str, float], float] = field(default_factory=dict, repr=False)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """At least the true epsilon."""
@@ -73,19 +72,15 @@ class CollinearProof(Jaw):
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At least the true delta."""
         found = {
-            pair: min(
-                (delta_above(pair.product(name, pair.attacks[0]), epsilon, _ROUGHLY), name) for name in pair.proofs
-            )
+            pair: min((delta_above(pair.proven(name), epsilon, _ROUGHLY), name) for name in pair.proofs)
             for pair in self.pairs
         }
         return self._least(found, lambda product, within: delta_above(product, epsilon, within), tolerance)
 
+    @kept
     def _roughly(self, pair: NeighborPair, name: str, delta: float) -> float:
         """At least epsilon of one pair by one proof, on a coarse grid."""
-        key = (pair, name, delta)
-        if key not in self._rough:
-            self._rough[key] = epsilon_above(pair.product(name, pair.attacks[0]), delta, _ROUGHLY)
-        return self._rough[key]
+        return epsilon_above(pair.proven(name), delta, _ROUGHLY)
 
     def _least(
         self,
@@ -101,7 +96,7 @@ class CollinearProof(Jaw):
             if worst in fine or tolerance >= _ROUGHLY:
                 return Found(value, self._said(name, len(self._names) > 1))
             fine.add(worst)
-            found[worst] = min(value, above(worst.product(name, worst.attacks[0]), tolerance)), name
+            found[worst] = min(value, above(worst.proven(name), tolerance)), name
 
     def renyi(self, order: float) -> Found:
         """The least that one of the proofs bounds it by, of the pair with the most."""
@@ -113,8 +108,7 @@ class CollinearProof(Jaw):
                 "sizes that only one of two datasets can show; ask for epsilon, delta or the curve."
             )
         found = [
-            min((renyi_above(pair.product(proof, pair.attacks[0]).factors, order), proof) for proof in pair.proofs)
-            for pair in self.pairs
+            min((renyi_above(pair.proven(proof).factors, order), proof) for proof in pair.proofs) for pair in self.pairs
         ]
         value, proof = max(found)
         if not math.isfinite(value):
@@ -130,12 +124,10 @@ class CollinearProof(Jaw):
             )
         return Found(value, self._said(proof, len(self._names) > 1))
 
+    @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantees of all pairs."""
-        key = (smallest_delta, tolerance)
-        if key not in self._swept:
-            self._swept[key] = Envelope.of([self._guarantee(pair, *key) for pair in self.pairs])
-        return self._swept[key]
+        return Envelope.of([self._guarantee(pair, smallest_delta, tolerance) for pair in self.pairs])
 
     def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """That of one pair: the best that its proofs give, or none where no float holds a rate below 1."""
@@ -149,8 +141,8 @@ class CollinearProof(Jaw):
                 return _NO_GUARANTEE
         if likely > _TOLD and len(names) > 1:
             names = self._promising(pair, best, smallest_delta)
-        products = [pair.product(name, pair.attacks[0]) for name in names]
-        return best_guarantee([_swept(one, Side.UPPER, smallest_delta, tolerance) for one in products])
+        curves = [_swept(pair.proven(name), Side.UPPER, smallest_delta, tolerance) for name in names]
+        return best_guarantee(curves)
 
     def _promising(self, pair: NeighborPair, best: str, smallest_delta: float) -> list[str]:
         """Where next to nothing is hidden, the proofs but those that the best one beats clearly at both ends.
@@ -182,8 +174,6 @@ class CollinearAttack(Jaw):
 
     pairs: tuple[NeighborPair, ...]
     side = Side.LOWER
-    _swept: dict[tuple[float, float], Envelope] = field(default_factory=dict, repr=False)
-    _rough: dict[tuple[Attack, float], AttackValue] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def _attacked(self) -> NeighborPair:
@@ -202,11 +192,10 @@ class CollinearAttack(Jaw):
             tolerance,
         )
 
+    @kept
     def _roughly(self, attack: Attack, delta: float) -> AttackValue:
         """At most epsilon by one attack, on a coarse grid."""
-        if (attack, delta) not in self._rough:
-            self._rough[attack, delta] = epsilon_below(self._product(attack), delta, None)
-        return self._rough[attack, delta]
+        return epsilon_below(self._product(attack), delta, None)
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """At most the true delta."""
@@ -248,13 +237,11 @@ class CollinearAttack(Jaw):
         best = max(shown, key=lambda attack: shown[attack])
         return Found(shown[best], self._test(best, None))
 
+    @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The tests of the attack that shows most at a typical delta."""
-        key = (smallest_delta, tolerance)
-        if key not in self._swept:
-            best = max(self._attacked.attacks, key=lambda attack: self._roughly(attack, _TYPICAL_DELTA).value)
-            self._swept[key] = Envelope((_swept(self._product(best), Side.LOWER, smallest_delta, tolerance),))
-        return self._swept[key]
+        best = max(self._attacked.attacks, key=lambda attack: self._roughly(attack, _TYPICAL_DELTA).value)
+        return Envelope((_swept(self._product(best), Side.LOWER, smallest_delta, tolerance),))
 
     def evidence(self) -> Evidence:
         """The explicit datasets and the tests of all thresholds."""
@@ -280,19 +267,16 @@ class MomentProof(CollinearProof):
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """By one moment of isotropic Gaussians."""
-        del tolerance
         rounds = [pair.rounds() for pair in self.pairs]
         moments = [epsilon_by_moments(part, delta) if part is not None else math.inf for part in rounds]
         return Found(max(moments), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Anything."""
-        del epsilon, tolerance
         return Found(1.0, self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """No guarantee."""
-        del smallest_delta, tolerance
         return Envelope((_NO_GUARANTEE,))
 
     def evidence(self) -> Evidence:
@@ -312,19 +296,16 @@ class LengthAttack(CollinearAttack):
 
     def epsilon(self, delta: float, tolerance: float | None) -> Found:
         """Of a test of the length."""
-        del tolerance
         value, way = epsilon_shown(self._apart.length_tests(delta), delta)
         return Found(value, _length_test(self._apart, way))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Of a test of the length."""
-        del tolerance
         value, way = delta_shown(self._apart.length_tests(1e-3), epsilon)
         return Found(value, _length_test(self._apart, way))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """One test whose errors no float can hold, rounded up."""
-        del smallest_delta, tolerance
         return Envelope((TradeoffCurve.from_tests([_PERFECT], [1.0], power_c=[_PERFECT], side=Side.LOWER),))
 
     def evidence(self) -> Evidence:

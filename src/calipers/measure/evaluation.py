@@ -44,17 +44,14 @@ class Composed(Protocol[Kind]):
     @property
     def source(self) -> Kind:
         """What each of them is."""
-        ...
 
     @property
     def count(self) -> int:
         """How many there are."""
-        ...
 
     @property
     def beside(self) -> Sequence[tuple[Kind, int]]:
         """Those of another kind."""
-        ...
 
 
 _CLAIMS = {True: ("original", "replaced"), False: ("present", "zeroed out")}

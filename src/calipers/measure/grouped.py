@@ -15,7 +15,7 @@ would miss the unit's own). Nothing more is shown here, so the bracket stays ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from calipers.citations import implements
 from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
+from calipers.kept import kept
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
@@ -84,15 +85,13 @@ class GroupedProof(CurveJaw):
     records: int
     unit: str
     side = Side.UPPER
-    _curves: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
+    @kept
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The curve of one record, composed with itself."""
-        if smallest_delta not in self._curves:
-            # A step of the chain may be needed at a delta that is far smaller than that of the whole.
-            deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
-            self._curves[smallest_delta] = grouped_curve(self.single.curve(deeper, tolerance), self.records)
-        return self._curves[smallest_delta]
+        # A step of the chain may be needed at a delta that is far smaller than that of the whole.
+        deeper = max(_DEEPEST, min(1e-12, smallest_delta) ** 2 / self.records)
+        return grouped_curve(self.single.curve(deeper, tolerance), self.records)
 
     def depth_at(self, delta: float) -> float:
         """Deeper than for one record."""

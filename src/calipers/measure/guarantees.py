@@ -102,7 +102,6 @@ class ConcentratedProof(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """What the orders imply."""
-        del smallest_delta, tolerance
         return guarantee_curve(self.rho, self.xi)
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
@@ -145,7 +144,6 @@ class ConcentratedAttack(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """What Gaussian noise and biased coins attain."""
-        del smallest_delta, tolerance
         return attained_curve(self.rho, self.xi)
 
     def renyi(self, order: float) -> Found:

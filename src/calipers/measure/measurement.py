@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from calipers.bracket import Bracket, Evidence, Side
 from calipers.citations import implements
@@ -20,6 +19,7 @@ from calipers.curves.gdp import regret
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, PROBABILITY, Domain
 from calipers.errors import InputError
+from calipers.kept import kept
 from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
@@ -32,7 +32,6 @@ _DEEPEST, _TINY = 1e-12, 1e-290
 
 
 _Jaws = tuple[Found, Found]
-T = TypeVar("T")
 
 
 def _bracket_of(found: _Jaws) -> Bracket:
@@ -82,7 +81,6 @@ class Measurement:
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
     _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
-    _cache: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return as_text(self)
@@ -122,13 +120,6 @@ class Measurement:
         if key not in self._answers:
             self._answers[key] = ask(self.evaluation.below), ask(self.evaluation.above)
         return self._answers[key]
-
-    def _kept(self, key: object, make: Callable[[], T]) -> T:
-        """What was made under this key, now or before."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        found: T = self._cache[key]
-        return found
 
     def _bracket(self, lower: float, upper: float) -> Bracket:
         """Numbers that are read off whole curves."""
@@ -198,13 +189,19 @@ class Measurement:
         UPPER: a guarantee, at or below the truth. LOWER: no symmetric guarantee lies above it. It is the hull of both
         orders, which no attack need attain: what attacks do is `envelope`.
         """
-        depth, jaw = self._depth(smallest_delta), self.evaluation.jaw(side)
-        return self._kept(("curve", side, depth), lambda: jaw.curve(depth, self.tolerance))
+        return self._curve(side, self._depth(smallest_delta))
+
+    @kept
+    def _curve(self, side: Side, depth: float) -> TradeoffCurve:
+        return self.evaluation.jaw(side).curve(depth, self.tolerance)
 
     def envelope(self, side: Side, smallest_delta: float = _DEEPEST) -> Envelope:
         """What attacks in either order do at each false positive rate: UPPER proven, LOWER attained."""
-        depth, jaw = self._depth(smallest_delta), self.evaluation.jaw(side)
-        return self._kept(("envelope", side, depth), lambda: jaw.envelope(depth, self.tolerance))
+        return self._envelope(side, self._depth(smallest_delta))
+
+    @kept
+    def _envelope(self, side: Side, depth: float) -> Envelope:
+        return self.evaluation.jaw(side).envelope(depth, self.tolerance)
 
     @staticmethod
     def _depth(smallest_delta: float) -> float:
@@ -242,8 +239,9 @@ class Measurement:
     def gdp(self, delta0: float = DEFAULT_DELTA0) -> Gdp:
         """mu up to delta0 with its regret; mu is infinite where no finite value is proven."""
         delta0 = DELTA0.check("delta0", delta0, "mu over all alpha is decided by tails nobody can reach.")
-        return self._kept(("gdp", delta0), lambda: self._gdp(delta0))
+        return self._gdp(delta0)
 
+    @kept
     def _gdp(self, delta0: float) -> Gdp:
         lower, upper = (jaw.mu(delta0, self.tolerance) for jaw in self._both)
         attack = self.curve(Side.LOWER, depth_for(delta0))

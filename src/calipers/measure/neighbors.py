@@ -104,11 +104,6 @@ class NeighborPair:
         """Whether any phase's divisor differs between the two datasets."""
         return any(self._kind(run) != "plain" for run in self.phases)
 
-    @property
-    def directions(self) -> tuple[float, ...]:
-        """The v of the attacks in which the record's gradient is e."""
-        return tuple(direction for direction, record in self.attacks if record == 1.0)
-
     def _kind(self, run: Run) -> str:
         """plain, moving (the rate), fixed (K against K + 1), or realized; at rate 1 that is the dataset size."""
         if rate_moves(run):
@@ -121,8 +116,10 @@ class NeighborPair:
         size = self.size if size is None else size
         return divisor_of(run, size) if run.normalization == "floor" else size
 
-    def factors(self, proof: str, direction: float, record: float = 1.0) -> list[tuple[LawSource, int]]:
-        """The pairs of all phases with their multiplicities."""
+    @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
+    def product(self, proof: str, attack: Attack) -> Product:
+        """The composition of all phases: the upper side by this proof, the lower by this attack."""
+        direction, record = attack
         counts: dict[LawSource, int] = {}
         degrees: dict[int, int] = {}
         for run in self.phases:
@@ -145,12 +142,11 @@ class NeighborPair:
         for divisor, count in degrees.items():
             if count:
                 counts[ScaleFactor(count, divisor)] = 1
-        return list(counts.items())
+        return Product(list(counts.items()))
 
-    @functools.cache  # noqa: B019  # a measurement lives shortly and holds few pairs
-    def product(self, proof: str, attack: Attack) -> Product:
-        """The composition, with this proof above and this attack below."""
-        return Product(self.factors(proof, *attack))
+    def proven(self, proof: str) -> Product:
+        """The same for whoever asks for its upper side alone: any attack will do."""
+        return self.product(proof, self.attacks[0])
 
     def length_tests(self, smallest: float) -> list[LengthTest]:
         """Tests of the length of the noise, everybody's gradient being zero, for one phase each."""

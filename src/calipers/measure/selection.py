@@ -29,10 +29,13 @@ from calipers.run import Run
 from calipers.stated import Guarantee
 
 _ORDERS = np.concatenate((np.geomspace(1.05, 2.0, 8), np.geomspace(2.2, 40.0, 14)))
+_AT_TWO, _USELESS = 7, 700.0
+"""Where order 2 stands, and how much larger than at order 2 a divergence is of no use: divergences grow with the order,
+and a larger one has at most log(1/delta) + log(mean) + 2, or log(1/gamma)/2 of what hides, to gain over order 2."""
 _BISECTIONS = 60
 _COARSE = 5e-3
 _FINE = 400
-_TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 40), 1.0 - np.geomspace(0.45, 1e-6, 24)))
+_TURNED = np.concatenate((np.geomspace(1e-9, 0.5, 79), 1.0 - np.geomspace(0.45, 1e-6, 70)))
 """False positive rates of the tests at which orders are turned."""
 _DEEPEST, _USUAL, _FINE_ENOUGH = 1e-14, 1e-12, 1e-3
 """The smallest depth of curves of one trial; the depth that reports ask for, and the tolerance with which they do."""
@@ -74,10 +77,7 @@ class SelectionProof(CurveJaw):
     @functools.cached_property
     def _single(self) -> TradeoffCurve:
         """The guarantee of one trial, as the curve of the usual depth needs it."""
-        return self.one.curve(self._depth(_USUAL), _FINE_ENOUGH)
-
-    def _depth(self, smallest_delta: float) -> float:
-        return min(_DEEPEST, smallest_delta / self.trials.mean)
+        return self.one.curve(_depth(self.trials, _USUAL), _FINE_ENOUGH)
 
     @functools.cached_property
     def _shift(self) -> float:
@@ -117,21 +117,26 @@ class SelectionProof(CurveJaw):
     @functools.cached_property
     def _by_orders(self) -> TradeoffCurve | None:
         """What the published Renyi bound implies, where one trial has finite divergences."""
+        divergences: list[float] = []
         try:
-            base = np.array([self.one.renyi(float(order)).value for order in _ORDERS])
+            for order in _ORDERS:
+                divergences.append(self.one.renyi(float(order)).value)
+                if order > 2.0 and divergences[-1] > divergences[_AT_TWO] + _USELESS:
+                    break
         except CalipersError:
             return None
+        base, orders = np.array(divergences), _ORDERS[: len(divergences)]
         if not np.all(np.isfinite(base)):
             return None
         found = []
-        for order in _ORDERS:
+        for order in orders:
             near = float(self._single.delta(_nearness(order))) if self.trials.poisson else 0.0
-            found.append(self.trials.renyi(float(order), base, _ORDERS, near))
-        return rdp_tradeoff(_ORDERS, np.array(found), 100)
+            found.append(self.trials.renyi(float(order), base, orders, near))
+        return rdp_tradeoff(orders, np.array(found), 100)
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The nodes of one trial's profile, shifted, and the Renyi bound."""
-        depth = self._depth(smallest_delta)
+        depth = _depth(self.trials, smallest_delta)
         if depth not in self._curves:
             single = self.one.curve(depth, tolerance)
             odds = single.odds
@@ -164,6 +169,11 @@ class SelectionProof(CurveJaw):
         return Evidence.of(Kind.NUMERICAL, statement, text)
 
 
+def _depth(trials: Trials, smallest_delta: float) -> float:
+    """How deep curves of one trial must be, so that the best of all is known down to the smallest delta."""
+    return min(_DEEPEST, smallest_delta / trials.mean)
+
+
 def _nearness(order: float) -> float:
     """The epsilon at which the bound for a Poisson number of trials asks for delta."""
     return math.log1p(1.0 / (order - 1.0))
@@ -178,27 +188,27 @@ class SelectionAttack(Jaw):
     side = Side.LOWER
     _kept: dict[tuple[float, bool], Envelope] = field(default_factory=dict, repr=False)
 
-    def _attack(self, depth: float, turned: bool) -> Envelope:
+    def _attack(self, smallest_delta: float, turned: bool) -> Envelope:
         """The directed curves of both scores, on every pair of one trial; and of turned orders.
 
         Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
         the rates between two of them, so curves and rates do without.
         """
-        key = (depth, turned)
+        key = (_depth(self.trials, smallest_delta), turned)
         if key not in self._kept:
-            single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
+            single, made = self.one.envelope(key[0], _COARSE), _turned_orders if turned else _scored
             self._kept[key] = Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
         return self._kept[key]
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
         """Read off the attack, turned orders included."""
         del tolerance
-        return Found(self._attack(_DEEPEST, True).hull().epsilon(delta), self.evidence())
+        return Found(self._attack(_USUAL, True).hull().epsilon(delta), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Read off the attack, turned orders included."""
         del tolerance
-        return Found(float(self._attack(_DEEPEST, True).hull().delta(epsilon)), self.evidence())
+        return Found(float(self._attack(_USUAL, True).hull().delta(epsilon)), self.evidence())
 
     def renyi(self, order: float) -> Found:
         """No attack is claimed."""
@@ -208,7 +218,7 @@ class SelectionAttack(Jaw):
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Both scores."""
         del tolerance
-        return self._attack(min(_DEEPEST, smallest_delta / self.trials.mean), False)
+        return self._attack(smallest_delta, False)
 
     def evidence(self) -> Evidence:
         """The likelihood-ordered test."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calipers.domains import PROBABILITY, Domain
-from calipers.laws.core.pair import Pair, SmoothPart
-from calipers.numerics.types import FloatArray
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import between
 
 EPSILON = Domain(0.0, 500.0, low_open=True)
 SCALE = Domain(1.0 / 500.0, 1e6)
@@ -63,27 +63,13 @@ def laplace(scale: float) -> Pair:
     """Laplace noise of the given scale on a query of sensitivity 1: exactly 1/scale-DP."""
     scale = SCALE.check("scale", scale)
     log_norm = -math.log(2.0 * scale)
-    nowhere = lambda _: -math.inf  # noqa: E731  # the smooth part ends at 0 and 1; beyond lie the atoms
-
-    def log_p(z: FloatArray) -> FloatArray:
-        return log_norm - (1.0 - z) / scale
-
-    def log_q(z: FloatArray) -> FloatArray:
-        return log_norm - z / scale
-
-    part = SmoothPart(
-        log_p=log_p,
-        log_q=log_q,
-        log_ratio=lambda z: np.asarray((2.0 * z - 1.0) / scale),
-        range_for=lambda _: (0.0, 1.0),
-        log_p_above=nowhere,
-        log_q_above=nowhere,
-        log_p_below=nowhere,
-        log_q_below=nowhere,
-        growth=lambda _low, _high, reach: reach / scale,
+    part = between(  # beyond 0 and 1 lie the atoms
+        0.0,
+        1.0,
+        lambda z: log_norm - (1.0 - z) / scale,
+        lambda z: log_norm - z / scale,
+        lambda z: np.asarray((2.0 * z - 1.0) / scale),
         slope=2.0 / scale,
-        log_growth_above=lambda _rate, _z: -math.inf,
-        log_growth_below=lambda _rate, _z: -math.inf,
         scale=min(1.0, scale),
     )
     half = -math.log(2.0)

@@ -34,7 +34,6 @@ from calipers.curves.rdp_curve import rdp_tradeoff, zcdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, Domain
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair
 from calipers.laws.core.profile_law import law_of_curve
 from calipers.laws.core.source import LawSource
 from calipers.mechanisms.gaussian import gaussian
@@ -56,6 +55,8 @@ class Concentrated(LawSource):
     symmetric: ClassVar[bool] = True
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    exact: ClassVar[bool] = False
+    """No single mechanism attains all that the guarantee allows."""
 
     def __post_init__(self) -> None:
         RHO.check("rho", self.rho)
@@ -72,13 +73,8 @@ class Concentrated(LawSource):
         return f"({self.xi:.12g}, {self.rho:.12g})-zCDP" if self.xi else f"{self.rho:.12g}-zCDP"
 
     @property
-    def gaussian(self) -> Pair:
-        """The Gaussian mechanism that is rho-zCDP and no better."""
-        return gaussian(self.shift)
-
-    @property
     def shift(self) -> float:
-        """mu = sqrt(2 rho), rounded down."""
+        """mu = sqrt(2 rho) of the Gaussian mechanism that is rho-zCDP and no better, rounded down."""
         return math.sqrt(2.0 * self.rho) * (1.0 - 4e-16)
 
     @property
@@ -86,19 +82,13 @@ class Concentrated(LawSource):
         """That of the Gaussian mechanism."""
         return self.shift
 
-    @property
-    def exact(self) -> bool:
-        """No single mechanism attains all that the guarantee allows."""
-        return False
-
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of the curve that the guarantee implies."""
-        del resolution, log_tail
         return law_of_curve(guarantee_curve(self.rho, self.xi))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of the Gaussian mechanism."""
-        return self.gaussian.lower(resolution, log_tail)
+        return gaussian(self.shift).lower(resolution, log_tail)
 
     def log_moment_bound(self, order: float, reverse: bool) -> float:
         """At least log E_Q[L^t] for t > 1: (t - 1)(xi + t rho), which is what the guarantee says."""

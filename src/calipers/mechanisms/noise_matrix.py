@@ -83,6 +83,14 @@ class Sensitivity:
     pattern: tuple[int, ...]
     reason: str
 
+    @classmethod
+    def of(
+        cls, value: float, pattern: Sequence[int], reason: str, slack: float, upper: float | None = None
+    ) -> Sensitivity:
+        """What a pattern shows, and that no other shows more (or more than `upper`), rounded outward by `slack`."""
+        most = value if upper is None else upper
+        return cls(float(value * (1.0 - slack)), float(most * (1.0 + slack)), tuple(pattern), reason)
+
     @property
     def exact(self) -> bool:
         """Whether both ends are the same up to rounding."""
@@ -175,22 +183,23 @@ class NoiseMatrix:
     @implements("denisov2022:thm2.1", "choquette2023:alg3")
     def sensitivity(self, patterns: Patterns) -> Sensitivity:
         """The largest length by which a record can move the release, from both sides."""
-        count, slack = patterns.most(self.steps), 8.0 * (self.steps + 8) * _UNIT
-        norms = self.column_norms()
+        count, norms, slack = patterns.most(self.steps), self.column_norms(), self._slack
         if count == 1:
             place = int(np.argmax(norms))
-            return found_sensitivity(norms[place], norms[place], (place,), "the longest column", slack)
+            return Sensitivity.of(norms[place], (place,), "the longest column", slack)
         if self.bands() <= patterns.min_separation and not patterns.fixed:
             value, pattern = best_pattern(norms**2, patterns.min_separation, count)
-            return found_sensitivity(
-                math.sqrt(value), math.sqrt(value), pattern, "columns of a pattern share no row", slack
-            )
-        if self.toeplitz is not None:
-            return self._toeplitz_sensitivity(patterns, count, slack)
-        return self._dense_sensitivity(patterns, count)
+            return Sensitivity.of(math.sqrt(value), pattern, "columns of a pattern share no row", slack)
+        return self._searched(patterns, count)
 
-    def _toeplitz_sensitivity(self, patterns: Patterns, count: int, slack: float) -> Sensitivity:
-        assert self.toeplitz is not None
+    @property
+    def _slack(self) -> float:
+        return 8.0 * (self.steps + 8) * _UNIT
+
+    def _searched(self, patterns: Patterns, count: int) -> Sensitivity:
+        """Where columns of a pattern share rows."""
+        if self.toeplitz is None:
+            return self._dense_sensitivity(patterns, count)
         falling = np.all(np.diff(self.toeplitz) <= 0.0) and np.all(self.toeplitz >= 0.0)
         if not falling:
             if self.steps <= LARGEST_DENSE:
@@ -204,9 +213,7 @@ class NoiseMatrix:
         for start in pattern:
             moved[start:] += self.toeplitz[: self.steps - start]
         value = math.sqrt(float(np.sum(moved**2)))
-        return found_sensitivity(
-            value, value, pattern, "Toeplitz with non-negative coefficients that do not grow", slack
-        )
+        return Sensitivity.of(value, pattern, "Toeplitz with non-negative coefficients that do not grow", self._slack)
 
     def materialized(self) -> NoiseMatrix:
         """The same matrix, dense."""
@@ -234,7 +241,7 @@ class NoiseMatrix:
                 np.array(best_pattern(np.diag(gram), patterns.min_separation, count)[1]),
             ]
         lower, pattern = max((self._played(gram, one), tuple(int(i) for i in one)) for one in candidates)
-        return found_sensitivity(lower, upper, pattern, reason, 1e-12)
+        return Sensitivity.of(lower, pattern, reason, 1e-12, upper)
 
     def _played(self, gram: FloatArray, pattern: IntArray) -> float:
         """At most the length that this pattern shows, with signs chosen one after another; rounding charged."""
@@ -246,11 +253,6 @@ class NoiseMatrix:
         columns = self.dense[:, pattern]
         moved, blur = np.abs(columns @ signs), 2.0 * (len(pattern) + 2) * _UNIT * np.abs(columns).sum(axis=1)
         return math.sqrt(float(np.sum(np.maximum(moved - blur, 0.0) ** 2)))
-
-
-def found_sensitivity(lower: float, upper: float, pattern: Sequence[int], reason: str, slack: float) -> Sensitivity:
-    """Both ends, moved outward by the slack."""
-    return Sensitivity(float(lower * (1.0 - slack)), float(upper * (1.0 + slack)), tuple(pattern), reason)
 
 
 def _progressions(steps: int, separation: int, count: int) -> list[IntArray]:

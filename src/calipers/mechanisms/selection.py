@@ -29,6 +29,7 @@ S has more mass under P, which lifts f'(F) above f'(G). A = everything and A = S
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -84,7 +85,7 @@ class Trials:
         """Whether exactly one trial is run."""
         return self.mean == 1.0 and self.shape != math.inf
 
-    @property
+    @functools.cached_property
     def gamma(self) -> float:
         """The parameter of the negative binomial law that gives the mean."""
         low, high = 1e-18, 1.0  # the mean falls from infinity to 1

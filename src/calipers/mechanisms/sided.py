@@ -22,33 +22,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair, SmoothPart
-from calipers.laws.core.profile_law import law_of_curve
+from calipers.laws.core.pair import Pair
+from calipers.laws.core.part_algebra import between
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.classic import EPSILON, laplace
-from calipers.numerics.types import FloatArray
 
 
 @dataclass(frozen=True)
 class Sided(LawSource):
     """UPPER laws from `above`, LOWER laws from `below`, which `above` dominates.
 
-    `pointwise`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so
-    that a lone release has a bracket that closes; `attack` says by which.
+    `alone`: a pair that dominates, every single point of which is attained by some instance of the mechanism, so that a
+    lone release has a bracket that closes; and by which.
     """
 
     name: str
     above: UpperSource
     below: LowerSource
-    pointwise: LawSource | None = None
-    attack: str = ""
+    alone: tuple[LawSource, str] | None = None
+    exact: ClassVar[bool] = False
+    """Proof and attack are two statements."""
 
     @property
     def words(self) -> str:
@@ -56,29 +55,9 @@ class Sided(LawSource):
         return self.name
 
     @property
-    def alone(self) -> tuple[LawSource, str] | None:
-        """The pair whose points are attained one by one."""
-        return None if self.pointwise is None else (self.pointwise, self.attack)
-
-    @property
     def symmetric(self) -> bool:
         """Whether both are."""
         return self.above.symmetric and self.below.symmetric
-
-    @property
-    def p_inf(self) -> float:
-        """Mass at infinity that is attained."""
-        return self.below.p_inf
-
-    @property
-    def q_zero(self) -> float:
-        """Mass at zero that is attained."""
-        return self.below.q_zero
-
-    @property
-    def exact(self) -> bool:
-        """Proof and attack are two statements."""
-        return False
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of what dominates."""
@@ -89,34 +68,6 @@ class Sided(LawSource):
         return self.below.lower(resolution, log_tail)
 
 
-@dataclass(frozen=True)
-class ProvenCurve(UpperSource):
-    """An UPPER trade-off curve as a proof."""
-
-    curve: TradeoffCurve
-    symmetric: bool = True
-
-    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The segments of the curve, as atoms."""
-        del resolution, log_tail
-        Side.UPPER.same(self.curve.side)
-        return law_of_curve(self.curve)
-
-
-@dataclass(frozen=True)
-class AttainedCurve(LowerSource):
-    """A LOWER trade-off curve as an attack."""
-
-    curve: TradeoffCurve
-    symmetric: bool = True
-
-    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The segments of the curve, as atoms."""
-        del resolution, log_tail
-        Side.LOWER.same(self.curve.side)
-        return law_of_curve(self.curve)
-
-
 @implements("dong2020:br")
 def exponential_mechanism(epsilon: float) -> Sided:
     """The exponential mechanism: P(i) proportional to exp(epsilon score / 2), scores moved by 1."""
@@ -124,7 +75,7 @@ def exponential_mechanism(epsilon: float) -> Sided:
     coin = _symmetric_coin(-math.log1p(math.exp(0.5 * epsilon)), epsilon)
     name = f"exponential mechanism, epsilon = {epsilon:g}"
     pair = _bounded_range(epsilon, name)
-    return Sided(name, pair, coin, pair, _TWO.format("log odds epsilon/2 on either side"))
+    return Sided(name, pair, coin, (pair, _TWO.format("log odds epsilon/2 on either side")))
 
 
 @implements("calipers:permute-and-flip")
@@ -134,7 +85,7 @@ def permute_and_flip(epsilon: float) -> Sided:
     coin = _symmetric_coin(-0.5 * epsilon - math.log(2.0), epsilon)
     name = f"permute-and-flip, epsilon = {epsilon:g}"
     pair = laplace(1.0 / epsilon)
-    return Sided(name, pair, coin, pair, _TWO.format("score gaps of 1 on either side"))
+    return Sided(name, pair, coin, (pair, _TWO.format("score gaps of 1 on either side")))
 
 
 _TWO = "Two candidates whose scores the record moves by 1 each, one up and one down ({}); claim the record if one wins."
@@ -159,27 +110,13 @@ def _bounded_range(epsilon: float, name: str) -> Pair:
     e^((epsilon - z)/2) and e^((epsilon + z)/2), over 2 (e^epsilon - 1), on [-epsilon, epsilon].
     """
     log_norm = -math.log(2.0) - epsilon - math.log(-math.expm1(-epsilon))
-    nowhere = lambda _: -math.inf  # noqa: E731  # the density ends at -epsilon and epsilon
-
-    def log_p(z: FloatArray) -> FloatArray:
-        return log_norm + 0.5 * (epsilon + z)
-
-    def log_q(z: FloatArray) -> FloatArray:
-        return log_norm + 0.5 * (epsilon - z)
-
-    part = SmoothPart(
-        log_p=log_p,
-        log_q=log_q,
-        log_ratio=lambda z: np.asarray(z, dtype=np.float64),
-        range_for=lambda _: (-epsilon, epsilon),
-        log_p_above=nowhere,
-        log_q_above=nowhere,
-        log_p_below=nowhere,
-        log_q_below=nowhere,
-        growth=lambda _low, _high, reach: 0.5 * reach,
+    part = between(
+        -epsilon,
+        epsilon,
+        lambda z: log_norm + 0.5 * (epsilon + z),
+        lambda z: log_norm + 0.5 * (epsilon - z),
+        lambda z: np.asarray(z, dtype=np.float64),
         slope=1.0,
-        log_growth_above=lambda _rate, _z: -math.inf,
-        log_growth_below=lambda _rate, _z: -math.inf,
         scale=min(1.0, epsilon),
     )
     return Pair(name, smooth=(part,), symmetric=True)

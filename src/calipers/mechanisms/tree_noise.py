@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity, best_pattern, found_sensitivity
+from calipers.mechanisms.noise_matrix import NoiseMatrix, Patterns, Sensitivity, best_pattern
 from calipers.numerics.types import FloatArray, IntArray
 
 _MOST_PLACES = 4_000_000
@@ -68,31 +68,21 @@ class TreeNoise(NoiseMatrix):
                     rows[-1][end - length : end] = 1.0
         return NoiseMatrix.of(np.array(rows), self.name, tree=True)
 
-    def sensitivity(self, patterns: Patterns) -> Sensitivity:
-        """The largest length by which a record can move the release, from both sides."""
-        count, norms = patterns.most(self._steps), self.column_norms()
-        slack = 8.0 * 2.0**-53
-        if count == 1:
-            return found_sensitivity(norms[0], norms[0], (0,), "the longest column", slack)
-        if self.bands() <= patterns.min_separation and not patterns.fixed:
-            value, pattern = best_pattern(norms**2, patterns.min_separation, count)
-            return found_sensitivity(
-                math.sqrt(value), math.sqrt(value), pattern, "columns of a pattern share no row", slack
-            )
+    _slack = 8.0 * 2.0**-53
+
+    def _searched(self, patterns: Patterns, count: int) -> Sensitivity:
+        """Where columns of a pattern share rows, which hold whole numbers."""
         shown, pattern = self._every(patterns.min_separation, count, patterns.fixed)
         if patterns.fixed:
-            return found_sensitivity(
-                math.sqrt(shown), math.sqrt(shown), pattern, "every pattern of a fixed order", slack
-            )
+            return Sensitivity.of(math.sqrt(shown), pattern, "every pattern of a fixed order", self._slack)
         if self._steps * count <= _MOST_PLACES:  # long columns, and those that share many rows, may show a little more
-            for values in (norms**2, self._row_sums(patterns.min_separation, count)):
+            for values in (self.column_norms() ** 2, self._row_sums(patterns.min_separation, count)):
                 other = best_pattern(values, patterns.min_separation, count)[1]
                 squares = int(self._squares(np.array([other]), patterns.min_separation)[0])
                 shown, pattern = max((shown, pattern), (squares, other))
         most = sum(_level(length, number, patterns.min_separation, count) for length, number in self._levels)
-        return found_sensitivity(
-            math.sqrt(shown), math.sqrt(most), pattern, "the best pattern of every level of the tree", slack
-        )
+        reason = "the best pattern of every level of the tree"
+        return Sensitivity.of(math.sqrt(shown), pattern, reason, self._slack, math.sqrt(most))
 
     def _row_sums(self, separation: int, count: int) -> FloatArray:
         """The most that the nodes of a step can hold, added up, for every step."""

@@ -18,9 +18,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from calipers.bracket import Bracket
 from calipers.errors import InputError
+from calipers.laws.composed.direction import Jaws
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,19 +39,7 @@ Interval = tuple[float, float]
 T = TypeVar("T")
 
 
-class TwoSided(Protocol):
-    """A bracket, or whatever else bounds a quantity from both sides."""
-
-    @property
-    def lower(self) -> float:
-        """At most the quantity."""
-
-    @property
-    def upper(self) -> float:
-        """At least the quantity."""
-
-
-Value = float | Interval | TwoSided
+Value = float | Interval | Bracket | Jaws
 """What is known of a quantity: exactly, or from both sides."""
 
 

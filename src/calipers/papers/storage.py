@@ -6,19 +6,18 @@ A file is written beside its place and then moved there, which file systems do i
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from calipers._version import __version__
-from calipers.errors import InputError, MissingExtraError
+from calipers.errors import InputError
 from calipers.papers.items import Item, Picture, Published, Row, Views
 from calipers.provenance import sealed
 from calipers.reports.files import write_whole
+from calipers.reports.plots import empty_figure, saved
+from calipers.reports.points import csv_text
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -37,9 +36,9 @@ class Result:
 def write_outcome(item: Item, outcome: Views, folder: Path) -> list[Path]:
     """Write CSV, pictures, and the result file last. Returns the files written, the result among them."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {f"{item.name}.csv": csv_bytes(ROW_HEADER, map(_row_cells, outcome.rows))}
+    contents = {f"{item.name}.csv": csv_text(ROW_HEADER, map(_row_cells, outcome.rows)).encode()}
     for table in outcome.data:
-        contents[f"{item.name}-{table.name}.csv"] = csv_bytes(table.header, table.rows)
+        contents[f"{item.name}-{table.name}.csv"] = csv_text(table.header, table.rows).encode()
     if outcome.picture is not None:
         for kind, picture in rendered(outcome.picture).items():
             contents[f"{item.name}.{kind}"] = picture
@@ -73,27 +72,9 @@ def read_result(name: str, folder: Path) -> Result:
 
 def rendered(picture: Picture) -> dict[str, bytes]:
     """The picture as {"png": ..., "svg": ...}, drawn without touching matplotlib's global state."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Pictures need matplotlib; install it.") from error
-    figure = Figure(figsize=picture.size, layout="constrained")
+    figure = empty_figure(picture.size)
     picture.draw(figure)
-    files = {}
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
-        files[kind] = buffer.getvalue()
-    return files
-
-
-def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Comma-separated text in UTF-8; numbers with all their digits."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue().encode()
+    return {"png": saved(figure, "png", {}), "svg": saved(figure, "svg", {"Date": None})}
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from calipers.errors import InputError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import normal_tail_quantile
 from calipers.numerics.types import IntArray
-from calipers.probing.groups import Inclusions, Together, together
+from calipers.probing.groups import Inclusions, divergence, together
 from calipers.probing.protocol import Configuration, Finding
 
 # Batches looked at in one probe; beyond that the interval of the rate stays wider than one step.
@@ -42,23 +41,45 @@ MOST_BATCHES = 60_000
 LEAST_BATCHES = 1000
 
 
-@dataclass(frozen=True)
 class BatchCounts:
-    """What a run of `epochs` epochs showed."""
+    """One run of `epochs` epochs, drawn and counted; of more or fewer steps than it says, it is counted as it is."""
 
-    dataset_size: int
-    steps_per_epoch: int
-    epochs: int
-    sizes: IntArray
-    by_record: IntArray
-    shared: int
-    repeats: int
-    once_per_epoch: bool
-    twice_in_batch: bool
-    first_epoch: tuple[IntArray, ...]
-    same_every_epoch: bool
-    successive_equal: int
-    seen: Inclusions
+    def __init__(self, configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> None:
+        steps = self.steps_per_epoch = configuration.steps_per_epoch
+        self.dataset_size, self.epochs = dataset_size, epochs
+        self.by_record, this_epoch = (np.zeros(dataset_size, dtype=np.int64) for _ in range(2))
+        self.shared = self.repeats = self.successive_equal = 0
+        self.once_per_epoch, self.twice_in_batch, same = True, False, True
+        self.first_epoch: list[IntArray] = []
+        self.seen = Inclusions(dataset_size, epochs * steps, np.random.default_rng(seed + 1))
+        sizes: list[int] = []
+        previous = np.zeros(dataset_size, dtype=np.bool_)
+        # One batch more than was said is enough to know.
+        drawn = itertools.islice(_drawn(configuration, dataset_size, epochs, seed), epochs * steps + 1)
+        for step, batch in enumerate(drawn):
+            place = step % steps
+            if place == 0:
+                this_epoch[:] = 0
+            sizes.append(batch.size)
+            present = np.zeros(dataset_size, dtype=np.bool_)
+            present[batch] = True
+            self.twice_in_batch = self.twice_in_batch or int(present.sum()) < batch.size
+            if step:
+                self.shared += int(previous[batch].sum())
+                self.successive_equal += bool(batch.size) and bool(np.array_equal(previous, present))
+            previous = present
+            this_epoch[batch] += 1
+            self.by_record[batch] += 1
+            self.seen.see(step, batch)
+            if step < steps:
+                self.first_epoch.append(batch)
+            elif same:
+                same = np.array_equal(np.sort(batch), np.sort(self.first_epoch[place]))
+            if place == steps - 1:
+                self.repeats += int(np.count_nonzero(this_epoch > 1))
+                self.once_per_epoch = self.once_per_epoch and bool((this_epoch == 1).all())
+        self.sizes = np.array(sizes, dtype=np.int64)
+        self.same_every_epoch = same and epochs > 1
 
     @property
     def inclusions(self) -> int:
@@ -81,48 +102,6 @@ def epochs_needed(dataset_size: int, steps_per_epoch: int, error: float) -> int:
     return max(2, min(math.ceil(wanted), MOST_BATCHES // steps_per_epoch))
 
 
-def count_batches(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> BatchCounts:
-    """Draw one run and count. A run of more or fewer steps than it says is counted as it is."""
-    steps = configuration.steps_per_epoch
-    sizes: list[int] = []
-    by_record = np.zeros(dataset_size, dtype=np.int64)
-    this_epoch = np.zeros(dataset_size, dtype=np.int64)
-    previous = np.zeros(dataset_size, dtype=np.bool_)
-    shared = repeats = equal = 0
-    once, twice, same = True, False, True
-    first: list[IntArray] = []
-    seen = Inclusions(dataset_size, epochs * steps, np.random.default_rng(seed + 1))
-    # One batch more than was said is enough to know.
-    for step, batch in enumerate(
-        itertools.islice(_drawn(configuration, dataset_size, epochs, seed), epochs * steps + 1)
-    ):
-        place = step % steps
-        if place == 0:
-            this_epoch[:] = 0
-        sizes.append(batch.size)
-        present = np.zeros(dataset_size, dtype=np.bool_)
-        present[batch] = True
-        twice = twice or int(present.sum()) < batch.size
-        if step:
-            shared += int(previous[batch].sum())
-            equal += bool(batch.size) and bool(np.array_equal(previous, present))
-        previous = present
-        this_epoch[batch] += 1
-        by_record[batch] += 1
-        seen.see(step, batch)
-        if step < steps:
-            first.append(batch)
-        elif same:
-            same = np.array_equal(np.sort(batch), np.sort(first[place]))
-        if place == steps - 1:
-            repeats += int(np.count_nonzero(this_epoch > 1))
-            once = once and bool((this_epoch == 1).all())
-    return BatchCounts(
-        dataset_size, steps, epochs, np.array(sizes, dtype=np.int64), by_record, shared, repeats, once, twice,
-        tuple(first), same and epochs > 1, equal, seen,
-    )  # fmt: skip
-
-
 def _drawn(configuration: Configuration, dataset_size: int, epochs: int, seed: int) -> Iterator[IntArray]:
     for given in configuration.batches(epochs, np.random.default_rng(seed)):
         batch = np.asarray(given, dtype=np.int64).ravel()
@@ -140,16 +119,8 @@ def rates_left(counts: BatchCounts, error: float) -> tuple[float, float]:
     share = counts.rate
     budget = math.log(2 / error) / trials
 
-    near, far = (halved(share, end, lambda q: _divergence(share, q) <= budget, 200)[1] for end in (0.0, 1.0))
+    near, far = (halved(share, end, lambda q: divergence(share, q) <= budget, 200)[1] for end in (0.0, 1.0))
     return near, far
-
-
-def _divergence(p: float, q: float) -> float:
-    """KL(Bernoulli(p), Bernoulli(q))."""
-    if q in (0.0, 1.0):
-        return 0.0 if p == q else math.inf
-    first = p * math.log(p / q) if p else 0.0
-    return first + ((1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0)
 
 
 def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> tuple[Finding, str | None]:
@@ -179,18 +150,14 @@ def sampler_finding(counts: BatchCounts, redrawn: BatchCounts, error: float) -> 
     evidence = f"{evidence}; in standard deviations: {listed} (allowed {allowed:.2f}, normal approximation)"
     if not all(abs(value) <= allowed for value in deviations.values()):
         return Finding("sampler", "not Poisson, and no other sampler known here", evidence, error, alarm=True), None
-    joint = _joint(counts, error / 2, allowed)
-    evidence = f"{evidence}; {joint.evidence}"
-    if not joint.independent:
+    independent, joint = together(counts.seen, *rates_left(counts, error / 4), error / 4, allowed)
+    evidence = f"{evidence}; {joint}"
+    if not independent:
         return Finding("sampler", "not Poisson: records come together or avoid each other", evidence, error, True), None
     return Finding("sampler", f"not distinguished from Poisson by {COMPARED}", evidence, error), "poisson"
 
 
 COMPARED = "batch sizes, records' counts, successive batches, pairs and small groups of records"
-
-
-def _joint(counts: BatchCounts, error: float, allowed: float) -> Together:
-    return together(counts.seen, *rates_left(counts, error / 2), error / 2, allowed)
 
 
 def _other_length(counts: BatchCounts, expected: int) -> Finding:

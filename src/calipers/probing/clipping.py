@@ -21,7 +21,7 @@ import numpy as np
 
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray
-from calipers.probing.clipping_rules import rules
+from calipers.probing.clipping_rules import Rule, rules
 from calipers.probing.lens import LOST, ROUNDING, Lens
 from calipers.probing.protocol import Finding
 
@@ -36,6 +36,10 @@ class Planted:
     moved: FloatArray
     witness: float
     tolerance: float
+
+    def follows(self, rule: Rule) -> bool:
+        """Whether the rule explains how the sum moved."""
+        return bool(np.linalg.norm(rule.applied(self.gradients) - self.moved) <= self.tolerance)
 
 
 def battery(lens: Lens) -> list[FloatArray]:
@@ -77,32 +81,27 @@ def planted(lens: Lens, divisor: Callable[[int], float]) -> list[Planted]:
     return found
 
 
-def clipping_finding(lens: Lens, divisor: Callable[[int], float]) -> tuple[Finding, bool]:
-    """The rule that fits the whole battery, and whether it bounds every record by C."""
+def clipping_finding(lens: Lens, divisor: Callable[[int], float]) -> Finding:
+    """The rule that fits the whole battery; an alarm unless it bounds every record by C."""
     trials = planted(lens, divisor)
     bound, asked = lens.bound, float(lens.configuration.noise_multiplier)
     worst = max(trials, key=lambda trial: trial.witness if np.isfinite(trial.witness) else np.inf)
     if not all(np.isfinite(trial.moved).all() for trial in trials):
-        return Finding(
-            "clipping", "not finite", "A step on finite gradients returns infinities or NaN.", 0, True
-        ), False
+        return Finding("clipping", "not finite", "A step on finite gradients returns infinities or NaN.", alarm=True)
     count = len(worst.gradients)
     evidence = (
         f"{len(trials)} planted batches, equal noise; replacing one gradient of a batch of {count} by zero moved the "
         f"sum by {floor_digits(worst.witness / bound, 4)} times the clipping norm {bound:g}, the most that was seen"
     )
     if max(trial.tolerance for trial in trials[:4]) > 0.2 * bound + ROUNDING * HUGE * bound:
-        return Finding("clipping", "not seen: rounding hides it beside this much noise", evidence, 0, True), False
+        return Finding("clipping", "not seen: rounding hides it beside this much noise", evidence, alarm=True)
     huge = next(t for t in trials if len(t.gradients) == 1 and np.linalg.norm(t.gradients) > 100 * bound)
-    for rule in rules(bound, lens.layers, float(np.linalg.norm(huge.moved)), divisor(2)):
-        if all(np.linalg.norm(rule.applied(t.gradients) - t.moved) <= t.tolerance for t in trials):
-            if rule.right:
-                return Finding("clipping", rule.verdict, evidence), True
-            return Finding(
-                "clipping", rule.verdict, evidence + _counts_as(worst.witness / bound, asked), 0, True
-            ), False
-    verdict = _additive(lens, divisor)
-    return Finding("clipping", verdict, evidence + _counts_as(worst.witness / bound, asked), 0, True), False
+    known = rules(bound, lens.layers, float(np.linalg.norm(huge.moved)), divisor(2))
+    fitting = next((rule for rule in known if all(trial.follows(rule) for trial in trials)), None)
+    if fitting is not None and fitting.right:
+        return Finding("clipping", fitting.verdict, evidence)
+    verdict = _additive(lens, divisor) if fitting is None else fitting.verdict
+    return Finding("clipping", verdict, evidence + _counts_as(worst.witness / bound, asked), alarm=True)
 
 
 def _counts_as(times: float, asked: float) -> str:

@@ -17,7 +17,6 @@ approximation.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,33 +25,6 @@ from calipers.numerics.types import FloatArray, IntArray
 MOST_RECORDS = 1024
 MOST_STEPS = 4096
 GROUPS = (3, 4, 8, 16, 32)
-
-
-@dataclass(frozen=True)
-class Together:
-    """What was seen of joint inclusion: an exponent above `allowed`, or a deviate above `deviate_allowed`, is no
-    luck."""
-
-    exponent: float
-    allowed: float
-    pair: str
-    deviate: float
-    deviate_allowed: float
-    group: str
-
-    @property
-    def independent(self) -> bool:
-        """Whether nothing was found."""
-        return self.exponent <= self.allowed and abs(self.deviate) <= self.deviate_allowed
-
-    @property
-    def evidence(self) -> str:
-        """Both comparisons in words."""
-        return (
-            f"pairs of records: most unlikely is {self.pair}, exp(-{self.exponent:.3g}) against "
-            f"exp(-{self.allowed:.3g}) allowed; small groups: {self.deviate:+.2f} standard deviations for {self.group} "
-            f"(allowed {self.deviate_allowed:.2f}, normal approximation)"
-        )
 
 
 class Inclusions:
@@ -78,14 +50,13 @@ class Inclusions:
             self.table[step, places[places >= 0]] = 1.0
 
 
-def together(seen: Inclusions, low: float, high: float, error: float, quantile: float) -> Together:
-    """Joint inclusions under Poisson sampling at a rate between `low` and `high`.
+def together(seen: Inclusions, low: float, high: float, error: float, quantile: float) -> tuple[bool, str]:
+    """Whether joint inclusions may be those of Poisson sampling at a rate between `low` and `high`, and what was seen.
 
     `error` is shared by all pairs; `quantile` is the normal deviate allowed for the groups.
     """
     table = seen.table
     steps, records = table.shape
-    tests = 0
     worst, pair = 0.0, "none"
     joint: FloatArray = (table.T @ table).astype(np.float64)
     after: FloatArray = (table[:-1].T @ table[1:]).astype(np.float64)
@@ -111,17 +82,26 @@ def together(seen: Inclusions, low: float, high: float, error: float, quantile: 
                 worst, pair = exponent, f"{word} {value:.0f} times in {trials:.0f}"
     rate = float(table.mean())
     deviate, group = _group_spread(table.astype(np.float64), rate)
-    return Together(worst, math.log(2 * max(tests, 1) / error), pair, deviate, quantile, group)
+    allowed = math.log(2 * max(tests, 1) / error)
+    evidence = (
+        f"pairs of records: most unlikely is {pair}, exp(-{worst:.3g}) against exp(-{allowed:.3g}) allowed; small "
+        f"groups: {deviate:+.2f} standard deviations for {group} (allowed {quantile:.2f}, normal approximation)"
+    )
+    return worst <= allowed and abs(deviate) <= quantile, evidence
 
 
 def _exponent(value: float, trials: float, low: float, high: float) -> float:
     """n KL(X/n, p) for the p = q^2 nearest to what was counted, with q in [low, high]."""
     share = value / trials
-    p = min(max(share, low**2), high**2)
-    if p in (0.0, 1.0):
-        return 0.0 if share == p else math.inf
-    first = share * math.log(share / p) if share else 0.0
-    return trials * (first + ((1 - share) * math.log((1 - share) / (1 - p)) if share < 1 else 0.0))
+    return trials * divergence(share, min(max(share, low**2), high**2))
+
+
+def divergence(p: float, q: float) -> float:
+    """KL(Bernoulli(p), Bernoulli(q))."""
+    if q in (0.0, 1.0):
+        return 0.0 if p == q else math.inf
+    first = p * math.log(p / q) if p else 0.0
+    return first + ((1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0)
 
 
 def _group_spread(table: FloatArray, rate: float) -> tuple[float, str]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -42,37 +41,29 @@ LEAST_TERMS = 1000
 MOST_RUNS = 250
 
 
-@dataclass(frozen=True)
 class NoiseTable:
-    """Noise in units of the clipping norm: shape (runs, STEPS, coordinates), and the columns of each layer."""
+    """Noise in units of the clipping norm: shape (runs, STEPS, coordinates), and the columns of each layer.
 
-    values: FloatArray
-    layers: tuple[slice, ...]
-    named: bool
+    Steps on two zero gradients: `SAMPLES` coordinates or more, fewer if `MOST_RUNS` do not hold as many.
+    """
+
+    def __init__(self, lens: Lens, divisor: float, seed: int) -> None:
+        share = max(1, MOST_COORDINATES // len(lens.layers))
+        columns = [np.arange(layer.start, min(layer.stop, layer.start + share)) for layer in lens.layers]
+        picked = np.concatenate(columns)
+        runs = min(MOST_RUNS, max(12, math.ceil(SAMPLES / (STEPS * picked.size))))
+        values = np.stack([lens.successive(STEPS, 2, seed + run)[:, picked] for run in range(runs)])
+        self.values = _without_shift(values * divisor / lens.bound)
+        self.named = len(columns) > 1
+        # One layer, or nothing said about layers: look at its parts.
+        parts = np.linspace(0, picked.size, min(8, picked.size) + 1).astype(int)
+        edges = np.cumsum([0, *map(len, columns)]) if self.named else parts
+        self.layers = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
     @property
     def rows(self) -> FloatArray:
         """All steps of all runs, one row each."""
         return self.values.reshape(-1, self.values.shape[2])
-
-
-def noise_table(lens: Lens, divisor: float, seed: int) -> NoiseTable:
-    """Steps on two zero gradients: `SAMPLES` coordinates or more, fewer if `MOST_RUNS` do not hold as many."""
-    share = max(1, MOST_COORDINATES // len(lens.layers))
-    columns, layers, start = [], [], 0
-    for layer in lens.layers:
-        kept = np.arange(layer.start, min(layer.stop, layer.start + share))
-        columns.append(kept)
-        layers.append(slice(start, start + kept.size))
-        start += kept.size
-    picked = np.concatenate(columns)
-    runs = min(MOST_RUNS, max(12, math.ceil(SAMPLES / (STEPS * picked.size))))
-    values = np.stack([lens.successive(STEPS, 2, seed + run)[:, picked] for run in range(runs)])
-    named = len(layers) > 1
-    if not named:  # one layer, or nothing said about layers: look at its parts
-        edges = np.linspace(0, picked.size, min(8, picked.size) + 1).astype(int)
-        layers = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-    return NoiseTable(_without_shift(values * divisor / lens.bound), tuple(layers), named)
 
 
 def _without_shift(values: FloatArray) -> FloatArray:

@@ -9,26 +9,20 @@ The report ends with the `Run` to measure, or with the reason why no `Run` descr
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
 
 from calipers.domains import OPEN_UNIT, Domain
 from calipers.numerics.decimals import ceil_digits, floor_digits
-from calipers.probing.batches import (
-    BatchCounts,
-    count_batches,
-    epochs_needed,
-    loader_keys,
-    rates_left,
-    sampler_finding,
-)
+from calipers.probing.batches import BatchCounts, epochs_needed, loader_keys, rates_left, sampler_finding
 from calipers.probing.clipping import clipping_finding, infinite_finding
 from calipers.probing.lens import Lens
-from calipers.probing.noise import correlation_finding, noise_finding, noise_table
+from calipers.probing.noise import NoiseTable, correlation_finding, noise_finding
 from calipers.probing.protocol import Configuration, Configure, Finding, Schedule, accounted
 from calipers.probing.rules import (
+    caveats,
     divisor_finding,
     divisor_rule,
     fraction,
@@ -36,11 +30,12 @@ from calipers.probing.rules import (
     neighbor_finding,
     run_normalization,
     sizes_to_probe,
+    unseen,
 )
 from calipers.probing.sizes import StepNumbers, empty_finding, size_finding, step_numbers
-from calipers.probing.words import caveats, unseen
 from calipers.run import Run
 from calipers.schemes import having, scheme_named
+from calipers.shown import as_record
 
 SIZE = Domain(2, 2**31, integer=True)
 EPOCHS = Domain(2, 2**31, integer=True)
@@ -83,18 +78,7 @@ class ProbeReport:
 
     def to_dict(self) -> dict[str, object]:
         """The report as JSON keys."""
-        return {
-            "target": self.name,
-            "dataset_size": self.dataset_size,
-            "batch_size": self.batch_size,
-            "error_probability": self.error_probability,
-            "findings": [asdict(finding) for finding in self.findings],
-            "sizes": [asdict(schedule) for schedule in self.schedules],
-            "run": None if self.run is None else self.run.to_dict(),
-            "reason": self.reason,
-            "caveats": list(self.caveats),
-            "unseen": list(self.unseen),
-        }
+        return as_record(self, name="target", schedules="sizes")
 
 
 class HowToProbe(TypedDict, total=False):
@@ -168,8 +152,8 @@ def _batch_findings(
     if not getattr(here, "shows_batches", True):
         return [Finding("sampler", "not seen: no batches were shown", "Nothing draws batches here.")], None, 0.0, {}
     length = epochs_needed(size, here.steps_per_epoch, error) if epochs is None else epochs
-    counts = count_batches(here, size, length, seed + 1)
-    sampler, word = sampler_finding(counts, count_batches(here, size, 2, seed + 2), error)
+    counts = BatchCounts(here, size, length, seed + 1)
+    sampler, word = sampler_finding(counts, BatchCounts(here, size, 2, seed + 2), error)
     rate, rates = _rate_findings(here, counts, word, error)
     return [sampler, *rates], word, rate, loader_keys(counts) if word in having("last_batch") else {}
 
@@ -182,18 +166,18 @@ def _step_findings(
         if any(value == 0 for value in numbers.by_count.values()):
             return [], None, False
         return [_still_finding(lens, seed)], None, False
-    table = noise_table(lens, numbers.divisor, seed + 3)
+    table = NoiseTable(lens, numbers.divisor, seed + 3)
     correlated = correlation_finding(table, error)
     asked = float(lens.configuration.noise_multiplier)
     found, noise = noise_finding(table, asked, lens.bound, error, shared=correlated.alarm)
     sized = size_finding(lens, numbers, error)
-    clipping, clips = clipping_finding(lens, numbers.at)
+    clipping = clipping_finding(lens, numbers.at)
     findings = [found, correlated, sized, clipping, empty_finding(lens, error), infinite_finding(lens)]
     if lens.memory:
         findings.append(MEMORY[lens.memory])
     if correlated.alarm or sized.alarm or lens.memory == "rule":
         noise = None
-    return findings, noise, clips
+    return findings, noise, not clipping.alarm
 
 
 def _still_finding(lens: Lens, seed: int) -> Finding:

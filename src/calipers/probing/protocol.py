@@ -61,11 +61,9 @@ class Configuration(Protocol):
 
     def batches(self, epochs: int, rng: np.random.Generator) -> Iterable[ArrayLike]:
         """The batches of one run of that many epochs, as indices into range(dataset_size)."""
-        ...
 
     def update(self, gradients: FloatArray, rng: np.random.Generator) -> ArrayLike:
         """What one step hands to the optimizer for these per-record gradients, shape (records, dimension)."""
-        ...
 
 
 Configure = Callable[[int, int], Configuration]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -58,22 +59,22 @@ class Executed:
         }
 
 
+_FACTS = {
+    "sampler": "sampler",
+    "sample rate": "rate",
+    "steps": "total_steps",
+    "noise multiplier": "noise_multiplier",
+    "divisor": "normalization",
+    "adjacency": "adjacency",
+    "view": "view",
+}
+"""How a receipt calls what a run says."""
+
+
 def run_facts(runs: Sequence[Run], how: str) -> tuple[tuple[str, object, str], ...]:
     """What the run itself says; one value for each phase where there are several."""
-
-    def each(values: Sequence[object]) -> object:
-        return values[0] if len(values) == 1 else list(values)
-
-    named: list[tuple[str, object]] = [
-        ("sampler", each([run.sampler for run in runs])),
-        ("sample rate", each([run.rate for run in runs])),
-        ("steps", each([run.total_steps for run in runs])),
-        ("noise multiplier", each([run.noise_multiplier for run in runs])),
-        ("divisor", each([run.normalization for run in runs])),
-        ("adjacency", each([run.adjacency for run in runs])),
-        ("view", each([run.view for run in runs])),
-    ]
-    return tuple((name, value, how) for name, value in named) if runs else ()
+    told = {fact: [getattr(run, name) for run in runs] for fact, name in _FACTS.items() if runs}
+    return tuple((fact, values[0] if len(values) == 1 else values, how) for fact, values in told.items())
 
 
 def declared(runs: tuple[Run, ...], **stated: object) -> Executed:
@@ -94,7 +95,7 @@ def attached(record: Any, **stated: object) -> Executed:
     )
     return Executed(
         ATTACHED, runs, record.attained(), reasons, tuple(measured.conditions), seen, facts,
-        {**_installed(only_imported=True), **_named(stated)},
+        {**_imported(), **_named(stated)},
     )  # fmt: skip
 
 
@@ -146,16 +147,13 @@ def _named(stated: Mapping[str, object]) -> dict[str, str]:
     return {str(name): str(version) for name, version in libraries.items()}
 
 
-def _installed(*, only_imported: bool) -> dict[str, str]:
+def _imported() -> dict[str, str]:
     """Versions of training libraries that this very process has imported."""
     found = {}
     for name in _TRAINING:
-        if only_imported and name.replace("-", "_") not in sys.modules:
-            continue
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+        if name.replace("-", "_") in sys.modules:
+            with suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
     return found
 
 

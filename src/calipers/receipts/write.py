@@ -104,15 +104,9 @@ def measurement_section(
 
 
 def _row(measurement: Measurement, delta: float, attained: bool) -> dict[str, Any]:
-    bracket = measurement.epsilon(delta)
-    return {
-        "delta": delta,
-        "lower": bracket.lower if attained else 0.0,
-        "upper": bracket.upper,
-        "claim": measurement.claim.epsilon(delta),
-        "lower_evidence": bracket.lower_evidence.to_dict() if attained else None,
-        "upper_evidence": bracket.upper_evidence.to_dict(),
-    }
+    found = measurement.epsilon(delta)
+    row = {"delta": delta, "lower": found.lower, "upper": found.upper, "claim": measurement.claim.epsilon(delta)}
+    return row | found.to_dict() | ({} if attained else {"lower": 0.0, "lower_evidence": None})
 
 
 def write_receipt(training: Any, path: str | os.PathLike[str], **options: Any) -> Path:

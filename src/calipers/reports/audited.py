@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
@@ -69,7 +70,7 @@ def report_audit(
             _curves(result, described),
             Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
             *((_claimed(described[1]),) if described is not None else ()),
-            Section("What to change", (Items(_advice(result)),)),
+            Section("What to change", (Items(tuple(_advice(result))),)),
             Section("A paragraph to paste", (Quote(text),)),
             *brief.sections[1:],
         ),
@@ -231,24 +232,22 @@ def _claimed(answers: Answers) -> Section:
     return Section("What the usual accounting would have said", (Prose(words), table))
 
 
-def _advice(result: AuditResult) -> tuple[str, ...]:
-    found = []
+def _advice(result: AuditResult) -> Iterator[str]:
     if result.upper_verdict is not None and result.upper_verdict.outcome.value == "falsified":
-        found.append(
+        yield (
             "The implementation is not the run described: look at how it draws batches, clips, adds noise and divides "
             "(calipers probe does), and describe what it does."
         )
     outcome = None if result.verdict is None else result.verdict.outcome.value
     if outcome == "falsified":
-        found.append("Do not publish the claim. Measure what is executed (calipers measure) and state that.")
+        yield "Do not publish the claim. Measure what is executed (calipers measure) and state that."
     elif outcome == "cannot tell":
-        found.append(
+        yield (
             "Decide on more trials before looking again. An audit with a new seed adds an error of its own; a "
             "sequential one (--sequential) has one error for all its looks. A stronger score may also help."
         )
     else:
-        found.append("Nothing follows for privacy: a stronger attack may find more. A guarantee needs a proof.")
-    return tuple(found)
+        yield "Nothing follows for privacy: a stronger attack may find more. A guarantee needs a proof."
 
 
 def _evidence(result: AuditResult) -> dict[Evidence, list[str]]:

@@ -46,6 +46,11 @@ class Axis:
         """Whether the value has a place on this axis at all."""
         return math.isfinite(value) and (value > 0 or not self.logarithmic)
 
+    def share(self, value: float) -> float:
+        """The same for every value; beyond the ends of the axis, the end."""
+        share = self.place(value) if self.holds(value) else (1.0 if value > 0 else 0.0)
+        return min(max(share, 0.0), 1.0)
+
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """At most `most` + 1 round values with their labels."""
         return _decades(self.low, self.high, most) if self.logarithmic else _even(self.low, self.high, most)

@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,8 +33,8 @@ from calipers.schemes import scheme_of
 from calipers.shown import as_html, as_text
 
 if TYPE_CHECKING:
+    from calipers.curves.tradeoff import TradeoffCurve
     from calipers.measure import Measurement
-    from calipers.numerics.types import FloatArray
 
 SLACK = 1e-9
 # Interpolating between breakpoints in double precision errs by less than this.
@@ -162,19 +162,7 @@ class ProfileBounds:
     upper: tuple[float, ...]
 
 
-class BrokenLine(Protocol):
-    """The part of a trade-off curve that is needed here: breakpoints from left to right."""
-
-    @property
-    def alpha(self) -> FloatArray:
-        """False positive rates, increasing."""
-
-    @property
-    def beta(self) -> FloatArray:
-        """False negative rates at them."""
-
-
-def nowhere_below(curve: BrokenLine, other: BrokenLine) -> bool:
+def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
     """True only if curve(alpha) >= other(alpha) - `SLACK` for every alpha in [0, 1].
 
     The breakpoints of `curve` decide: between two of them it is a straight line, and `other`, being
@@ -223,13 +211,19 @@ def compare_measurements(
     names: Sequence[str], measurements: Sequence[Measurement], questions: Questions, files: Sequence[str] = ()
 ) -> Comparison:
     """Answers for every run and a verdict for every pair."""
-    answers = tuple(answer(measurement, questions) for measurement in measurements)
+    return compare_answers(names, measurements, [answer(one, questions) for one in measurements], files)
+
+
+def compare_answers(
+    names: Sequence[str], measurements: Sequence[Measurement], answers: Sequence[Answers], files: Sequence[str] = ()
+) -> Comparison:
+    """A verdict for every pair of runs that have been asked already."""
     verdicts = []
     for i, j in combinations(range(len(measurements)), 2):
         order = order_of(measurements[i], measurements[j])
         words = " ".join([_sentence(names[i], names[j], order), *_single_deltas(names, answers, i, j, order)])
         verdicts.append(PairVerdict(names[i], names[j], order, words))
-    return Comparison(tuple(names), answers, tuple(verdicts), tuple(files))
+    return Comparison(tuple(names), tuple(answers), tuple(verdicts), tuple(files))
 
 
 def compare(

@@ -46,6 +46,11 @@ class Number:
         return "beyond any" if self.direction == AT_LEAST else "none proven"
 
     @property
+    def with_unit(self) -> str:
+        """The same with its unit."""
+        return f"{self.shown} {self.unit}".rstrip()
+
+    @property
     def spelled(self) -> str:
         """Every digit of the double, with its direction, for whoever needs them."""
         value = "infinite" if math.isinf(self.exact) else repr(self.exact)
@@ -101,6 +106,11 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     wide: bool = False
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, and are flush right."""
+        return [any(isinstance(row[i], Number | Range) for row in self.rows) for i in range(len(self.columns))]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ def check_report_path(path: str | os.PathLike[str], *, overwrite: bool = False) 
         raise InputError(f"Cannot tell the form of the report {name} from its ending; end it in .html, .md or .json.")
     if place.exists() and not stat.S_ISREG(place.stat().st_mode):
         raise InputError(f"Cannot write the report to {name}: it is not a regular file; choose another name.")
-    folder = _settled(place).parent
+    folder = Path(os.path.realpath(place)).parent
     if not folder.is_dir():
         raise InputError(f"Cannot write the report to {name}: there is no folder {folder}; make it first.")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -103,13 +102,10 @@ def rendered(report: Report, ending: str) -> str:
     from calipers.reports.records import run_of_record, to_document
 
     run = run_of_record(report.record)
+    if ending == ".json":
+        return to_document(report.record, run) + "\n"
     document = dataclasses.replace(report.document, origin=_origin(run))
-    forms: dict[str, Callable[[], str]] = {
-        ".html": lambda: to_html(document),
-        ".md": lambda: to_markdown(document),
-        ".json": lambda: to_document(report.record, run) + "\n",
-    }
-    return forms[ending]()
+    return to_html(document) if ending == ".html" else to_markdown(document)
 
 
 def _origin(run: dict[str, object] | None) -> str:
@@ -125,7 +121,3 @@ def write_whole(path: Path, content: str | bytes) -> None:
         put_whole(path, [content.encode() if isinstance(content, str) else content])
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error
-
-
-def _settled(path: Path) -> Path:
-    return Path(os.path.realpath(path))

@@ -15,32 +15,16 @@ from pathlib import PurePosixPath
 from string import Template
 
 from calipers._version import __version__
+from calipers.reports import document as parts
 from calipers.reports.chart import Chart
-from calipers.reports.document import (
-    AttachedText,
-    Badge,
-    Block,
-    Cell,
-    Code,
-    Document,
-    Figure,
-    Items,
-    Notice,
-    Number,
-    Prose,
-    Quote,
-    Range,
-    Section,
-    Table,
-    visible,
-)
+from calipers.reports.document import visible
 from calipers.reports.schema import asset
 from calipers.reports.svg import draw, mark_swatch, swatch
 
 _TOGETHER = re.compile(r"\S{1,12} = -?\d[\d.]*(?:e-?\d+)?|\d[\d.]*e-\d+|--[a-z]+(?:-[a-z]+)*")
 
 
-def to_html(document: Document) -> str:
+def to_html(document: parts.Document) -> str:
     """The whole page."""
     names = slugs([section.title for section in document.sections])
     named = list(zip(document.sections, names, strict=True))
@@ -61,16 +45,16 @@ def to_html(document: Document) -> str:
     )
 
 
-def fragment(document: Document) -> str:
+def fragment(document: parts.Document) -> str:
     """A piece of a page, for a notebook: what is evidence is folded, and the style is about this piece alone."""
-    parts = [f'<p class="badges">{"".join(_badge(badge) for badge in document.badges)}</p>' if document.badges else ""]
-    parts += [f'<p class="verdict">{_words(document.verdict)}</p>', *(_block(block) for block in document.opening)]
+    pieces = [f'<p class="badges">{"".join(_badge(badge) for badge in document.badges)}</p>' if document.badges else ""]
+    pieces += [f'<p class="verdict">{_words(document.verdict)}</p>', *(_block(block) for block in document.opening)]
     for number, section in enumerate(document.sections):
         inner = "\n".join(_block(block) for block in section.blocks)
         folded = f"<details><summary>{_text(section.title)}</summary>{inner}</details>"
-        parts.append(folded if number or section.detail else inner)
-    parts += [f"<p>{_words(line)}</p>" for line in document.subject.split("\n") if line]
-    content = "\n".join(part for part in parts if part)
+        pieces.append(folded if number or section.detail else inner)
+    pieces += [f"<p>{_words(line)}</p>" for line in document.subject.split("\n") if line]
+    content = "\n".join(part for part in pieces if part)
     return f'<div class="calipers"><style>{asset("notebook.css")}</style>\n{content}\n</div>'
 
 
@@ -92,39 +76,39 @@ def _words(text: str) -> str:
     return _TOGETHER.sub(r'<span class="together">\g<0></span>', _text(text))
 
 
-def _section(section: Section, name: str) -> str:
-    parts = []
-    for drawn, blocks in groupby(section.blocks, key=lambda block: isinstance(block, Figure)):
+def _section(section: parts.Section, name: str) -> str:
+    pieces = []
+    for drawn, blocks in groupby(section.blocks, key=lambda block: isinstance(block, parts.Figure)):
         content = "\n".join(_block(block) for block in blocks)
-        parts.append(f'<div class="figures">\n{content}\n</div>' if drawn else content)
-    inner = "\n".join(parts)
+        pieces.append(f'<div class="figures">\n{content}\n</div>' if drawn else content)
+    inner = "\n".join(pieces)
     return (
         f'<section id="{name}" aria-labelledby="{name}-heading">\n'
         f'<h2 id="{name}-heading">{_text(section.title)}</h2>\n{inner}\n</section>'
     )
 
 
-def _block(block: Block) -> str:
-    if isinstance(block, Prose):
+def _block(block: parts.Block) -> str:
+    if isinstance(block, parts.Prose):
         return f"<p>{_words(block.text)}</p>"
-    if isinstance(block, Notice):
+    if isinstance(block, parts.Notice):
         return f'<p class="notice">{_words(block.text)}</p>'
-    if isinstance(block, Items):
+    if isinstance(block, parts.Items):
         return "<ul>" + "".join(f"<li>{_words(text)}</li>" for text in block.texts) + "</ul>"
-    if isinstance(block, Table):
+    if isinstance(block, parts.Table):
         return _table(block)
-    if isinstance(block, Figure):
+    if isinstance(block, parts.Figure):
         return _figure(block)
-    if isinstance(block, Quote):
+    if isinstance(block, parts.Quote):
         label = f"<b>{_text(block.label)}:</b> " if block.label else ""
         return f'<blockquote class="paste"><p>{label}{_text(block.text)}</p></blockquote>'
-    if isinstance(block, AttachedText):
+    if isinstance(block, parts.AttachedText):
         return _attachment(block)
-    assert isinstance(block, Code)
+    assert isinstance(block, parts.Code)
     return f"<details><summary>As a run file</summary><pre><code>{_text(block.text)}</code></pre></details>"
 
 
-def _attachment(file: AttachedText) -> str:
+def _attachment(file: parts.AttachedText) -> str:
     """A link that saves the file, which is inside the page: nothing has to be fetched."""
     name = _text(PurePosixPath(file.place).name)
     inside = b64encode(file.text.encode("utf-8")).decode("ascii")
@@ -132,7 +116,7 @@ def _attachment(file: AttachedText) -> str:
     return f"<p>{link} (inside this page), SHA-256 <code>{file.sha256}</code></p>"
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: parts.Figure) -> str:
     picture = figure.picture
     if isinstance(picture, Chart):
         entries = [(swatch(line.role), line.label) for line in picture.lines]
@@ -148,7 +132,7 @@ def _figure(figure: Figure) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: parts.Table) -> str:
     """A table in a frame of its own that can be moved sideways; wide ones turn into cards on a narrow screen."""
     caption = _text(table.caption)
     # Cards are no table to a browser, so wide tables say what their parts are.
@@ -167,29 +151,28 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(cell: Cell, column: str, *, first: bool, wide: bool) -> str:
+def _cell(cell: parts.Cell, column: str, *, first: bool, wide: bool) -> str:
     label = f' data-label="{_text(column)}"' if wide else ""
     if first:
         role = ' role="rowheader"' if wide else ""
         return f'<th scope="row"{role}{label}>{_inline(cell)}</th>'
     role = ' role="cell"' if wide else ""
     kind = ""
-    if isinstance(cell, Number):
+    if isinstance(cell, parts.Number):
         kind = f' class="number {cell.mood}"' if cell.mood else ' class="number"'
-    elif isinstance(cell, Range):
+    elif isinstance(cell, parts.Range):
         kind = ' class="number range"'
     return f"<td{role}{kind}{label}>{_inline(cell)}</td>"
 
 
-def _inline(cell: Cell) -> str:
-    if isinstance(cell, Range):
+def _inline(cell: parts.Cell) -> str:
+    if isinstance(cell, parts.Range):
         return f"{_inline(cell.lower)} to {_inline(cell.upper)}"
-    if isinstance(cell, Number):
-        unit = f" {_text(cell.unit)}" if cell.unit else ""
+    if isinstance(cell, parts.Number):
         exact = "Infinity" if cell.text == "inf" else repr(cell.exact)
-        return f'<data value="{exact}" title="{_text(cell.spelled)}">{_text(cell.shown)}{unit}</data>'
-    return _badge(cell) if isinstance(cell, Badge) else _words(cell)
+        return f'<data value="{exact}" title="{_text(cell.spelled)}">{_text(cell.with_unit)}</data>'
+    return _badge(cell) if isinstance(cell, parts.Badge) else _words(cell)
 
 
-def _badge(badge: Badge) -> str:
+def _badge(badge: parts.Badge) -> str:
     return f'<span class="badge {badge.mood}">{_text(badge.text)}</span>'

@@ -10,31 +10,15 @@ import re
 from urllib.parse import quote
 
 from calipers._version import __version__
-from calipers.reports.document import (
-    AttachedText,
-    Badge,
-    Block,
-    Cell,
-    Code,
-    Document,
-    Figure,
-    Items,
-    Notice,
-    Number,
-    Prose,
-    Quote,
-    Range,
-    Section,
-    Table,
-    visible,
-)
+from calipers.reports import document as parts
+from calipers.reports.document import visible
 
 _SIGNS = re.compile(r"([\\`*_\[\]<>&|~$#])")
 # What begins a list or a rule when it is the first thing on a line.
 _STARTS = re.compile(r"^(?:([-+])(?=[-+\s]|$)|(\d+)([.)])(?=\s|$))")
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: parts.Document) -> str:
     """The whole text, headings from the second level on so that it fits under a title."""
     badges = " · ".join(plain(badge.text) for badge in document.badges)
     head = [f"## {plain(document.title)}", f"**{plain(document.verdict)}**"]
@@ -53,26 +37,26 @@ def plain(text: str) -> str:
     return _STARTS.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", escaped)
 
 
-def _section(section: Section) -> str:
+def _section(section: parts.Section) -> str:
     return "\n\n".join([f"### {plain(section.title)}", *(_block(block) for block in section.blocks)])
 
 
-def _block(block: Block) -> str:
-    if isinstance(block, Prose):
+def _block(block: parts.Block) -> str:
+    if isinstance(block, parts.Prose):
         return plain(block.text)
-    if isinstance(block, Notice):
+    if isinstance(block, parts.Notice):
         return f"> **Note.** {plain(block.text)}"
-    if isinstance(block, Items):
+    if isinstance(block, parts.Items):
         return "\n".join(f"- {plain(text)}" for text in block.texts)
-    if isinstance(block, Table):
+    if isinstance(block, parts.Table):
         return _table(block)
-    if isinstance(block, Figure):
+    if isinstance(block, parts.Figure):
         return f"**{plain(block.picture.title)}.** {plain(block.picture.description)}\n\n{_table(block.table)}"
-    if isinstance(block, Quote):
+    if isinstance(block, parts.Quote):
         return f"> **{plain(block.label)}:** {plain(block.text)}" if block.label else f"> {plain(block.text)}"
-    if isinstance(block, AttachedText):
+    if isinstance(block, parts.AttachedText):
         return f"[{plain(block.place)}](<{quote(block.place)}>), SHA-256 `{block.sha256}`"
-    assert isinstance(block, Code)
+    assert isinstance(block, parts.Code)
     return _fenced(block.text)
 
 
@@ -83,20 +67,19 @@ def _fenced(text: str) -> str:
     return f"{fence}toml\n{visible(text).rstrip()}\n{fence}"
 
 
-def _table(table: Table) -> str:
-    numeric = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
-    rule = " | ".join("---:" if right else ":---" for right in numeric)
+def _table(table: parts.Table) -> str:
+    rule = " | ".join("---:" if right else ":---" for right in table.numeric)
     lines = [_row(table.columns), f"| {rule} |", *(_row(row) for row in table.rows)]
     return "\n".join(lines)
 
 
-def _row(cells: tuple[Cell, ...]) -> str:
+def _row(cells: tuple[parts.Cell, ...]) -> str:
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, Range):
+def _cell(cell: parts.Cell) -> str:
+    if isinstance(cell, parts.Range):
         return f"{_cell(cell.lower)} to {_cell(cell.upper)}"
-    if isinstance(cell, Number):
-        return f"{cell.shown} {cell.unit}".rstrip()
-    return plain(cell.text if isinstance(cell, Badge) else cell)
+    if isinstance(cell, parts.Number):
+        return cell.with_unit
+    return plain(cell.text if isinstance(cell, parts.Badge) else cell)

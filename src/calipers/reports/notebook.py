@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 
 from calipers.auditing.audit import AuditResult
-from calipers.bracket import Bracket, Evidence
+from calipers.bracket import Bracket
 from calipers.measure import Measurement
 from calipers.reports.answers import Questions, answer
 from calipers.reports.audited import brief_audit
@@ -53,25 +53,13 @@ def document_of(thing: object) -> Document:
     raise TypeError(f"There is no short form of {type(thing).__name__}.")
 
 
-def _measurement(measurement: Measurement) -> Document:
-    return brief_measurement(answer(measurement, Questions()), measurement.tolerance)
-
-
-def _audit(result: AuditResult) -> Document:
-    return brief_audit(result, result.target_name, result.scored_by)
-
-
 def _bracket(bracket: Bracket) -> Document:
     """Both jaws on a ruler, and what licenses them."""
     row = Interval("value", bracket.lower, bracket.upper)
     figure = interval_figure("bracket", "value", (row,), (("value", *ends(bracket)),), ("quantity", *ENDS))
-    evidence = tuple(f"{end}: {found.statement} [{found.source}]" for end, found in _evidence(bracket))
-    blocks = (Items(evidence),)
+    licenses = (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
+    blocks = (Items(tuple(f"{end}: {found.statement} [{found.source}]" for end, found in licenses)),)
     return Document("bracket", "Bracket", "", str(bracket), (), (figure,), (Section("Evidence", blocks, detail=True),))
-
-
-def _evidence(bracket: Bracket) -> tuple[tuple[str, Evidence], ...]:
-    return (("at least", bracket.lower_evidence), ("at most", bracket.upper_evidence))
 
 
 def _run(run: Run) -> Document:
@@ -81,8 +69,8 @@ def _run(run: Run) -> Document:
 
 
 _MAKERS: dict[type, Callable[..., Document]] = {
-    Measurement: _measurement,
-    AuditResult: _audit,
+    Measurement: lambda found: brief_measurement(answer(found, Questions()), found.tolerance),
+    AuditResult: lambda found: brief_audit(found, found.target_name, found.scored_by),
     Comparison: brief_comparison,
     Bracket: _bracket,
     Run: _run,

@@ -22,7 +22,7 @@ from calipers.reports.answers import Answers
 from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
-from calipers.reports.words import describe, neighbors_text, unit_text
+from calipers.reports.words import NEIGHBORS, describe, neighbors_text, unit_text
 from calipers.run import Run
 from calipers.stated import Stated
 
@@ -110,14 +110,6 @@ def rounded_regret(answers: Answers, mu: str) -> float:
     return math.nextafter(float(Decimal(answers.regret) + added), math.inf)
 
 
-_NEIGHBORS = {
-    "add-remove": "adding or removing one record",
-    "zero-out": "zeroing out one record",
-    "substitute": "substituting one record",
-    "its own": "the neighbors that its pairs are about",
-}
-
-
 def report_this(answers: Answers) -> str:
     """One line to report: what is proven, for which neighbors and adversary, and how much of it an attack shows."""
     row = answers.leading
@@ -132,8 +124,12 @@ def report_this(answers: Answers) -> str:
         summed_up = math.isfinite(answers.mu.upper) and printed_regret(answers) < GOOD_REGRET
         said = f"({upper}, {setting(row.at)})-differentially private{said_too if summed_up else ''}"
     if answers.stated is not None:
+        adjacency = answers.stated.adjacency
+        own = (
+            "the neighbors that its pairs are about" if adjacency == "its own" else f"{NEIGHBORS[adjacency]} one record"
+        )
         return (
-            f"{said}, for {_NEIGHBORS[answers.stated.adjacency]}. As stated, read with Calipers {__version__}; some "
+            f"{said}, for {own}. As stated, read with Calipers {__version__}; some "
             f"mechanism with this guarantee shows at least {lower}."
         )
     run = answers.runs[0]

@@ -8,38 +8,43 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calipers.bracket import Side
-from calipers.errors import MissingExtraError
+from calipers.extras import library
 from calipers.reports.points import PlottedSide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from calipers.reports.comparison import ProfileBounds
 
+_MISSING = "Pictures need matplotlib; install it, or ask for CSV."
 PROOF, ATTACK, PAPER = "#1b6ca8", "#c8452d", "#8a8a8a"
 LABELS = {Side.UPPER: "upper jaw (proof)", Side.LOWER: "lower jaw (attack)"}
 RUN_COLORS = ("#1b6ca8", "#c8452d", "#2f8f4e", "#7d4ca8", "#b8860b", "#4a4a4a")
 COLORS = {Side.UPPER: PROOF, Side.LOWER: ATTACK}
 
 
-def draw_tradeoff(ax: Axes, points: Sequence[PlottedSide], *, label: str = "") -> Axes:
+def draw_tradeoff(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
     """Trade-off curves, beta against alpha. The truth lies between the jaws; perfect privacy is dashed."""
     ax.plot([0, 1], [1, 0], color=PAPER, linestyle="--", linewidth=1, label="perfect privacy")
-    _draw_jaws(ax, points, label)
     ax.set(xlabel="type I error (false positive rate)", ylabel="type II error (false negative rate)")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.legend(frameon=False)
-    return ax
+    return _with_jaws(ax, points)
 
 
-def draw_profile(ax: Axes, points: Sequence[PlottedSide], *, label: str = "") -> Axes:
+def draw_profile(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
     """Privacy profiles, delta (logarithmic) against epsilon. Points with delta = 0 have no logarithm and stay out."""
-    visible = [_positive(curve) for curve in points]
-    _draw_jaws(ax, visible, label)
-    ax.set(xlabel="epsilon", ylabel="delta", yscale="log")
+    ax.set(xlabel="epsilon", ylabel="delta")
+    ax.set_yscale("log", nonpositive="mask")
+    return _with_jaws(ax, points)
+
+
+def _with_jaws(ax: Axes, points: Sequence[PlottedSide]) -> Axes:
+    for curve in points:
+        ax.plot(curve.x, curve.y, color=COLORS[curve.side], linewidth=1.6, label=LABELS[curve.side])
     ax.legend(frameon=False)
     return ax
 
@@ -64,25 +69,20 @@ def draw_profiles(ax: Axes, profiles: Sequence[ProfileBounds], *, smallest: floa
 
 def picture(draw: Callable[[Axes], object], file_format: str, *, wide: bool = False) -> bytes:
     """One figure as "png" or "svg" bytes; `draw` gets the axes. A wide one has room for a legend beside them."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Pictures need matplotlib; install it, or ask for CSV.") from error
-    figure = Figure(figsize=(8.0 if wide else 6.0, 5.0), layout="constrained")
+    figure = empty_figure((8.0 if wide else 6.0, 5.0))
     draw(figure.subplots())
-    buffer = io.BytesIO()
     # A mark by which a later call knows its own file (calipers.reports.files).
-    mark = {"png": "Software", "svg": "Creator"}[file_format]
-    figure.savefig(buffer, format=file_format, dpi=160, metadata={mark: "Drawn with Calipers"})
+    return saved(figure, file_format, {{"png": "Software", "svg": "Creator"}[file_format]: "Drawn with Calipers"})
+
+
+def empty_figure(size: tuple[float, float]) -> Figure:
+    """A figure of so many inches."""
+    found: Figure = library("matplotlib.figure", _MISSING).Figure(figsize=size, layout="constrained")
+    return found
+
+
+def saved(figure: Figure, file_format: str, metadata: dict[str, Any]) -> bytes:
+    """The figure as the bytes of a file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=file_format, dpi=160, metadata=metadata)
     return buffer.getvalue()
-
-
-def _draw_jaws(ax: Axes, points: Sequence[PlottedSide], label: str) -> None:
-    prefix = f"{label}, " if label else ""
-    for curve in points:
-        ax.plot(curve.x, curve.y, color=COLORS[curve.side], linewidth=1.6, label=prefix + LABELS[curve.side])
-
-
-def _positive(curve: PlottedSide) -> PlottedSide:
-    kept = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y > 0]
-    return PlottedSide(curve.side, tuple(x for x, _ in kept), tuple(y for _, y in kept))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,9 +88,14 @@ def profile_grid(measurement: Measurement) -> tuple[FloatArray, float]:
 
 def to_csv(points: Sequence[PlottedSide], x_name: str, y_name: str) -> str:
     """One row per point, the doubles written so that reading them back gives the same doubles."""
+    rows = ((curve.side.value, x, y) for curve in points for x, y in zip(curve.x, curve.y, strict=True))
+    return csv_text(("side", x_name, y_name), rows)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Comma-separated text; numbers with all their digits."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("side", x_name, y_name))
-    for curve in points:
-        writer.writerows((curve.side.value, repr(x), repr(y)) for x, y in zip(curve.x, curve.y, strict=True))
+    writer.writerow(header)
+    writer.writerows(rows)
     return buffer.getvalue()

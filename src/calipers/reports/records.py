@@ -65,7 +65,7 @@ def measurement_record(answers: Answers) -> Record:
     """The object `calipers measure --json` prints."""
     return {
         "run": subject_record(answers),
-        "epsilon": [{"delta": row.at, **_claimed(row), **_evidence(row.bracket)} for row in answers.epsilon],
+        "epsilon": [{"delta": row.at, **_claimed(row), **row.bracket.to_dict()} for row in answers.epsilon],
         "delta": [{"epsilon": row.at, **_claimed(row)} for row in answers.delta],
         "tpr": [{"fpr": fpr, **_ends(bracket)} for fpr, bracket in answers.tpr],
         "gdp": {
@@ -128,13 +128,6 @@ def _ends(bracket: Bracket) -> Record:
 
 def _claimed(row: Claimed) -> Record:
     return {**_ends(row.bracket), "claim": row.claim}
-
-
-def _evidence(bracket: Bracket) -> Record:
-    return {
-        "lower_evidence": bracket.lower_evidence.to_dict(),
-        "upper_evidence": bracket.upper_evidence.to_dict(),
-    }
 
 
 def strict(value: object) -> object:

@@ -51,82 +51,58 @@ class Remedy:
         """The remedy as a JSON object."""
         record: dict[str, object] = {"text": self.text, "change": dict(self.change)}
         if self.epsilon is not None:
-            record["epsilon"] = {
-                "delta": self.delta,
-                "lower": self.epsilon.lower,
-                "upper": self.epsilon.upper,
-                "lower_evidence": self.epsilon.lower_evidence.to_dict(),
-                "upper_evidence": self.epsilon.upper_evidence.to_dict(),
-            }
+            record["epsilon"] = {"delta": self.delta, **self.epsilon.to_dict()}
         return record
 
 
 def remedies(measurement: Measurement, answers: Answers) -> tuple[Remedy, ...]:
     """What would close or lower this bracket, the most telling change first."""
     delta = answers.epsilon[0].at if answers.epsilon else None
-    found: list[Remedy] = []
+    tried = (_tried(text, dict(change), measurement, delta) for text, change in dict.fromkeys(_advised(answers)))
+    return (*tried, *_general(measurement, answers))
+
+
+def _advised(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], ...]]]:
+    """Changes of the run, in words and as its keys; sizes of batches only where there is one phase to change."""
     if any(run.normalization not in PUBLIC for run in answers.runs):
-        found.append(
-            _tried(
-                "Divide the noisy sum by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale "
-                "the learning rate instead.",
-                {"normalization": "constant"},
-                measurement,
-                delta,
-            )
+        constant = (
+            "Divide the noisy sum by a public constant, or not at all (in Opacus: loss_reduction='sum'), and scale "
+            "the learning rate instead."
         )
-    for text, change in dict.fromkeys(_by_sampler(answers)):
-        found.append(_tried(text, dict(change), measurement, delta))
-    if any(run.view == "isolated" for run in answers.runs):
-        found.append(
-            _tried(
-                "Measure against an adversary who may choose all other records (view = 'worst-case') before promising "
-                "anything to the people in the data.",
-                {"view": "worst-case"},
-                measurement,
-                delta,
-            )
-        )
-    return (*found, *_general(measurement, answers))
-
-
-def _by_sampler(answers: Answers) -> Iterator[tuple[str, tuple[tuple[str, object], ...]]]:
-    """What the schemes advise; sizes of batches only where there is one phase to change."""
+        yield constant, (("normalization", "constant"),)
     for run in answers.runs:
         for text, change in scheme_of(run).remedies(run):
             if len(answers.runs) == 1 or "batch_size" not in change:
                 yield text, tuple(change.items())
+    if any(run.view == "isolated" for run in answers.runs):
+        worst = (
+            "Measure against an adversary who may choose all other records (view = 'worst-case') before promising "
+            "anything to the people in the data."
+        )
+        yield worst, (("view", "worst-case"),)
 
 
-def _general(measurement: Measurement, answers: Answers) -> list[Remedy]:
-    found: list[Remedy] = []
+def _general(measurement: Measurement, answers: Answers) -> Iterator[Remedy]:
     row = answers.epsilon[0] if answers.epsilon else None
     beyond = row is not None and row.standing in (Standing.REFUTED, Standing.UNDECIDED)
     if row is not None and beyond and row.claim > 0 and not is_claimed_run(answers.runs):
-        found.append(
-            Remedy(
-                "Or pay with noise: calipers calibrate, with this run and "
-                f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds the smallest "
-                "noise multiplier at which the usual claim would be proven."
-            )
+        yield Remedy(
+            "Or pay with noise: calipers calibrate, with this run and "
+            f"--epsilon {setting(float(ceil_digits(row.claim)))} --delta {setting(row.at)}, finds the smallest "
+            "noise multiplier at which the usual claim would be proven."
         )
     elif answers.stated is not None:
-        found.append(Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that."))
+        yield Remedy("A stated guarantee says nothing of its mechanism: describe the run, and measure that.")
     elif row is not None and is_closed(row.bracket, measurement.tolerance):
-        found.append(
-            Remedy(
-                "The jaws meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "
-                "smaller share of the data in each batch. calipers calibrate finds the noise for a target."
-            )
+        yield Remedy(
+            "The jaws meet: the number can only be lowered by changing the run, with more noise, fewer steps or a "
+            "smaller share of the data in each batch. calipers calibrate finds the noise for a target."
         )
     if answers.regret > GOOD_REGRET:
-        found.append(
-            Remedy(
-                f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
-                "report the profile or the trade-off curve beside it."
-            )
+        yield Remedy(
+            f"The regret of mu is not proven to be below {GOOD_REGRET:g}, so mu alone may overstate what leaks: "
+            "report the profile or the trade-off curve beside it."
         )
-    return found
 
 
 def _tried(text: str, change: dict[str, object], measurement: Measurement, delta: float | None) -> Remedy:

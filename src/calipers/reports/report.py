@@ -45,48 +45,44 @@ class Report:
 
 def report_measurement(measurement: Measurement, questions: Questions) -> Report:
     """One run from both sides."""
-    answers, found = asked(measurement, questions)
-    record = {**heading("measure", verdict(answers, measurement.tolerance)), **measured(measurement, answers, found)}
-    return Report(_document("measure", _title(answers), measurement, answers, found), record)
-
-
-def _title(answers: Answers) -> str:
-    return "Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}"
+    return _reported("measure", measurement, questions)
 
 
 def report_training(measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]]) -> Report:
     """A run that was just trained: its measurement, and what the training loop says of itself, row by row."""
-    answers, found = asked(measurement, questions)
-    record = {
-        **heading("train", verdict(answers, measurement.tolerance)),
-        **measured(measurement, answers, found),
-        "training": dict(facts),
-    }
-    return Report(_document("train", "Privacy of a training run", measurement, answers, found, facts), record)
+    report = _reported("train", measurement, questions, facts)
+    document = dataclasses.replace(report.document, title="Privacy of a training run")
+    return Report(document, {**report.record, "training": dict(facts)})
 
 
 def report_calibration(calibration: Calibration, measurement: Measurement, questions: Questions) -> Report:
     """The run with the noise that was found; `measurement` is of that very run."""
-    answers, found = asked(measurement, questions)
-    brief = brief_calibration(calibration)
-    document = _document("calibrate", brief.title, measurement, answers, found)
+    report, brief = _reported("calibrate", measurement, questions), brief_calibration(calibration)
     document = dataclasses.replace(
-        document,
+        report.document,
+        title=brief.title,
         verdict=brief.verdict,
-        badges=(*brief.badges, *document.badges),
-        sections=(brief.sections[0], *document.sections),
+        badges=(*brief.badges, *report.document.badges),
+        sections=(brief.sections[0], *report.document.sections),
     )
-    record = {
-        **heading("calibrate", brief.verdict),
-        **measured(measurement, answers, found),
-        "calibration": calibration_record(calibration),
-    }
-    return Report(document, record)
+    calibrated = {"verdict": brief.verdict, "calibration": calibration_record(calibration)}
+    return Report(document, report.record | calibrated)
+
+
+def _reported(
+    kind: str, measurement: Measurement, questions: Questions, facts: Sequence[tuple[str, str]] = ()
+) -> Report:
+    """What is said of a measured run, with all sections."""
+    answers, found = asked(measurement, questions)
+    brief = brief_measurement(answers, measurement.tolerance)
+    sections = measurement_sections(measurement, answers, found, facts)
+    record = heading(kind, brief.verdict) | measured(measurement, answers, found)
+    return Report(dataclasses.replace(brief, kind=kind, sections=sections), record)
 
 
 def brief_calibration(calibration: Calibration) -> Document:
     """The noise multiplier (rounded up: more noise never leaks more), what it achieves and why, the run file."""
-    from calipers.measure.notes import notes_of
+    from calipers.measure.routes import notes_of
 
     achieved, target = calibration.achieved, calibration.target
     several = len(set(calibration.noise_multipliers)) > 1
@@ -186,24 +182,10 @@ def brief_measurement(answers: Answers, tolerance: float) -> Document:
     """What a terminal and a notebook show of a run: nothing is measured for it beyond the answers."""
     return Document(
         kind="measure",
-        title=_title(answers),
+        title="Privacy of a DP-SGD run" if answers.stated is None else f"Privacy of a {answers.stated.table}",
         subject=describe_subject(answers),
         verdict=verdict(answers, tolerance),
         badges=badges(answers, tolerance),
         opening=opening(answers),
         sections=brief_sections(answers, tolerance),
     )
-
-
-def _document(
-    kind: str,
-    title: str,
-    measurement: Measurement,
-    answers: Answers,
-    found: Sequence[Remedy],
-    facts: Sequence[tuple[str, str]] = (),
-) -> Document:
-    """The same with all sections."""
-    sections = measurement_sections(measurement, answers, found, facts)
-    brief = brief_measurement(answers, measurement.tolerance)
-    return dataclasses.replace(brief, kind=kind, title=title, sections=sections)

@@ -33,8 +33,7 @@ def ruler(picture: Intervals, width: int) -> list[str]:
 
 def _column(axis: Axis, value: float, beam: int) -> int:
     """The column of a value; beyond the ends of the axis, the end."""
-    share = axis.place(value) if axis.holds(value) else (1.0 if value > 0 else 0.0)
-    return round(min(max(share, 0.0), 1.0) * (beam - 1))
+    return round(axis.share(value) * (beam - 1))
 
 
 def _row(axis: Axis, row: Interval, beam: int, *, named: bool) -> list[str]:

@@ -8,6 +8,7 @@ removed or given another meaning; `assets/report.schema.json` says which there a
 from __future__ import annotations
 
 import json
+from typing import Any
 
 SCHEMA = "calipers-report/1"
 
@@ -19,19 +20,7 @@ def asset(name: str) -> str:
     return files("calipers.reports").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def measure_schema() -> dict[str, object]:
-    """The JSON Schema of what `calipers measure --json` prints."""
-    schema: dict[str, object] = json.loads(asset("measure.schema.json"))
-    return schema
-
-
-def report_schema() -> dict[str, object]:
-    """The JSON Schema of a report."""
-    schema: dict[str, object] = json.loads(asset("report.schema.json"))
-    return schema
-
-
-def receipt_schema() -> dict[str, object]:
-    """The JSON Schema of what `calipers receipt` writes."""
-    schema: dict[str, object] = json.loads(asset("receipt.schema.json"))
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a "report", of a "receipt", or of what `calipers measure --json` prints ("measure")."""
+    schema: dict[str, Any] = json.loads(asset(f"{kind}.schema.json"))
     return schema

@@ -130,8 +130,7 @@ def _intervals(picture: Intervals) -> str:
 
 def _along(axis: Axis, value: float) -> float:
     """The place of a value on the axis of the intervals; beyond its ends, the end."""
-    share = axis.place(value) if axis.holds(value) else (1.0 if value > 0 else 0.0)
-    return 16 + min(max(share, 0.0), 1.0) * (WIDTH - 32)
+    return 16 + axis.share(value) * (WIDTH - 32)
 
 
 def _interval(axis: Axis, row: Interval, top: float, *, named: bool) -> list[str]:

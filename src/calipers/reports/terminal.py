@@ -16,25 +16,9 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from calipers.reports import document as parts
 from calipers.reports.chart import Intervals
-from calipers.reports.document import (
-    AttachedText,
-    Badge,
-    Block,
-    Cell,
-    Code,
-    Document,
-    Figure,
-    Items,
-    Notice,
-    Number,
-    Prose,
-    Quote,
-    Range,
-    Section,
-    Table,
-    visible,
-)
+from calipers.reports.document import visible
 from calipers.reports.ruler import ruler
 
 PIPED_WIDTH = 110
@@ -45,20 +29,21 @@ _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 _ASCII = str.maketrans("─┼▶◀━▷◇├┤…≈", "-+><=>*||~~")
 
 
-def to_text(document: Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
+def to_text(document: parts.Document, *, explain: bool = False, terminal: bool = False, more: str = EXPLAIN) -> str:
     """The document as text, in color only for a terminal that wants it; `more` says how to see what is left out."""
     width = min(shutil.get_terminal_size().columns, WIDEST) if terminal else PIPED_WIDTH
     page = _Page(width, terminal and not os.environ.get("NO_COLOR"), explain)
-    parts = [page.styled(page.wrapped(document.verdict), BOLD)]
-    parts += [page.block(block) for block in document.opening]
-    first, *others = [section for section in document.sections if explain or not section.detail] or [Section("", ())]
-    parts.append(page.section(dataclasses.replace(first, title="")))
-    parts.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
-    parts += [page.section(section) for section in others]
+    pieces = [page.styled(page.wrapped(document.verdict), BOLD)]
+    pieces += [page.block(block) for block in document.opening]
+    shown = [section for section in document.sections if explain or not section.detail]
+    first, *others = shown or [parts.Section("", ())]
+    pieces.append(page.section(dataclasses.replace(first, title="")))
+    pieces.append([line for text in document.subject.split("\n") if text for line in page.wrapped(text)])
+    pieces += [page.section(section) for section in others]
     hidden = any(section.detail for section in document.sections) and not explain
     notes = ", and the notes in full" if page.shortened else ""
-    parts.append(page.wrapped(f"More with {more}: what licenses the numbers{notes}.") if hidden else [])
-    return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part) + "\n"
+    pieces.append(page.wrapped(f"More with {more}: what licenses the numbers{notes}.") if hidden else [])
+    return "\n\n".join("\n".join(line.rstrip() for line in part) for part in pieces if part) + "\n"
 
 
 def for_stream(text: str) -> str:
@@ -113,38 +98,38 @@ class _Page:
     def span(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text.strip() else text
 
-    def section(self, section: Section) -> list[str]:
+    def section(self, section: parts.Section) -> list[str]:
         heading = [self.span(section.title, BOLD)] if section.title else []
         blocks = [self.block(block) for block in section.blocks]
         return [*heading, *(line for lines in _spaced(blocks) for line in lines)]
 
-    def block(self, block: Block) -> list[str]:
-        if isinstance(block, Prose):
+    def block(self, block: parts.Block) -> list[str]:
+        if isinstance(block, parts.Prose):
             return self.wrapped(block.text)
-        if isinstance(block, Notice):
+        if isinstance(block, parts.Notice):
             return self.styled(self.wrapped(block.text, "! ", "  "), BAD)
-        if isinstance(block, Items):
+        if isinstance(block, parts.Items):
             return [line for text in self.told(block) for line in self.wrapped(text, "  - ", "    ")]
-        if isinstance(block, Quote):
+        if isinstance(block, parts.Quote):
             return self.wrapped(f"{block.label}: {block.text}" if block.label else block.text)
-        if isinstance(block, Code):
+        if isinstance(block, parts.Code):
             return [f"  {line}" for line in visible(block.text).rstrip().split("\n")]
-        if isinstance(block, AttachedText):
+        if isinstance(block, parts.AttachedText):
             return self.wrapped(f"{block.place}, SHA-256 {block.sha256}")
-        if isinstance(block, Figure):
+        if isinstance(block, parts.Figure):
             if isinstance(block.picture, Intervals):
                 return ruler(block.picture, min(self.width, 92))
             return [block.picture.title, *self.table(block.table)]
         return self.sentences(block) if block.wide else self.table(block)
 
-    def told(self, items: Items) -> list[str]:
+    def told(self, items: parts.Items) -> list[str]:
         if self.explain or not items.short:
             return list(items.texts)
         short = [shortest(text) for text in items.texts]
         self.shortened = self.shortened or short != list(items.texts)
         return short
 
-    def sentences(self, table: Table) -> list[str]:
+    def sentences(self, table: parts.Table) -> list[str]:
         """A table of sentences as paragraphs: what a row is about, a colon, the rest; the source in brackets."""
         lines = []
         for first, *others in table.rows:
@@ -153,16 +138,16 @@ class _Page:
                 texts[-1] = f"[{texts[-1]}]"
             joined = ". ".join(texts[:-1]).rstrip(".")
             text = f"{_text(first)}: {joined}. {texts[-1]}" if joined else f"{_text(first)}: {texts[-1]}"
-            bad = any(isinstance(cell, Badge) and cell.mood == "bad" for cell in (first, *others))
+            bad = any(isinstance(cell, parts.Badge) and cell.mood == "bad" for cell in (first, *others))
             lines += self.styled(self.wrapped(text, "  - ", "    "), BAD if bad else "")
         return lines
 
-    def table(self, table: Table) -> list[str]:
+    def table(self, table: parts.Table) -> list[str]:
         """Columns side by side; both ends of a bracket one below the other where the lines would be too long.
 
         Where that is not enough, heads are folded, and then words, no more than needed.
         """
-        right = [any(isinstance(row[i], Number | Range) for row in table.rows) for i in range(len(table.columns))]
+        right = table.numeric
         for between, head, fold in _FOLDS:
             grid = [[_lines(cell, between) for cell in row] for row in table.rows]
             if fold < _WIDE:
@@ -199,20 +184,16 @@ def _spaced(blocks: Sequence[list[str]]) -> Iterator[list[str]]:
         yield ["", *lines] if number else lines
 
 
-def _text(cell: Cell) -> str:
-    return " ".join(line for line in _lines(cell, " .. "))
+def _text(cell: parts.Cell) -> str:
+    return " ".join(_lines(cell, " .. "))
 
 
-def _lines(cell: Cell, between: str) -> list[str]:
-    if isinstance(cell, Range):
-        return between.join((_number(cell.lower), _number(cell.upper))).split("\n")
-    if isinstance(cell, Number):
-        return [_number(cell)]
-    return [visible(cell.text if isinstance(cell, Badge) else cell).replace("\n", " ")]
-
-
-def _number(number: Number) -> str:
-    return f"{number.shown} {number.unit}".rstrip()
+def _lines(cell: parts.Cell, between: str) -> list[str]:
+    if isinstance(cell, parts.Range):
+        return between.join((cell.lower.with_unit, cell.upper.with_unit)).split("\n")
+    if isinstance(cell, parts.Number):
+        return [cell.with_unit]
+    return [visible(cell.text if isinstance(cell, parts.Badge) else cell).replace("\n", " ")]
 
 
 def _folded(words: str, most: int) -> list[str]:

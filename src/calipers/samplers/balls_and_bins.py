@@ -88,15 +88,8 @@ class BallsAndBins(Sampler):
 
     def run_keys(self) -> dict[str, object]:
         """The batch size that was asked for, else one over the number of batches; and the epochs."""
-        often: dict[str, object] = {"epochs": self.epochs, "reshuffle": self.reshuffle}
-        if self.batch_size is not None:
-            return {"batch_size": self.batch_size, **often}
-        return {"sample_rate": 1.0 / self.steps_per_epoch, **often}
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the first throw is kept for all epochs."""
-        return self.reshuffle == "once"
+        rate = {"sample_rate": 1.0 / self.rounds} if self.rounds is not None else {}
+        return super().run_keys() | rate
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)

@@ -50,10 +50,6 @@ class CyclicPoisson(Sampler):
         mean = rate * size / self.cycle
         return SamplerLaw("cyclic-poisson", "poisson", size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
-    def run_keys(self) -> dict[str, object]:
-        """Rate, steps and groups."""
-        return {"sample_rate": self.sample_rate, "steps": self.steps, "cycle": self.cycle}
-
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return (self._batch(step % self.cycle, rng) for step in range(self.steps))
 

@@ -55,10 +55,6 @@ class EqualBatches(Sampler):
         full, rest = divmod(self.kept, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
-    def run_keys(self) -> dict[str, object]:
-        """Batch size, epochs, and what becomes of the last batch."""
-        return {"batch_size": self.batch_size, "epochs": self.epochs, "last_batch": self.last_batch}
-
     def _law(self, sampler: str, kind: ParticipationKind, rate: float) -> SamplerLaw:
         return SamplerLaw(
             sampler,

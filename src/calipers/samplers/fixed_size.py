@@ -50,10 +50,6 @@ class FixedSize(Sampler):
             mean_batch_size=float(self.batch_size),
         )
 
-    def run_keys(self) -> dict[str, object]:
-        """Size and steps; the name says whether records are put back."""
-        return {"batch_size": self.batch_size, "steps": self.steps}
-
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         if self.replacement:
             return (rng.integers(self.dataset_size, size=self.batch_size) for _ in range(self.steps))

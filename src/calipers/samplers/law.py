@@ -29,18 +29,20 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
+from calipers.run_fields import RunFields
 
 ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
 # 2^42 records: sums of 2^16 gaps of at most 2^43 each then stay far below 2^63, so index
 # arithmetic in `draws` cannot overflow.
 DATASET_SIZE = Domain(1, 2**42, integer=True)
+_KEYS = {field.name for field in dataclasses.fields(RunFields)} - {"dataset_size"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Sampler(ABC):
     @property
     def repeats(self) -> bool:
         """Whether all epochs are the first one again."""
-        return False
+        return self.run_keys().get("reshuffle") == "once"
 
     @abstractmethod
     def law(self) -> SamplerLaw:
@@ -136,9 +138,22 @@ class Sampler(ABC):
             return self
         return dataclasses.replace(self, **{"epochs" if hasattr(self, "epochs") else "steps": 1})
 
-    @abstractmethod
     def run_keys(self) -> dict[str, object]:
         """The keys with which a `Run` describes these batches, besides the sampler's name and the dataset size."""
+        names = [field.name for field in dataclasses.fields(self) if field.name in _KEYS]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @classmethod
+    def of_run(cls, run: RunFields, **further: Any) -> Self:
+        """The sampler that draws the batches of a run: its fields are called as the keys of a run are."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        read: dict[str, Any] = {"steps": run.total_steps, "epochs": run.total_epochs} | further
+        if "batch_size" not in names:
+            read["sample_rate"] = run.rate
+        if run.batch_size is None:
+            read["rounds"] = run.steps_per_epoch
+        given = {name: read.get(name, getattr(run, name, None)) for name in names}
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
 
 def check_generator(rng: object) -> None:

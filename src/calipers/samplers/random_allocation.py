@@ -53,10 +53,6 @@ class RandomAllocation(Sampler):
         allocated: ParticipationKind = "random-allocation"
         return SamplerLaw(allocated, allocated, self.dataset_size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
-    def run_keys(self) -> dict[str, object]:
-        """k of t."""
-        return {"steps": self.steps, "participations": self.participations}
-
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         places = self._places(rng)
         order = np.argsort(places, kind="stable")

@@ -56,15 +56,6 @@ class Shuffle(EqualBatches):
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
         return self._law("shuffle", "random-allocation", rate=self.batch_size / self.dataset_size)
 
-    @property
-    def repeats(self) -> bool:
-        """Whether one order is kept for all epochs."""
-        return self.reshuffle == "once"
-
-    def run_keys(self) -> dict[str, object]:
-        """As for all equal batches, and how often an order is drawn."""
-        return {**super().run_keys(), "reshuffle": self.reshuffle}
-
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)
 

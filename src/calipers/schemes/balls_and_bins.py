@@ -15,7 +15,6 @@ from scipy import special
 from calipers.domains import Domain
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.balls_and_bins import BallsAndBins
 from calipers.schemes.dealt import at_places, epochs_of, hidden_alone, kept_noise, refuse_many
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import Configurations, Scheme, Sums
@@ -28,6 +27,7 @@ class BallsAndBinsScheme(Scheme):
 
     name = "balls-and-bins"
     summary = "random batch"
+    drawn_by = "BallsAndBins"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """The number of bins is a choice somebody made."""
@@ -81,12 +81,6 @@ class BallsAndBinsScheme(Scheme):
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Bins, and whether every epoch throws anew."""
         return {"batches": run.steps_per_epoch, "order": run.reshuffle, "epochs": epochs_of(run)}
-
-    def sampler(self, run: RunFields) -> BallsAndBins:
-        """Throws records."""
-        assert run.dataset_size is not None
-        size = {"batch_size": run.batch_size} if run.batch_size is not None else {"rounds": run.steps_per_epoch}
-        return BallsAndBins(dataset_size=run.dataset_size, epochs=epochs_of(run), reshuffle=run.reshuffle, **size)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A uniform round of every epoch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
-from calipers.samplers.cyclic_poisson import CyclicPoisson
 from calipers.schemes.exposure import Exposure
 from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import sampled_unit
@@ -22,6 +21,7 @@ class CyclicPoissonScheme(Scheme):
     summary = "coins, groups in turn"
     whole_epochs = False
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = "CyclicPoisson"
 
     def check(self, run: RunFields) -> None:
         """A group has no more records to draw than it has."""
@@ -67,14 +67,6 @@ class CyclicPoissonScheme(Scheme):
     def derived(self, run: RunFields) -> tuple[str, ...]:
         """The rate, and the steps of so many epochs."""
         return read_as_public(run, rate=True)
-
-    def sampler(self, run: RunFields) -> CyclicPoisson:
-        """Draws coins in turn."""
-        assert run.dataset_size is not None
-        assert run.cycle is not None
-        return CyclicPoisson(
-            dataset_size=run.dataset_size, steps=run.total_steps, sample_rate=run.rate, cycle=run.cycle
-        )
 
 
 SCHEME = CyclicPoissonScheme()

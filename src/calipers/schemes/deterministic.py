@@ -8,9 +8,7 @@ import numpy as np
 
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.deterministic import Deterministic
-from calipers.schemes.cut import CutScheme
-from calipers.schemes.dealt import at_places, epochs_of
+from calipers.schemes.dealt import CutScheme, at_places, epochs_of
 from calipers.schemes.exposure import Exposure, known_times
 from calipers.schemes.scheme import EMPTY_PLACE, Configurations, Sums
 from calipers.schemes.units import known_unit, together
@@ -22,6 +20,7 @@ class DeterministicScheme(CutScheme):
     name = "deterministic"
     summary = "fixed order"
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = "Deterministic"
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -49,10 +48,6 @@ class DeterministicScheme(CutScheme):
     def stated(self, run: RunFields) -> Mapping[str, object]:
         """Nothing but how often."""
         return {"epochs": epochs_of(run)}
-
-    def sampler(self, run: RunFields) -> Deterministic:
-        """Cuts the dataset as it lies."""
-        return Deterministic(last_batch=run.last_batch, **self._cut(run))
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """The first round of every epoch."""

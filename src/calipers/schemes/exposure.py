@@ -114,5 +114,4 @@ def known_release(run: RunFields, count: int, statement: str = "dong2022:cor2.13
 
 def known_times(run: RunFields, count: int) -> Exposure:
     """A record whose participations are all at known times: `count` plain Gaussians."""
-    proof = known_release(run, count)
-    return Exposure((proof,), Attack(release(run.largest_shift), count, proof.statement, SEEN_ALONE))
+    return closed(release(run.largest_shift), count, "dong2022:cor2.13", KNOWN_TIME, SEEN_ALONE)

@@ -9,21 +9,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
+from calipers.numerics.binomial import log_binomial
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
 from calipers.schemes.exposure import Exposure, closed
 from calipers.schemes.scheme import Configurations, Scheme, Sums
 from calipers.schemes.units import sampled_unit
-
-if TYPE_CHECKING:
-    from calipers.samplers.poisson import Poisson
 
 LEAST_LOG_WEIGHT = -45.0
 """Batch sizes less likely than e^-45 are left out of an enumeration."""
@@ -40,6 +36,7 @@ class PoissonScheme(Scheme):
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = "Poisson"
 
     def reading(self, run: RunFields) -> tuple[str, ...]:
         """An epoch of floor(N/B) steps is a choice somebody made."""
@@ -61,23 +58,14 @@ class PoissonScheme(Scheme):
         """One pair per step, proven and attained."""
         if run.rate == 1 or run.records_per_unit > 1:
             return sampled_unit(run, run.total_steps)
-        pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
+        statement, instead = "zhu2022:thm11", ""
+        reason = "Adding or removing a record is dominated, step by step, by its Poisson pair"
         if run.adjacency == "substitute":
-            return closed(
-                pair,
-                run.total_steps,
-                "calipers:substitute-pair",
-                "Replacing a record is dominated, step by step, by opposite gradients",
-                f"{_SAME}, its replacement's the opposite one, and all other gradients are zero, so each step shows "
-                "exactly this pair.",
-            )
-        return closed(
-            pair,
-            run.total_steps,
-            "zhu2022:thm11",
-            "Adding or removing a record is dominated, step by step, by its Poisson pair",
-            f"{_SAME} and all other gradients are zero, so each step shows exactly this pair.",
-        )
+            statement, instead = "calipers:substitute-pair", ", its replacement's the opposite one,"
+            reason = "Replacing a record is dominated, step by step, by opposite gradients"
+        scene = f"{_SAME}{instead} and all other gradients are zero, so each step shows exactly this pair."
+        pair = _pair(run.rate, run.noise_multiplier, run.adjacency)
+        return closed(pair, run.total_steps, statement, reason, scene)
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """The guarantee belongs to coins, not to shuffling."""
@@ -109,14 +97,6 @@ class PoissonScheme(Scheme):
         assert run.sizes is not None  # who gives no rate gives both sizes
         return {"sample_rate": Fraction(run.sizes[1], run.sizes[0]), "steps": run.total_steps}
 
-    def sampler(self, run: RunFields) -> Poisson:
-        """Draws coins."""
-        from calipers.samplers.poisson import Poisson
-
-        assert run.dataset_size is not None
-        size = {"batch_size": run.batch_size} if run.batch_size is not None else {"sample_rate": run.sample_rate}
-        return Poisson(dataset_size=run.dataset_size, steps=run.total_steps, **size)
-
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """A coin for every round."""
         return (rng.random(shape) < sums.sample_rate).astype(np.float64)
@@ -132,7 +112,7 @@ class PoissonScheme(Scheme):
         """The number of others and the differing record's coin; a step is an epoch."""
         size, rate = sums.others, sums.sample_rate
         count = np.arange(size + 1.0) if sums.crowd_matters else np.zeros(1)
-        log_count = _log_binomial(size, rate) if sums.crowd_matters else np.zeros(1)
+        log_count = log_binomial(count, size, rate) if sums.crowd_matters else np.zeros(1)
         likely = log_count >= LEAST_LOG_WEIGHT
         count, log_count = count[likely], log_count[likely]
         with np.errstate(divide="ignore"):
@@ -149,14 +129,6 @@ class PoissonScheme(Scheme):
 def _pair(rate: float, noise_multiplier: float, adjacency: str) -> Pair:
     """One object per kind, so that equal phases are counted together."""
     return poisson_gaussian(rate, noise_multiplier, adjacency)
-
-
-def _log_binomial(size: int, rate: float) -> FloatArray:
-    """log P(Binomial(size, rate) = k) for k = 0..size; -inf where it cannot be."""
-    k = np.arange(size + 1.0)
-    chosen = special.gammaln(size + 1.0) - special.gammaln(k + 1.0) - special.gammaln(size - k + 1.0)
-    # xlogy and xlog1py make 0 log 0 = 0, so that a rate of 1 is no exception.
-    return np.asarray(chosen + special.xlogy(k, rate) + special.xlog1py(size - k, -rate), dtype=np.float64)
 
 
 SCHEME = PoissonScheme()

@@ -14,7 +14,6 @@ from calipers.errors import InputError
 from calipers.laws.allocated.several_rounds import several_rounds_attack, several_rounds_proof, tilts_for
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.run_fields import RunFields
-from calipers.samplers.random_allocation import RandomAllocation
 from calipers.schemes.dealt import hidden, hidden_noise
 from calipers.schemes.exposure import Attack, Exposure, Proof, Proven, Shown, known_times
 from calipers.schemes.scheme import Scheme
@@ -30,6 +29,7 @@ class RandomAllocationScheme(Scheme):
     name = "random-allocation"
     summary = "k of all steps"
     whole_epochs = False
+    drawn_by = "RandomAllocation"
 
     def check(self, run: RunFields) -> None:
         """k of t steps, and a batch size that says the same."""
@@ -41,7 +41,7 @@ class RandomAllocationScheme(Scheme):
                 f"Expected participations <= steps, got participations={run.participations} of {run.steps} steps."
             )
         share = run.participations / run.steps
-        said = run.sample_rate if run.sample_rate is not None else None
+        said = run.sample_rate
         if run.sizes is not None:
             expected = run.sizes[0] * share
             if abs(run.sizes[1] - expected) >= 1.0:
@@ -99,12 +99,6 @@ class RandomAllocationScheme(Scheme):
             "of all others. The exact pair is an elementary symmetric mean of the steps' ratios; above it stands the "
             "allocation to one step of each group, below it a test that sums scores.",
         )
-
-    def sampler(self, run: RunFields) -> RandomAllocation:
-        """Draws k of t for every record."""
-        assert run.dataset_size is not None
-        assert run.participations is not None
-        return RandomAllocation(dataset_size=run.dataset_size, steps=run.total_steps, participations=run.participations)
 
 
 def _attack(run: RunFields, factors: Shown) -> Attack:

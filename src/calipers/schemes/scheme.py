@@ -7,6 +7,7 @@ draws, audits for what there is to enumerate.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -70,6 +71,8 @@ class Scheme(ABC):
     isolates: the isolated view is offered, in which all other gradients count as zero.
     counts_units: exposures are those of a unit of `records_per_unit` records, under the adjacencies named; else of one
     record, and group privacy does the rest.
+    drawn_by: the class of `calipers.samplers` that draws such batches, by its name: drawing needs more than describing.
+    drawn_with: fields of that class that are no keys of a run.
     """
 
     name: ClassVar[str]
@@ -81,6 +84,8 @@ class Scheme(ABC):
     stepwise: ClassVar[bool] = False
     counts_units: ClassVar[tuple[str, ...]] = ()
     isolates: ClassVar[bool] = True
+    drawn_by: ClassVar[str | None] = None
+    drawn_with: ClassVar[Mapping[str, object]] = {}
 
     # The description of a run
 
@@ -143,7 +148,12 @@ class Scheme(ABC):
 
     def sampler(self, run: RunFields) -> Sampler:
         """The sampler that draws such batches."""
-        raise UnsupportedError(f"Calipers does not draw sampler={self.name!r} itself.")
+        if self.drawn_by is None:
+            raise UnsupportedError(f"Calipers does not draw sampler={self.name!r} itself.")
+        if self.equal_batches:
+            sizes_of(run)
+        kind: type[Sampler] = getattr(importlib.import_module("calipers.samplers"), self.drawn_by)
+        return kind.of_run(run, **self.drawn_with)
 
     # Audits
 
@@ -158,6 +168,13 @@ class Scheme(ABC):
     def configurations(self, sums: Sums, member: bool) -> Configurations:
         """All configurations of one epoch's batches, or `UnsupportedError` if there are too many to list."""
         raise UnsupportedError(f"The batches of sampler={self.name!r} are not enumerated; use the matched filter.")
+
+
+def sizes_of(run: RunFields) -> tuple[int, int]:
+    """(dataset_size, batch_size), which such batches need."""
+    if run.sizes is None:
+        raise InputError(f"sampler={run.sampler!r} draws batches of a given size; give dataset_size and batch_size.")
+    return run.sizes
 
 
 def read_as_public(run: RunFields, rate: bool) -> tuple[str, ...]:

@@ -33,9 +33,7 @@ from calipers.laws.allocated.shuffled import ShuffledEpoch
 from calipers.laws.allocated.switching import SwitchingAttack
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.shuffle import Shuffle
-from calipers.schemes.cut import CutScheme
-from calipers.schemes.dealt import at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
+from calipers.schemes.dealt import CutScheme, at_places, epochs_of, hidden, hidden_alone, hidden_noise, refuse_many
 from calipers.schemes.exposure import Attack, Exposure, Proof, known_release, known_times
 from calipers.schemes.scheme import Configurations, Sums
 from calipers.schemes.shuffle_words import attack_scene, leaving_some_over, shuffled_notes
@@ -60,6 +58,7 @@ class ShuffleScheme(CutScheme):
     name = "shuffle"
     summary = "equal batches"
     revealed = "deterministic"
+    drawn_by = "Shuffle"
 
     def batches(self, run: RunFields) -> str:
         """In words."""
@@ -105,10 +104,6 @@ class ShuffleScheme(CutScheme):
         size, batch = run.sizes or (run.steps_per_epoch, 1)
         own = {"last_batch": run.last_batch, "order": run.reshuffle, "view": run.view, "epochs": epochs_of(run)}
         return {"dataset_size": size, "batch_size": batch, **own}
-
-    def sampler(self, run: RunFields) -> Shuffle:
-        """Draws orders."""
-        return Shuffle(last_batch=run.last_batch, reshuffle=run.reshuffle, **self._cut(run))
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """The place in a random permutation of all records; the last ones are left out of the epoch."""

@@ -15,7 +15,6 @@ from calipers.laws.core.source import UpperSource
 from calipers.laws.drawn.truncated import TruncatedAttack, proof_for_both, truncated_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.run_fields import RunFields
-from calipers.samplers.truncated_poisson import TruncatedPoisson
 from calipers.schemes.exposure import Attack, Exposure, Proof
 from calipers.schemes.scheme import Scheme, read_as_public
 from calipers.schemes.units import all_of, sampled_unit
@@ -41,6 +40,7 @@ class TruncatedPoissonScheme(Scheme):
     whole_epochs = False
     stepwise = True
     counts_units = ("add-remove", "zero-out", "substitute")
+    drawn_by = "TruncatedPoisson"
 
     def check(self, run: RunFields) -> None:
         """How often batches are full depends on how many records there are."""
@@ -95,15 +95,6 @@ class TruncatedPoissonScheme(Scheme):
             return ()
         text = f"Make room for {enough} records in a batch (max_batch_size = {enough}): then it is never full."
         return ((text, {"max_batch_size": enough}),)
-
-    def sampler(self, run: RunFields) -> TruncatedPoisson:
-        """Draws coins, and drops what is too much."""
-        assert run.dataset_size is not None
-        assert run.max_batch_size is not None
-        size = {"batch_size": run.batch_size} if run.batch_size is not None else {"sample_rate": run.sample_rate}
-        return TruncatedPoisson(
-            dataset_size=run.dataset_size, steps=run.total_steps, max_batch_size=run.max_batch_size, **size
-        )
 
 
 def _exposure(run: RunFields, truncation: Truncation, proof: UpperSource) -> Exposure:

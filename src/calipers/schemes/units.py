@@ -22,7 +22,7 @@ from calipers.laws.core.drawn_shift import Shifts, drawn_shift
 from calipers.laws.core.pair import Pair
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.run_fields import RunFields
-from calipers.schemes.exposure import Attack, Exposure, Proof, closed, known_times, release
+from calipers.schemes.exposure import Exposure, closed, known_times, release
 
 MOST_RECORDS = 10_000
 
@@ -68,11 +68,9 @@ def known_unit(run: RunFields, records: float, count: int) -> Exposure:
     """`count` releases at known times, each moved by up to `records` records (a root of a sum of squares, if several
     batches of one epoch are put together).
     """
-    shift = records * run.largest_shift
-    source = release(shift)
-    proof = Proof(source, count, "dong2022:cor2.13", f"All records of the {run.unit_name} take part in")
+    source, reason = release(records * run.largest_shift), f"All records of the {run.unit_name} take part in"
     scene = f"{all_of(run)} and all other gradients are zero, so each participation shows exactly this pair."
-    return Exposure((proof,), Attack(source, count, proof.statement, scene))
+    return closed(source, count, "dong2022:cor2.13", reason, scene)
 
 
 def together(records: int, batch_size: int | None) -> float:

@@ -6,29 +6,26 @@ A record may be in a batch several times, and displaces another one each time: j
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.fixed_size import FixedSize
-from calipers.schemes.displacing import displaced_notes, sizes_of
+from calipers.schemes.displacing import DisplacingScheme, several_places
 from calipers.schemes.exposure import Exposure
-from calipers.schemes.scheme import Scheme, Sums, read_as_public
+from calipers.schemes.scheme import Sums, sizes_of
 from calipers.schemes.units import binomial_shifts
-from calipers.schemes.without_replacement import several_places
 
 
-class WithReplacementScheme(Scheme):
+class WithReplacementScheme(DisplacingScheme):
     """B places, each with a record of its own draw."""
 
     name = "with-replacement"
     summary = "B draws, anew every step"
-    whole_epochs = False
-    equal_batches = True
-    stepwise = True
-    counts_units = ("add-remove", "zero-out", "substitute")
-    isolates = False
+    drawn_with: ClassVar[Mapping[str, object]] = {"replacement": True}
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that has records."""
@@ -45,30 +42,13 @@ class WithReplacementScheme(Scheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""
-        assert run.sizes is not None
-        size, batch = run.sizes
-        share = run.records_per_unit / size
-        return several_places(run, binomial_shifts(batch, share, 1.0 / run.noise_multiplier))
+        size, batch = sizes_of(run)
+        return several_places(run, binomial_shifts(batch, run.records_per_unit / size, 1.0 / run.noise_multiplier))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What displacement costs, and that a record may come several times."""
-        (displaced,) = displaced_notes(run)
+        (displaced,) = super().notes(run)
         return (f"A record may fill several places of one batch. {displaced}",)
-
-    def derived(self, run: RunFields) -> tuple[str, ...]:
-        """The steps of so many epochs; B of however many there are is no rate of its own."""
-        return read_as_public(run, rate=False)
-
-    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
-        """Coins."""
-        text = "Let every record enter every step by its own coin (sampler = 'poisson'): then it displaces nobody."
-        return ((text, {"sampler": "poisson"}),)
-
-    def sampler(self, run: RunFields) -> FixedSize:
-        """Draws B times one of N."""
-        assert run.sizes is not None
-        size, batch = run.sizes
-        return FixedSize(dataset_size=size, batch_size=batch, steps=run.total_steps, replacement=True)
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """How often the record is among the B draws."""

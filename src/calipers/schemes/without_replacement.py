@@ -12,29 +12,22 @@ import functools
 import numpy as np
 
 from calipers.errors import InputError
-from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.pair import Pair
-from calipers.laws.drawn.counted import CountedPair
 from calipers.laws.drawn.fixed_size import fixed_size_attacks, fixed_size_proof
-from calipers.numerics.hypergeometric import hypergeometric
+from calipers.numerics.binomial import hypergeometric
 from calipers.numerics.types import FloatArray
 from calipers.run_fields import RunFields
-from calipers.samplers.fixed_size import FixedSize
-from calipers.schemes.displacing import CLOSED, PROVEN, counted_attacks, displaced_notes, displaced_scene, sizes_of
+from calipers.schemes.displacing import CLOSED, PROVEN, DisplacingScheme, displaced_scene, several_places
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
-from calipers.schemes.scheme import Configurations, Scheme, Sums, read_as_public
+from calipers.schemes.scheme import Configurations, Sums, sizes_of
 
 
-class WithoutReplacementScheme(Scheme):
+class WithoutReplacementScheme(DisplacingScheme):
     """B distinct records in every step."""
 
     name = "without-replacement"
     summary = "B of N, anew every step"
-    whole_epochs = False
-    equal_batches = True
-    stepwise = True
-    counts_units = ("add-remove", "zero-out", "substitute")
-    isolates = False
 
     def check(self, run: RunFields) -> None:
         """Both sizes, and a neighbor that can fill its batch."""
@@ -52,40 +45,14 @@ class WithoutReplacementScheme(Scheme):
 
     def exposure(self, run: RunFields) -> Exposure:
         """One pair where a record is added or removed; else the worst of either order, and the attacks."""
-        assert run.sizes is not None
         shift, steps, scene = 1.0 / run.noise_multiplier, run.total_steps, displaced_scene(run)
         if run.records_per_unit > 1:
-            return self._unit(run)
+            return several_places(run, _counts(*sizes_of(run), run.records_per_unit, shift))
         proof, attacks = _pairs(run.rate, shift, run.adjacency)
         if run.adjacency == "add-remove" or run.rate == 1.0:
             return closed(proof, steps, "calipers:fixed-size", CLOSED, scene)
-        return Exposure(
-            (Proof(proof, steps, "calipers:fixed-size", PROVEN),),
-            *_competing([Attack(pair, steps, "calipers:fixed-size", scene, one_sided=True) for pair in attacks]),
-        )
-
-    def _unit(self, run: RunFields) -> Exposure:
-        assert run.sizes is not None
-        counts = _counts(*run.sizes, run.records_per_unit, 1.0 / run.noise_multiplier)
-        return several_places(run, counts)
-
-    def notes(self, run: RunFields) -> tuple[str, ...]:
-        """What displacement costs."""
-        return displaced_notes(run)
-
-    def derived(self, run: RunFields) -> tuple[str, ...]:
-        """The steps of so many epochs; B of however many there are is no rate of its own."""
-        return read_as_public(run, rate=False)
-
-    def remedies(self, run: RunFields) -> tuple[tuple[str, dict[str, object]], ...]:
-        """Coins."""
-        text = "Let every record enter every step by its own coin (sampler = 'poisson'): then it displaces nobody."
-        return ((text, {"sampler": "poisson"}),)
-
-    def sampler(self, run: RunFields) -> FixedSize:
-        """Draws B of N."""
-        assert run.sizes is not None
-        return FixedSize(dataset_size=run.sizes[0], batch_size=run.sizes[1], steps=run.total_steps)
+        first, *others = (Attack(pair, steps, "calipers:fixed-size", scene, one_sided=True) for pair in attacks)
+        return Exposure((Proof(proof, steps, "calipers:fixed-size", PROVEN),), first, tuple(others))
 
     def draw(self, sums: Sums, shape: tuple[int, int, int], rng: np.random.Generator) -> FloatArray:
         """Whether the record is among the B of N: a uniform place among all, below B."""
@@ -101,21 +68,6 @@ class WithoutReplacementScheme(Scheme):
         return log_weight[possible], (sums.batch_size - included)[possible], included[possible]
 
 
-def several_places(run: RunFields, counts: Shifts) -> Exposure:
-    """A unit of which j records (or copies) are in a batch, j drawn with the given law, each displacing another."""
-    steps, scene, statement = run.total_steps, displaced_scene(run), "calipers:counted"
-    if run.adjacency == "add-remove":
-        pair = _doubled(counts)
-        return closed(pair, steps, "calipers:drawn-shift", CLOSED, scene)
-    attacks = [Attack(pair, steps, statement, scene, one_sided=True) for pair in counted_attacks(counts, run.adjacency)]
-    proof = Proof(CountedPair(counts, run.adjacency), steps, statement, f"{PROVEN}.")
-    return Exposure((proof,), *_competing(attacks))
-
-
-def _competing(attacks: list[Attack]) -> tuple[Attack, tuple[Attack, ...]]:
-    return attacks[0], tuple(attacks[1:])
-
-
 @functools.lru_cache(maxsize=64)
 def _pairs(rate: float, shift: float, adjacency: str) -> tuple[Pair, tuple[Pair, ...]]:
     """One object per kind, so that equal phases are counted together."""
@@ -126,11 +78,6 @@ def _pairs(rate: float, shift: float, adjacency: str) -> tuple[Pair, tuple[Pair,
 def _counts(dataset_size: int, batch_size: int, records: int, shift: float) -> Shifts:
     chances, rounding = hypergeometric(dataset_size, records, batch_size)
     return Shifts.of([shift * j for j in range(records + 1)], [float(chance) for chance in chances], rounding)
-
-
-@functools.lru_cache(maxsize=64)
-def _doubled(counts: Shifts) -> Pair:
-    return drawn_shift(Shifts(tuple(2.0 * s for s in counts.lengths), counts.weights, counts.rounding, counts.beyond))
 
 
 SCHEME = WithoutReplacementScheme()

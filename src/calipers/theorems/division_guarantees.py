@@ -20,7 +20,11 @@ Differences from the paper, all checked numerically:
   sigma = 10, delta = 1e-5 the theorem gives epsilon 0.171; the worst explicit datasets known leak 0.0093.
 - *Floor.* floor(N q) is formed from the rounded product, as implementations do. The paper's convention for a divisor of
   0 (divide by 1) is not adopted; such a run is refused.
-"""
+
+**From (epsilon, delta) to error rates and back** (Equations 1 to 3). (epsilon, delta)-DP in both orders means beta >=
+1 - delta - e^epsilon alpha and alpha >= 1 - delta - e^epsilon beta for every test; solved for beta this is the curve
+f_(epsilon, delta). An audit runs it backwards: one test whose rates are known to be at most (fpr, fnr) refutes every
+(epsilon, delta) that would forbid it."""
 
 from __future__ import annotations
 
@@ -28,12 +32,13 @@ import math
 
 import numpy as np
 
+from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import Described, theorem
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -44,9 +49,8 @@ def _batches(dataset_size: int, sample_rate: float) -> tuple[FloatArray, FloatAr
     return window.values, window.weights * (1.0 - BINOMIAL_RELATIVE_ERROR)
 
 
-def _fixed_divisor(divisor: int, alignment: float, run: tuple[int, int, float, float]) -> Revealed:
+def _fixed_divisor(divisor: int, alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equations (4) and (16): divisor K against K + 1, whatever the batch."""
-    dimension, size, rate, sigma = run
     k, weights = _batches(size, rate)
     unit = (divisor + 1.0) * sigma
     idle, joined = np.abs(alignment) * k / unit, np.abs(divisor - alignment * k) / unit
@@ -59,9 +63,8 @@ def _fixed_divisor(divisor: int, alignment: float, run: tuple[int, int, float, f
     return Revealed(balls, 0.0, 1.0, 0.0)
 
 
-def _batch_divisor(alignment: float, run: tuple[int, int, float, float]) -> Revealed:
+def _batch_divisor(alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equation (7): divisor |B|, or |B| + 1 when the record joined."""
-    dimension, size, rate, sigma = run
     k, weights = _batches(size, rate)
     empty, k, weights = float(weights[k == 0.0].sum()), k[k > 0.0], weights[k > 0.0]
     balls = Balls(rate * weights, dimension, k, np.abs(1.0 - alignment) * k / ((k + 1.0) * sigma))
@@ -87,8 +90,8 @@ def expected_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return curve_from_below(_fixed_divisor(dataset_size, alignment, run), fpr)
+    revealed = _fixed_divisor(dataset_size, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-3.6")
@@ -102,8 +105,8 @@ def expected_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.6, from above, in both orders of the pair."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return delta_from_above(_fixed_divisor(dataset_size, -1.0, run), epsilon)
+    revealed = _fixed_divisor(dataset_size, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)
 
 
 @theorem("wang-eq-7")
@@ -114,8 +117,8 @@ def batch_pair_fnr(
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return curve_from_below(_batch_divisor(alignment, run), fpr)
+    revealed = _batch_divisor(alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-3.7")
@@ -129,8 +132,8 @@ def batch_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.7, from above, in both orders of the pair."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
-    return delta_from_above(_batch_divisor(-1.0, run), epsilon)
+    revealed = _batch_divisor(-1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)
 
 
 @theorem("wang-thm-a.2")
@@ -141,25 +144,25 @@ def floor_pair_fnr(
 
     Raises `ConditionError` unless floor((N + 1) q) = floor(N q) + 1, the case the theorem is about.
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after != before + 1:
         raise ConditionError(
             f"floor((N + 1) q) must be floor(N q) + 1, got {before} and {after}: the divisor is the same for both "
             "datasets, and wang-thm-a.3 gives the guarantee."
         )
-    return curve_from_below(_fixed_divisor(before, alignment, run), fpr)
+    revealed = _fixed_divisor(before, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-a.3")
 def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
     """The guarantee of Theorem A.3: that of the undivided sum where both divisors agree, else Equation (17)."""
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
         curve = sample_rate * float(gaussian_tradeoff(1.0 / noise_multiplier, fpr)) + (1.0 - sample_rate) * (1.0 - fpr)
         return curve * (1.0 - ROUNDED)
-    return curve_from_below(_fixed_divisor(before, -1.0, run), fpr)
+    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return curve_from_below(revealed, fpr)
 
 
 @theorem("wang-thm-a.3-delta")
@@ -171,9 +174,44 @@ def floor_delta(
     Equal divisors: the curve q G_(1/sigma) + (1 - q) ID belongs to N(0, 1) against (1 - q) N(0, 1) + q N(1/sigma, 1).
     The order with the mixture first has the larger delta (Zhu et al. 2022), q delta_G(log(1 + (e^epsilon - 1)/q)).
     """
-    run = dimension, dataset_size, sample_rate, noise_multiplier
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
         inner = math.log1p(math.expm1(epsilon) / sample_rate)
         return min(sample_rate * float(gaussian_delta(1.0 / noise_multiplier, inner)) * (1.0 + ROUNDED), 1.0)
-    return delta_from_above(_fixed_divisor(before, -1.0, run), epsilon)
+    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
+    return delta_from_above(revealed, epsilon)
+
+
+_MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
+_MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")
+_ROUNDOFF = 1e-15
+
+
+@theorem("wang-eq-1")
+def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
+    """max(0, 1 - delta - e^epsilon fpr, e^-epsilon (1 - delta - fpr)), rounded down."""
+    room = 1.0 - delta
+    cost = math.exp(min(epsilon, 700.0)) * fpr
+    steep, flat = room - cost, math.exp(-epsilon) * (room - fpr)
+    return max(0.0, steep - _ROUNDOFF * (1.0 + cost), flat - _ROUNDOFF)
+
+
+@theorem("wang-eq-2", fpr=_MOST_FPR, fnr=_MOST_FNR)
+def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
+    """max(0, log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr)), rounded down."""
+    room = 1.0 - delta
+    best = 0.0
+    for own, other in ((fpr, fnr), (fnr, fpr)):
+        left = room - own - _ROUNDOFF
+        if left > 0.0:
+            value = math.log(left) - math.log(other)
+            best = max(best, value - _ROUNDOFF * (1.0 + abs(math.log(left)) + abs(math.log(other))))
+    return best
+
+
+@theorem("wang-eq-3", fpr=_MOST_FPR, fnr=_MOST_FNR)
+def audited_delta(fpr: float, fnr: float, epsilon: float) -> float:
+    """max(0, 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr), rounded down."""
+    odds = math.exp(min(epsilon, 700.0))
+    values = (1.0 - own - odds * other - _ROUNDOFF * (1.0 + odds * other) for own, other in ((fpr, fnr), (fnr, fpr)))
+    return max(0.0, *values)

@@ -9,6 +9,18 @@ is within Berry-Esseen distance
 
 of a normal law. E[Y^k] = e^(k(k-1)/(2 sigma^2)) gives the central moments; the third absolute
 one needs the partial moments on both sides of Y = 1, that is of X = 1/(2 sigma).
+
+**Gaussian limits** of subsampled composition, and the Gaussian guarantee of a pure one. One step of
+Poisson-subsampled DP-SGD replaces the likelihood ratio L of two unit Gaussians, 1/sigma apart, by 1 - q + qL. Over T
+steps with q sqrt(T) -> c the log-likelihood ratio becomes Gaussian, so the composition tends to G_mu. Which mu
+depends on what is composed:
+
+- the pair itself (one direction of add/remove): mu^2 = c^2 E[(L-1)^2] = c^2 (e^(1/sigma^2) - 1);
+- the symmetrized curve min(f, f^-1)** that Dong, Roth and Su compose so as to cover both
+  directions at once: mu^2 = 2 c^2 E[(L-1)_+^2]. The larger half of the variance is counted twice,
+  so this mu is the larger one; the ratio runs from sqrt(2) (sigma -> 0) to 1 (sigma -> infinity).
+
+Neither is a bound. At finite T the true curve crosses G_mu, and in the tail it leaks more.
 """
 
 from __future__ import annotations
@@ -16,11 +28,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import erf
+from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
 from calipers.citations import implements
-from calipers.domains import COUNT
-from calipers.theorems.parameters import ratio_variance
+from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
+from calipers.errors import ConditionError
 from calipers.theorems.registry import theorem
 
 # The proven constant of the Berry-Esseen theorem for identically distributed terms. The least valid
@@ -39,6 +51,22 @@ class RatioMoments:
     third: float
     fourth: float
     absolute_third: float
+
+
+def ratio_variance(noise_multiplier: float, power: int = 1) -> float:
+    """e^(1/sigma^2) - 1: the variance of the likelihood ratio of N(1/sigma, 1) to N(0, 1) under the latter.
+
+    Raises `ConditionError` if `power` times the exponent leaves double precision, where `power`
+    is the highest power of e^(1/sigma^2) the caller is going to form.
+    """
+    sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
+    exponent = (1.0 / sigma) ** 2
+    if power * exponent > 700.0:
+        raise ConditionError(
+            f"e^({power}/noise_multiplier^2) must be representable, got noise_multiplier={sigma:g}. "
+            f"Use noise_multiplier >= {math.sqrt(power / 700.0):.4f}."
+        )
+    return math.expm1(exponent)
 
 
 def absolute_third_moment(noise_multiplier: float) -> float:
@@ -119,3 +147,50 @@ def berry_esseen_distance_high_noise(noise_multiplier: float, rounds: int) -> fl
     v = (1.0 / noise_multiplier) ** 2
     excess = (46.115 + 0.375 * math.exp(v) + 5.625 * math.exp(3.0 * v)) * v
     return SHEVTSOVA * math.sqrt(8.0 / (math.pi * count)) * (1.0 + excess)
+
+
+def positive_part_variance(noise_multiplier: float) -> float:
+    """E[(L-1)_+^2] for L the likelihood ratio of N(1/sigma, 1) to N(0, 1), under the latter.
+
+    Equals e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2, the expression under the root of
+    Dong et al., Corollary 5.4. Written there as a difference of numbers near 2; with
+    Phi(x) = 1/2 + erf(x / sqrt 2) / 2 the constants cancel exactly and only a difference of order
+    1/sigma remains, so the relative error is about 1e-16 sigma.
+    """
+    variance = ratio_variance(noise_multiplier)
+    shift = 1.0 / noise_multiplier
+    odd = 0.5 * float(erf(1.5 * shift / math.sqrt(2.0))) - 1.5 * float(erf(0.5 * shift / math.sqrt(2.0)))
+    return variance * float(ndtr(1.5 * shift)) + odd
+
+
+@theorem("bu-clt-mu", sample_rate=OPEN_UNIT)
+def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
+    """mu = q sqrt(T (e^(1/sigma^2) - 1)), the limit for one direction of add/remove adjacency.
+
+    Post-condition: an asymptotic value, neither an upper nor a lower bound on any finite run.
+    """
+    return sample_rate * math.sqrt(steps * ratio_variance(noise_multiplier))
+
+
+@theorem("dong-cor-5.4", sample_rate=OPEN_UNIT)
+def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
+    """mu = sqrt(2) c sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2) with c = q sqrt(T).
+
+    Post-condition: an asymptotic value, not a bound; at least `noisy_sgd_mu` of the same run.
+    """
+    return sample_rate * math.sqrt(2.0 * steps * positive_part_variance(noise_multiplier))
+
+
+@theorem("gomez-prop-6.1")
+def gdp_of_pure_dp(epsilon: float) -> float:
+    """mu = -2 Phi^-1(1 / (e^epsilon + 1)).
+
+    Post-condition: every epsilon-DP mechanism is mu-GDP; no smaller mu serves all of them (at
+    alpha = 1/(e^epsilon + 1) the curve of randomized response touches G_mu).
+
+    Below epsilon = 1 the argument of Phi^-1 is near 1/2, and mu = 2 sqrt(2) erfinv(tanh(epsilon/2))
+    keeps all digits; above it the logarithm of the argument is exact where the argument is tiny.
+    """
+    if epsilon < 1.0:
+        return 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
+    return -2.0 * float(ndtri_exp(log_expit(-epsilon)))

@@ -12,7 +12,9 @@ for one statement by name and read off what the number means:
 ('exact value', 0.2438)
 
 Parameters are checked against their domains whenever the function is called, by name or directly.
-"""
+
+`DESCRIBED` are the parameters that theorems take, each with its domain and one line of help. One name per thing:
+`rounds` is the number of batches in one epoch (T or M in the papers), `steps` the number of batches of a whole run."""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ import difflib
 import enum
 import functools
 import inspect
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
-from calipers.domains import Domain
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain
 from calipers.errors import InputError
-from calipers.theorems.parameters import DESCRIBED, Described
 
 F = TypeVar("F", bound=Callable[..., object])
 Number = float | int | bool
@@ -196,3 +198,35 @@ def _named(result: object) -> dict[str, Number]:
     if isinstance(result, (bool, int, float)):
         return {"value": result}
     raise InputError(f"A theorem must return a number or a dataclass of numbers, not {type(result).__name__}.")
+
+
+Described = tuple[Domain, str]
+
+AT_LEAST_TWO: Final = Domain(2, math.inf, integer=True)
+AT_LEAST_THREE: Final = Domain(3, math.inf, integer=True)
+
+DESCRIBED: Final[dict[str, Described]] = {
+    "alignment": (
+        Domain(-1.0, 1.0),
+        "every other record's clipped gradient is this multiple of the new record's, which has full length",
+    ),
+    "dataset_size": (Domain(1, 1e10, integer=True), "number N of records of the smaller dataset"),
+    "delta": (PROBABILITY, "delta of (epsilon, delta)-DP"),
+    "dimension": (Domain(1, 1e12, integer=True), "number of coordinates of the output"),
+    "epochs": (COUNT, "number of epochs"),
+    "epsilon": (NON_NEGATIVE, "epsilon of (epsilon, delta)-DP"),
+    "fpr": (PROBABILITY, "false positive rate of the test"),
+    "mu": (POSITIVE, "parameter of Gaussian differential privacy"),
+    "noise_multiplier": (POSITIVE, "standard deviation of the noise divided by the clipping norm"),
+    "rounds": (AT_LEAST_TWO, "number of batches in one epoch"),
+    "sample_rate": (POSITIVE_PROBABILITY, "probability q that a record enters a batch"),
+    "scale": (OPEN_UNIT, "standard deviation of the second law"),
+    "separation": (
+        Domain(0.0, 1.0 / math.sqrt(2.0), high_open=True),
+        "largest distance of the trade-off curve from the line 1 - a",
+    ),
+    "steps": (COUNT, "number of batches of the whole run"),
+}
+"""What a parameter of this name is, unless its theorem says otherwise."""
+
+TARGET: Final[Described] = (OPEN_UNIT, "largest allowed distance below the line 1 - a")

@@ -85,14 +85,6 @@ def shuffle_delta_upper(epsilon: float, noise_multiplier: float, rounds: int) ->
     return max(deterministic_delta(epsilon, noise_multiplier), 1e-300) * (1.0 + GAUSSIAN_RELATIVE_ERROR)
 
 
-def _max_event(
-    noise_multiplier: float, rounds: int, threshold: FloatArray, shift: float
-) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of {max_t w_t >= C} and of its complement, when one coordinate is shifted."""
-    below = log_ndtr((threshold - shift) / noise_multiplier) + (rounds - 1) * log_ndtr(threshold / noise_multiplier)
-    return -np.expm1(below), np.exp(below)
-
-
 def event_value(epsilon: float, hit: FloatArray, false_alarm: FloatArray) -> FloatArray:
     """hit - e^eps false_alarm, less the rounding allowance; -inf where either leaves double precision.
 
@@ -103,6 +95,15 @@ def event_value(epsilon: float, hit: FloatArray, false_alarm: FloatArray) -> Flo
         charged = np.exp(epsilon + np.log(false_alarm))
         value = hit - charged - ROUNDING_ALLOWANCE * (hit + charged)
     return np.where(usable, value, -np.inf)
+
+
+def _max_values(epsilon: float, sigma: float, rounds: int, threshold: FloatArray, zeroed: bool) -> FloatArray:
+    """`event_value` of {max_t w_t >= C}, or of its complement for whoever looks for the record zeroed out."""
+    noise = (rounds - 1) * log_ndtr(threshold / sigma)
+    present, absent = (log_ndtr((threshold - shift) / sigma) + noise for shift in (_RECORD_PRESENT, _RECORD_ZEROED))
+    if zeroed:
+        return event_value(epsilon, np.exp(absent), np.exp(present))
+    return event_value(epsilon, -np.expm1(present), -np.expm1(absent))
 
 
 def best_threshold(value: Callable[[FloatArray], FloatArray], low: float, high: float) -> EventBound:
@@ -133,10 +134,7 @@ def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, fl
 @theorem("chua-eq-3-event", rounds=COUNT, threshold=(REAL, "threshold of the event"))
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
-    point = np.array([threshold])
-    hit, _ = _max_event(noise_multiplier, rounds, point, _RECORD_PRESENT)
-    false_alarm, _ = _max_event(noise_multiplier, rounds, point, _RECORD_ZEROED)
-    value = float(event_value(epsilon, hit, false_alarm)[0])
+    value = float(_max_values(epsilon, noise_multiplier, rounds, np.array([threshold]), False)[0])
     if not math.isfinite(value):
         raise CertificationError(
             f"The event {{max w >= {threshold:g}}} has a probability below 1e-290 or e^epsilon overflows: "
@@ -152,13 +150,8 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
     Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no
     threshold attacks.
     """
-
-    def value(grid: FloatArray) -> FloatArray:
-        hit, _ = _max_event(noise_multiplier, rounds, grid, _RECORD_PRESENT)
-        false_alarm, _ = _max_event(noise_multiplier, rounds, grid, _RECORD_ZEROED)
-        return event_value(epsilon, hit, false_alarm)
-
-    return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
+    search = _search_window(epsilon, noise_multiplier, rounds)
+    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, False), *search)
 
 
 @theorem("chua-eq-3-reversed", rounds=COUNT)
@@ -168,13 +161,8 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
     Post-condition: delta_S(epsilon) >= the returned delta. At epsilon = 0 it equals Equation (3);
     for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
     """
-
-    def value(grid: FloatArray) -> FloatArray:
-        _, hit = _max_event(noise_multiplier, rounds, grid, _RECORD_ZEROED)
-        _, false_alarm = _max_event(noise_multiplier, rounds, grid, _RECORD_PRESENT)
-        return event_value(epsilon, hit, false_alarm)
-
-    return best_threshold(value, *_search_window(epsilon, noise_multiplier, rounds))
+    search = _search_window(epsilon, noise_multiplier, rounds)
+    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, True), *search)
 
 
 @theorem("chua-eq-3-epsilon", delta=OPEN_UNIT, rounds=COUNT)

@@ -40,9 +40,8 @@ from scipy.special import erf
 from calipers.domains import POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
-from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise
-from calipers.theorems.parameters import AT_LEAST_THREE, TARGET, ratio_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise, ratio_variance
+from calipers.theorems.registry import AT_LEAST_THREE, TARGET, theorem
 
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)

@@ -30,9 +30,8 @@ from scipy.special import ndtr, ndtri
 from calipers.domains import POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
-from calipers.theorems.lognormal_ratio import berry_esseen_distance
-from calipers.theorems.parameters import AT_LEAST_THREE, Described, ratio_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.lognormal_ratio import berry_esseen_distance, ratio_variance
+from calipers.theorems.registry import AT_LEAST_THREE, Described, theorem
 
 _AROUND: Described = (
     Domain(0.0, 0.5, high_open=True),

@@ -16,8 +16,7 @@ PyTorch is imported when training begins, not before.
 from __future__ import annotations
 
 from calipers.training.audited import Audited, train_audited
-from calipers.training.canaries import Canaries
-from calipers.training.canary_pairs import CanaryPairs
+from calipers.training.canaries import Canaries, CanaryPairs
 from calipers.training.datasets import DATASETS, Dataset, load_dataset
 from calipers.training.distributed import RankError, Ranks, joined_ranks
 from calipers.training.evaluation import accuracy

@@ -22,12 +22,11 @@ from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
-from calipers.training.canaries import Canaries
-from calipers.training.canary_pairs import CanaryPairs
+from calipers.training.canaries import Canaries, CanaryPairs
 from calipers.training.handling import Handling, HowToTrain, TrainingOptions
 from calipers.training.loop import Trained, train
 from calipers.training.plan import Plan
-from calipers.training.torch_library import chosen_device, torch_module
+from calipers.training.torch_library import as_used, chosen_device, torch_module
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,6 @@ def _losses(model: Any, records: Any, labels: Any, how: Handling) -> list[float]
     """The loss of every record, of the model as it is used."""
     torch, device = torch_module(), chosen_device(how.device)
     prepare = how.prepare or (lambda rows: rows)
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
+    with as_used(model):
         rows, answers = prepare(torch.as_tensor(records).to(device)), torch.as_tensor(labels).to(device)
-        found = [float(how.loss(model(rows[i : i + 1]), answers[i : i + 1])) for i in range(len(answers))]
-    model.train(was_training)
-    return found
+        return [float(how.loss(model(rows[i : i + 1]), answers[i : i + 1])) for i in range(len(answers))]

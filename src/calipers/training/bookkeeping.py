@@ -14,6 +14,11 @@ they differ, and layers that were not called, lose their rule. Made up, because 
 of everybody: were it made by somebody's record, that record would show beyond its own clipped gradient. Where the model
 cannot read such a record, no rule is used. A rule that is wrong can spoil the training and not the privacy: what is
 summed is clipped, whatever it is, and depends on one record.
+
+**A model that remembers** (a hidden state that is kept in an attribute, a list of what was read) carries records into
+the gradients of those after them, and neither `vmap` nor running records one by one prevents it. The gradient of the
+record that is made up is therefore computed once more after that of another one, and has to be the same. (Where the
+model cannot read it, nothing is tried.)
 """
 
 from __future__ import annotations
@@ -23,11 +28,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from calipers.training.inputs import count, gathered, leaves, mapped
+from calipers.training.inputs import OverRecords, count, gathered, leaves, mapped
 from calipers.training.layer_products import Accuracy
 from calipers.training.layer_rules import Embedding, LayerRule, padded, rule_for
 from calipers.training.layer_taps import Entries, Pass
-from calipers.training.mapping import OverRecords
 from calipers.training.torch_library import random_layers, torch_module
 
 _AGREE = 1e-2
@@ -35,6 +39,12 @@ _AGREE = 1e-2
 
 _AGREE_ROUGHLY = 1e-1
 """The same where products are computed with 8 bits."""
+
+_SAME = 1e-6
+"""Relative difference between two computations of one gradient in one way, on a CPU."""
+
+_FAR = 1e3
+"""How much larger the other record is: what a slow average keeps of it is seen too."""
 
 RecordLoss = Callable[[dict[str, Any], Any, Any], Any]
 
@@ -53,7 +63,7 @@ class BookKeeping:
             if rule is not None and weight in named and every.count(id(named[weight])) == 1:
                 self._rules[name] = rule
         self._checked: set[object] = set()
-        self._one_by_one = False
+        self._one_by_one = self.remembers = False
 
     def __bool__(self) -> bool:
         """Whether any layer has a rule."""
@@ -65,20 +75,27 @@ class BookKeeping:
         How many numbers are held per record is returned, once for every shape; 0 if nothing was to be done.
         """
         key = tuple((*tensor.shape[1:], tensor.dtype) for tensor in leaves(records))
-        if key in self._checked or not self._rules:
+        if key in self._checked:
             return 0
         device = next(iter(current.values())).device
-        record = mapped(lambda rows: rows.to(device), self._made_up(records))
+        record, other = (mapped(lambda rows: rows.to(device), self._made_up(records, seed)) for seed in (0, 1))
         label = mapped(lambda rows: self._torch.zeros_like(rows[:1], device=device), labels)
-        try:
+
+        def alone(which: Any) -> dict[str, Any]:
             with random_layers(0, device):
-                expected = each(current, record, label)
+                return dict(each(current, which, label))
+
+        try:
+            expected = alone(record)
             self._one_by_one = each.refused is not None
+            alone(other)
+            self.remembers |= not self._same(alone(record), expected)
+            if not self._rules:
+                return self._done(key)
             with random_layers(0, device):
                 found = self.gradients(record, label, current, Accuracy.of(self._dtype, False))
         except (RuntimeError, ValueError, IndexError, TypeError):
-            self._rules.clear()
-            return 0
+            return self._done(key, mapped=True)
         one = self._torch.ones(1, dtype=self._dtype, device=device)
         right = self._right(found.sums(one), expected)
         wrong = [n for n in self._rules if n not in found.called or not right.issuperset(self._trained(n))]
@@ -87,27 +104,41 @@ class BookKeeping:
                 del self._rules[name]
             return self.prepare(records, labels, each, current)
         if len(right) < len(current):  # copies that PyTorch does not follow; the mapped gradient is what it is
-            self._rules.clear()
-            return 0
-        self._checked.add(key)
-        return found.held
+            return self._done(key, mapped=True)
+        return self._done(key, held=found.held)
 
-    def _made_up(self, records: Any, name: str = "") -> Any:
+    def _done(self, key: object, *, mapped: bool = False, held: int = 0) -> int:
+        """Records of this shape were tried; `mapped`: no rule is used."""
+        self._checked.add(key)
+        if mapped:
+            self._rules.clear()
+        return held
+
+    def _same(self, found: dict[str, Any], expected: dict[str, Any]) -> bool:
+        """Whether two gradients are one, or no numbers; a GPU may have added in another order."""
+        share = _SAME
+        if next(iter(expected.values())).is_cuda:
+            share = max(self._agree / 10.0, 2.0 * self._torch.finfo(self._dtype).eps)
+        apart = sum((found[name] - expected[name]).double().square().sum() for name in expected)
+        whole = sum(gradient.double().square().sum() for gradient in expected.values())
+        return not bool(apart > share**2 * whole)
+
+    def _made_up(self, records: Any, seed: int, name: str = "") -> Any:
         """One record of the shape of these, with nothing of them in it; tokens are known to every embedding.
 
         What is called a mask hides nothing, and what is called a label is 0, which every model knows.
         """
         torch = self._torch
         if isinstance(records, Mapping):
-            return {inner: self._made_up(part, inner) for inner, part in records.items()}
+            return {inner: self._made_up(part, seed, inner) for inner, part in records.items()}
         if isinstance(records, list | tuple):
-            return tuple(self._made_up(part) for part in records)
-        generator = torch.Generator().manual_seed(0)
+            return tuple(self._made_up(part, seed) for part in records)
+        generator = torch.Generator().manual_seed(seed)
         shape, dtype = (1, *records.shape[1:]), records.dtype
         if "mask" in name or "label" in name:
             found = torch.full(shape, int("mask" in name))
         elif dtype.is_floating_point:
-            found = torch.randn(shape, generator=generator)
+            found = torch.randn(shape, generator=generator) * _FAR**seed
         else:
             tables = [m.num_embeddings for m in self._model.modules() if isinstance(m, torch.nn.Embedding)]
             found = torch.randint(0, 2 if dtype == torch.bool else min([*tables, 128]), shape, generator=generator)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from calipers.auditing.one_run_game import CANARIES, CanaryScores
+from calipers.auditing.pairs import Pairs
 from calipers.errors import InputError
 from calipers.measure import measure
 from calipers.numerics.types import FloatArray, IntArray
@@ -41,14 +42,21 @@ def adjacency_of(plan: Plan) -> str:
 
 
 class Planted:
-    """What a training asks of canaries. By itself it stands for none of them."""
+    """What a training asks of canaries. By itself it stands for none of them.
 
-    examples, count = True, 0
+    count: how many there are. examples: they are records of the data, not gradients. beside: how many records the
+    sampler draws from that are no rows of the data.
+    """
 
-    @property
-    def beside(self) -> int:
-        """How many records the sampler draws from that are no rows of the data."""
-        return 0
+    count, examples, beside = 0, True, 0
+    _records: Any = None
+    _labels: Any = None
+
+    def added_to(self, records: Any, labels: Any) -> tuple[Any, Any]:
+        """The records with examples after them."""
+        if self._records is None:
+            return records, labels
+        return np.concatenate([records, self._records]), np.concatenate([labels, self._labels])
 
     def begin(self, plan: Plan, dimension: int) -> None:
         """The training begins."""
@@ -82,13 +90,9 @@ class Canaries(Planted):
         if self.examples and (labels is None or not len(records) == len(labels) == count):
             raise InputError(f"Expected {count} canaries with a label each, got {len(records)}.")
         self._records, self._labels = records, labels
+        self.beside = 0 if self.examples else self.count
         self.included = np.zeros(0, dtype=np.bool_)
         self._real = self._dimension = 0
-
-    @property
-    def beside(self) -> int:
-        """How many records the sampler draws from that are no rows of the data."""
-        return 0 if self.examples else self.count
 
     def adjacency(self, plan: Plan) -> str:
         """What turning a coin around does."""
@@ -109,12 +113,6 @@ class Canaries(Planted):
         self._rounds = plan.sampler.law().rounds
         self._evidence = np.zeros(self.count)
         self._epoch = np.full(self.count, -np.inf)
-
-    def added_to(self, records: Any, labels: Any) -> tuple[Any, Any]:
-        """The records with examples after them; as they are for gradients."""
-        if not self.examples:
-            return records, labels
-        return np.concatenate([records, self._records]), np.concatenate([labels, self._labels])
 
     def kept(self, rows: IntArray) -> IntArray:
         """The records of a batch that are summed: all real ones, and examples that are in."""
@@ -175,3 +173,51 @@ class Canaries(Planted):
         self.included = np.array(state["included"], dtype=np.bool_)
         self._evidence = np.array(state["evidence"])
         self._epoch = np.array([-math.inf if value is None else value for value in state["epoch"]])
+
+
+class CanaryPairs(Planted):
+    """Examples 0 to m - 1 and m to 2 m - 1; the sampler draws from the real records and m of them.
+
+    Of two examples a fair coin lets one in, and the dataset keeps its size. The rules of the game are those of
+    `calipers.auditing.pairs`: turning a coin around substitutes one record, and the run is measured for that. Here the
+    coins are the training's own, kept in its checkpoint.
+    """
+
+    def __init__(self, records: Any, labels: Any) -> None:
+        if len(records) % 2 or len(records) != len(labels):
+            raise InputError(f"Expected pairs of examples with a label each, got {len(records)} and {len(labels)}.")
+        self.count = len(records) // 2
+        self._records, self._labels = records, labels
+        self._pairs = Pairs(self.count)
+        self._real = 0
+        self.beside = -self.count  # the data have a row more for every pair than the sampler draws from
+
+    def adjacency(self, plan: Plan) -> str:
+        """Another coin is another record in the same place."""
+        return "substitute"
+
+    def begin(self, plan: Plan, dimension: int) -> None:
+        """Toss the coins of this training."""
+        if plan.noise_multiplier == 0:
+            raise InputError("Canaries need noise; without it there is nothing to audit.")
+        measure(plan.run(dimension=dimension, adjacency="substitute"))  # refused now, not after hours
+        words = np.random.SeedSequence(plan.seed, spawn_key=(COINS,)).generate_state(4)
+        self._pairs = Pairs(self.count, seed=None if plan.seed is None else int.from_bytes(words.tobytes(), "little"))
+        self._real = plan.sampler.dataset_size - self.count
+
+    def kept(self, rows: IntArray) -> IntArray:
+        """Of a pair that is drawn, the one that is in."""
+        chosen = np.concatenate([np.arange(self._real), self._real + self._pairs.rows])
+        return np.asarray(chosen[rows])
+
+    def scores(self, losses: Any) -> CanaryScores:
+        """By `losses(records, labels)` of the finished model."""
+        return self._pairs.scores(-np.asarray(losses(self._records, self._labels)))
+
+    def state(self) -> dict[str, Any]:
+        """The coins, for a checkpoint."""
+        return self._pairs.state_dict()
+
+    def go_to(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self._pairs.load_state_dict(state)

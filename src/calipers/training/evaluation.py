@@ -7,7 +7,7 @@ from typing import Any
 
 from calipers.domains import COUNT
 from calipers.errors import InputError
-from calipers.training.torch_library import torch_module
+from calipers.training.torch_library import as_used, torch_module
 
 
 def accuracy(
@@ -27,14 +27,11 @@ def accuracy(
     COUNT.check_int("chunk", chunk)
     if len(records) == 0 or len(records) != len(labels):
         raise InputError(f"Expected as many records as labels, and some, got {len(records)} and {len(labels)}.")
-    was_training = model.training
-    model.eval()
     right = 0
-    with torch.no_grad():
+    with as_used(model):
         for start in range(0, len(records), chunk):
             rows = torch.as_tensor(records[start : start + chunk]).to(device)
             answers = torch.as_tensor(labels[start : start + chunk]).to(device)
             scores = model(rows if prepare is None else prepare(rows))
             right += int((scores.argmax(dim=1) == answers).sum())
-    model.train(was_training)
     return right / len(records)

@@ -5,7 +5,7 @@
 **Per-record gradients** come from a model that is run for one record and mapped over the batch (one by one where
 `vmap` cannot), and one backward pass. Linear layers, convolutions and embeddings need no gradient per record: what they
 read and what comes back is enough (`calipers.training.bookkeeping`), and where writing the gradient out is cheaper, it
-is a product of the two. Where no layer has such a rule, the gradient itself is mapped (`calipers.training.mapping`).
+is a product of the two. Where no layer has such a rule, the gradient itself is mapped (`calipers.training.inputs`).
 
 **Clipping holds for the numbers in memory.** A norm that comes out too small lets a record through that is too long.
 PyTorch's `vector_norm` in single precision adds the squares one after the other on CPUs: over 2.4 million entries it
@@ -41,14 +41,13 @@ from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.training.bookkeeping import BookKeeping
-from calipers.training.inputs import called, count, form, gathered, leaves, like, mapped
+from calipers.training.inputs import OverRecords, called, count, form, gathered, leaves, like, mapped
 from calipers.training.layer_products import Accuracy, norms_of
 from calipers.training.layer_rules import refuse_mixing
 from calipers.training.layer_taps import Entries
 from calipers.training.losses import Loss, cross_entropy
-from calipers.training.mapping import OverRecords
 from calipers.training.replay import Replay
-from calipers.training.torch_library import low_precision, tensor_cores, torch_module
+from calipers.training.torch_library import low_precision, refuse_rounding, tensor_cores, torch_module
 
 _ROUNDINGS = 4
 _FILL = 16
@@ -96,6 +95,8 @@ class GradientSum:
         self._frozen |= dict(model.named_buffers())
         self.dimension = sum(p.numel() for p in self._named.values())
         self._device = self.parameters[0].device
+        if max_grad_norm is not None:
+            refuse_rounding(self._device)
         self._suits = micro_batch is None
         chosen = suitable_micro_batch(self.dimension, self._device) if micro_batch is None else micro_batch
         self.micro_batch = COUNT.check_int("micro_batch", chosen)
@@ -173,6 +174,12 @@ class GradientSum:
             with tensor_cores(False):
                 held = self._books.prepare(records, labels, self._each, self._current())
             self._refuse_memory(before)
+            if self._books.remembers:
+                raise InputError(
+                    "The model, or its loss, remembers what it has read (in an attribute, a list): the gradient of a "
+                    "record is another one after another record. Such records are in gradients that are not theirs. "
+                    "Begin every call anew."
+                )
             if held and self._suits:
                 self._suits, self.micro_batch = False, suitable_micro_batch(held, self._device)
         size = self._piece_size(number)
@@ -192,16 +199,18 @@ class GradientSum:
         return total, sound
 
     def _changes(self) -> list[int]:
-        """How often each buffer was written to."""
-        return [tensor._version for tensor in self._frozen.values()]
+        """How often each buffer and weight was written to."""
+        return [tensor._version for tensor in (*self._frozen.values(), *self._named.values())]
 
     def _refuse_memory(self, before: list[int]) -> None:
         """Refuse buffers that the model writes to: they carry a record into the gradients of those after it, and out
-        into the world, without noise."""
-        moved = [name for name, was, now in zip(self._frozen, before, self._changes(), strict=True) if was != now]
+        into the world, without noise. Weights are no better."""
+        names = (*self._frozen, *self._named)
+        moved = [name for name, was, now in zip(names, before, self._changes(), strict=True) if was != now]
         if moved and self.max_grad_norm is not None:
+            kind = "buffers" if moved[0] in self._frozen else "weights"
             raise InputError(
-                f"The model writes to its buffers while it runs ({', '.join(moved[:3])}): a record's gradient then "
+                f"The model writes to its {kind} while it runs ({', '.join(moved[:3])}): a record's gradient then "
                 "depends on the records before it, and no noise is added to what is kept. Use layers that keep no "
                 "statistics (track_running_stats=False), or put them into eval mode."
             )

@@ -9,6 +9,7 @@ import gzip
 import pickle
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +53,21 @@ def read_cifar10(folder: Path) -> tuple[Images, Images]:
     """CIFAR-10: cifar10_train_0.npz, ... and cifar10_test.npz (all parts that are there), or cifar-10-batches-py."""
     parts = sorted(folder.glob("cifar10_train_*.npz"), key=lambda path: (len(path.name), path.name))
     if parts and (folder / "cifar10_test.npz").is_file():
-        train = [_read_part(path) for path in parts]
-        joined = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
-        return joined, _read_part(folder / "cifar10_test.npz")
+        return _joined(map(_read_part, parts)), _read_part(folder / "cifar10_test.npz")
     for place in (folder, folder / "cifar-10-batches-py"):
         if all((place / name).is_file() for names in _CIFAR_PARTS.values() for name in names):
-            train, test = ([_read_batch(place / name) for name in names] for names in _CIFAR_PARTS.values())
-            return tuple(  # type: ignore[return-value]  # two sets, as annotated
-                (np.concatenate([images for images, _ in part]), np.concatenate([labels for _, labels in part]))
-                for part in (train, test)
-            )
+            train, test = (_joined(_read_batch(place / name) for name in names) for names in _CIFAR_PARTS.values())
+            return train, test
     raise InputError(
         f"cifar10: {folder} holds neither cifar10_train_0.npz (and further parts) with cifar10_test.npz, nor the files "
         "data_batch_1 to data_batch_5 and test_batch, there or in cifar-10-batches-py; put them there or name another "
         "folder."
     )
+
+
+def _joined(parts: Iterable[Images]) -> Images:
+    images, labels = zip(*parts, strict=True)
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def read_npz(path: Path) -> tuple[Images, Images]:

@@ -88,3 +88,38 @@ def called(model: Callable[..., Any], records: Any) -> Any:
     if isinstance(records, Mapping):
         return model(**records)
     return model(*records) if isinstance(records, list | tuple) else model(records)
+
+
+class OverRecords:
+    """`function(*shared, *records)` with one record each time; results are stacked along a new first dimension.
+
+    `shared`: how many of the arguments are the same for all records. All records at once where PyTorch can, else one
+    after the other: `torch.func.vmap` runs the function once with tensors that stand for all records. It cannot follow
+    code that looks at values (`if mask.all():`, as models of Hugging Face do with their attention masks), and a few
+    operations it does not know. Such a function is called for one record after the other: the same numbers, more
+    slowly. Either way the function sees one record, so that nothing can mix two; and whether it can be mapped depends
+    on its code, not on the records. `failing`: what `vmap` may raise; of errors in PyTorch those that name it, and of
+    others all.
+    """
+
+    def __init__(self, function: Callable[..., Any], shared: int, failing: type[Exception] = RuntimeError) -> None:
+        self._function, self._shared, self._failing = function, shared, failing
+        self.refused: str | None = None
+        """Why records are taken one after the other, if so."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function of every record; of one record at least."""
+        shared, records = arguments[: self._shared], arguments[self._shared :]
+        if self.refused is None:
+            places = (None,) * len(shared) + (0,) * len(records)
+            # "different": layers that draw random numbers draw them per record.
+            mapped = torch_module("torch.func").vmap(self._function, in_dims=places, randomness="different")
+            try:
+                return mapped(*arguments)
+            except self._failing as problem:
+                if self._failing is RuntimeError and "vmap" not in str(problem):
+                    raise
+                self.refused = str(problem).partition("\n")[0] or type(problem).__name__
+        results = [self._function(*shared, *gathered(records, row)) for row in range(count(records))]
+        columns = zip(*(leaves(result) for result in results), strict=True)
+        return like(form(results[0]), [torch_module().stack(column) for column in columns])

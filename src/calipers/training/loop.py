@@ -43,7 +43,7 @@ from calipers.training.handling import Along, Handling, HowToTrain, TrainingOpti
 from calipers.training.noise import SecureNoise, SeededNoise, noise_source
 from calipers.training.plan import Plan
 from calipers.training.records import records_of
-from calipers.training.torch_library import chosen_device, random_layers, torch_module
+from calipers.training.torch_library import as_used, chosen_device, random_layers, torch_module
 from calipers.training.updates import Updates
 
 Evaluation = tuple[int, Any]
@@ -210,14 +210,8 @@ class Trainer:
     def evaluate(self, evaluation: Callable[[Any, int], Any]) -> None:
         """Let `evaluation(model, step)` see the model as it is used, on rank 0; what it returns is kept."""
         if self.ranks.leads:
-            training = [layer for layer in self.model.modules() if layer.training]
-            self.model.eval()
-            try:
-                with self._torch.no_grad(), random_layers(0, self.device):
-                    self.evaluations.append((self.step, evaluation(self.model, self.step)))
-            finally:
-                for layer in training:
-                    layer.training = True
+            with as_used(self.model), random_layers(0, self.device):
+                self.evaluations.append((self.step, evaluation(self.model, self.step)))
 
     def check_ranks(self) -> None:
         """Refuse to go on if the ranks' weights or places in the sampler are not the same."""

@@ -28,25 +28,20 @@ def with_lora(model: Any, *, rank: int, layers: tuple[str, ...] = (), alpha: flo
     nn = torch_module("torch.nn")
     COUNT.check_int("rank", rank)
     scale = 1.0 if alpha is None else POSITIVE.check("alpha", alpha) / rank
-    found = [
-        (name, layer)
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear) and (not layers or name.split(".")[-1] in layers or name in layers)
-    ]
-    missing = [
-        ending for ending in layers if not any(name.split(".")[-1] == ending or name == ending for name, _ in found)
-    ]
+    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+    found = [name for name in linear if not layers or {name, name.split(".")[-1]} & {*layers}]
+    missing = [wanted for wanted in layers if not any(wanted in (name, name.split(".")[-1]) for name in found)]
     if missing or not found:
-        known = sorted({name.split(".")[-1] for name, layer in model.named_modules() if isinstance(layer, nn.Linear)})
+        known = sorted({name.split(".")[-1] for name in linear})
         raise InputError(
             f"There is no linear layer called {', '.join(missing) or 'anything'}; "
             f"the model has {', '.join(known) or 'none'}."
         )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    for name, layer in found:
+    for name in found:
         parent = model.get_submodule(name.rpartition(".")[0])
-        setattr(parent, name.rpartition(".")[2], _adapted(layer, rank, scale))
+        setattr(parent, name.rpartition(".")[2], _adapted(linear[name], rank, scale))
     return model
 
 

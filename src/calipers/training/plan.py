@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain, choice
 from calipers.errors import InputError, UnsupportedError
@@ -30,6 +30,14 @@ from calipers.training.noise import SEED
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine")
 MOMENTUM = Domain(0.0, 1.0, high_open=True)
+
+
+class RunReading(TypedDict, total=False):
+    """What a run says besides what a plan says; left out, it is as a `Run` has it."""
+
+    dimension: int | None
+    adjacency: str
+    view: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +120,10 @@ class Plan:
             return self.learning_rate
         return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * step / self.steps))
 
-    def run(self, *, dimension: int | None = None, adjacency: str = "add-remove", view: str = "worst-case") -> Run:
+    def run(self, **reading: Unpack[RunReading]) -> Run:
         """What this plan executes, to be measured; `InputError` when there is no noise."""
-        return run_of(
-            self.sampler,
-            noise_multiplier=self.noise_multiplier,
-            normalization=self.normalization,
-            dimension=dimension,
-            adjacency=adjacency,
-            view=view,
-        )
+        noise, normalization = self.noise_multiplier, self.normalization
+        return run_of(self.sampler, noise_multiplier=noise, normalization=normalization, **reading)
 
 
 def sampler_of(name: str, *, dataset_size: int, batch_size: int, **keys: Any) -> Sampler:
@@ -134,13 +136,7 @@ def sampler_of(name: str, *, dataset_size: int, batch_size: int, **keys: Any) ->
 
 
 def run_of(
-    sampler: Sampler,
-    *,
-    noise_multiplier: float,
-    normalization: str = "none",
-    dimension: int | None = None,
-    adjacency: str = "add-remove",
-    view: str = "worst-case",
+    sampler: Sampler, *, noise_multiplier: float, normalization: str = "none", **reading: Unpack[RunReading]
 ) -> Run:
     """The run whose batches this very sampler draws, or `UnsupportedError` if no `Run` describes them."""
     law = sampler.law()
@@ -149,9 +145,7 @@ def run_of(
         dataset_size=sampler.dataset_size,
         normalization=normalization,
         sampler=law.sampler,
-        dimension=dimension,
-        adjacency=adjacency,
-        view=view,
+        **reading,
         **sampler.run_keys(),  # type: ignore[arg-type]  # every value is checked by the run
     )
     rounds = scheme_of(run).rounds(run)

@@ -29,8 +29,9 @@ from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.samplers.stream import BatchStream
 from calipers.training.checkpoint import data_digest
+from calipers.training.datasets import Dataset
 from calipers.training.handling import Handling
-from calipers.training.inputs import count, gathered, joined, leaves, mapped
+from calipers.training.inputs import OverRecords, count, gathered, joined, leaves, mapped
 from calipers.training.losses import Loss, own_loss
 from calipers.training.torch_library import random_layers, torch_module
 
@@ -42,7 +43,11 @@ Share = Callable[[IntArray], IntArray]
 
 
 class ArrayRecords:
-    """Arrays with one row per record, held on the device; `prepare` turns rows into the model's inputs."""
+    """Arrays with one row per record, held on the device; `prepare` turns rows into the model's inputs.
+
+    It is called with one row at a time, or mapped over them: standardizing a batch, or blending its images, would let a
+    record into the gradients of all others. `Dataset.prepare` is known to do no such thing, and takes all at once.
+    """
 
     def __init__(self, records: Any, labels: Any, prepare: Callable[[Any], Any] | None, device: Any) -> None:
         torch = torch_module()
@@ -54,15 +59,34 @@ class ArrayRecords:
             raise InputError(f"Expected a label for each record, got {rows} records and {answered} labels.")
         self.size, self.digest = rows, data_digest(*leaves(arrays), *leaves(answers))
         self._held = mapped(lambda array: torch.as_tensor(array).to(device), (arrays, answers))
-        self._prepare, self._device = prepare or (lambda inputs: inputs), device
+        self._prepare, self._device = _by_rows(prepare), device
 
     def begin(self, stream: BatchStream, share: Share, seed_of: Callable[[int], int]) -> None:
         """Nothing is read ahead."""
 
     def take(self, step: int, rows: IntArray, seed: int) -> Batch:
         """The inputs and labels of these records."""
+        if not len(rows):  # no records, of the shape that records have
+            return gathered(self.take(step, np.zeros(1, np.int64), seed), slice(0))  # type: ignore[no-any-return]
         inputs, labels = gathered(self._held, torch_module().from_numpy(rows).to(self._device))
         return self._prepare(inputs), labels
+
+
+def _by_rows(prepare: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """The function of every row by itself."""
+    if prepare is None:
+        return lambda inputs: inputs
+    if getattr(prepare, "__func__", None) is Dataset.prepare:
+        return prepare
+    alone = OverRecords(lambda row: mapped(_only, prepare(mapped(lambda part: part.unsqueeze(0), row))), 0, Exception)
+    return alone
+
+
+def _only(tensor: Any) -> Any:
+    """What was made of one row."""
+    if len(tensor) != 1:
+        raise InputError(f"Expected prepare to make one row of each, got {len(tensor)} of one.")
+    return tensor[0]
 
 
 class DatasetRecords:

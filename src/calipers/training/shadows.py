@@ -34,7 +34,7 @@ import numpy as np
 
 from calipers.auditing.audit import AuditResult, audit
 from calipers.auditing.distinguishers import Plain
-from calipers.auditing.fitted import PILOT, gaussians
+from calipers.auditing.fitted import PILOT, Fitted
 from calipers.auditing.game import HowToPlay, play
 from calipers.auditing.pairs import certified_words
 from calipers.bracket import Bracket
@@ -50,7 +50,7 @@ from calipers.training.fingerprint import fingerprint
 from calipers.training.gradients import GradientSum
 from calipers.training.loop import train
 from calipers.training.plan import Plan
-from calipers.training.torch_library import chosen_device, torch_module
+from calipers.training.torch_library import as_used, chosen_device, torch_module
 
 # Shadows are trained from another seed than the runs that are judged.
 _SHADOWS = 2**61
@@ -112,8 +112,7 @@ class ShadowTraining:
         train(plan, model, self._records, self._labels, canaries=watched, ranks=Ranks.alone(), **settings)
         if self._white_box:
             return watched.evidence
-        model.eval()
-        with torch.no_grad():
+        with as_used(model):
             logits = model(self._prepare(row)).double()[0]
         right = int(label)
         others = torch.cat((logits[:right], logits[right + 1 :]))
@@ -210,7 +209,7 @@ def lira(
     ledger = how.get("ledger")
     beside: HowToPlay = {**how, "ledger": None if ledger is None else Path(f"{ledger}.shadows")}
     found = play(target, Plain(), trials=shadows, seed=seed + _SHADOWS, **beside)
-    score = gaussians(found.absent[:, None], found.present[:, None])
+    score = Fitted(found.absent[:, None], found.present[:, None])
     asked: dict[str, Any] = {"confidence": confidence, "deltas": (delta,), "upper": measurement}
     observed = audit(target, score, trials=trials, seed=seed, **asked, **how)
     return Lira(measurement.epsilon(delta=delta), observed, delta, shadows, target.name)

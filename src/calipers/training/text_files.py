@@ -16,7 +16,7 @@ import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -110,12 +110,6 @@ def _frequent(training: list[str], size: int) -> Callable[[str], int]:
 def _rows(texts: list[str], number: Callable[[str], int], length: int) -> IntArray:
     rows = np.full((len(texts), length), PAD, dtype=np.int64)
     for row, text in zip(rows, texts, strict=True):
-        numbers = list(_first(text, number, length))
+        numbers = [CLS, *map(number, _tokens(text)[: length - 1])]
         row[: len(numbers)] = numbers
     return rows
-
-
-def _first(text: str, number: Callable[[str], int], length: int) -> Iterator[int]:
-    yield CLS
-    for token in _tokens(text)[: length - 1]:
-        yield number(token)

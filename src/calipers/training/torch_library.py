@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from calipers.domains import choice
@@ -53,6 +54,19 @@ def random_layers(seed: int, device: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def as_used(model: Any) -> Iterator[None]:
+    """The model as it is used and not trained: layers in eval mode, no gradients; every layer is put back after."""
+    training = [layer for layer in model.modules() if layer.training]
+    model.eval()
+    try:
+        with torch_module().no_grad():
+            yield
+    finally:
+        for layer in training:
+            layer.training = True
+
+
 def low_precision(precision: str, device: Any) -> Any:
     """Within, "bf16" lets PyTorch compute products from factors and results of 8 bits; weights and sums keep theirs.
 
@@ -66,16 +80,12 @@ def low_precision(precision: str, device: Any) -> Any:
 
 @contextmanager
 def tensor_cores(allowed: bool) -> Iterator[None]:
-    """Let CUDA round the factors of products to 10 bits of mantissa (TF32), or forbid it; no effect without CUDA.
+    """Let CUDA round the factors of products to 10 bits of mantissa (TF32), or forbid it; a CPU rounds none.
 
     A record's gradient may be computed roughly: it is clipped afterwards, and any function of the record
     will do. The clipped sum may not: rounding it would undo the clipping.
     """
-    torch = torch_module()
-    if not torch.cuda.is_available():
-        yield
-        return
-    settings = _precision_settings(torch, allowed)
+    settings = _precision_settings(torch_module(), allowed)
     before = [getattr(place, name) for place, name, _ in settings]
     for place, name, value in settings:
         setattr(place, name, value)
@@ -86,10 +96,36 @@ def tensor_cores(allowed: bool) -> Iterator[None]:
             setattr(place, name, value)
 
 
+@cache
+def refuse_rounding(device: Any) -> None:
+    """Refuse a device that rounds the factors of products although it is told not to.
+
+    Variables of the environment do that (NVIDIA_TF32_OVERRIDE, DNNL_DEFAULT_FPMATH_MODE), whatever a program sets; the
+    clipped sum is a product, and a summand could be longer than the clipping norm.
+    """
+    torch, size, fine = torch_module(), 256, 1.0 + 2.0**-12
+    with tensor_cores(False):
+        found = torch.full((size, size), fine, device=device) @ torch.eye(size, device=device)
+    if not bool((found == fine).all()):
+        raise InputError(
+            f"PyTorch rounds the factors of products on {device} although it is told not to, so that clipping does not "
+            "hold; unset NVIDIA_TF32_OVERRIDE and DNNL_DEFAULT_FPMATH_MODE."
+        )
+
+
 def _precision_settings(torch: Any, allowed: bool) -> list[tuple[Any, str, object]]:
-    """Where PyTorch keeps the choice: since 2.9 by kind of operation, before that as two flags."""
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    if hasattr(products, "fp32_precision") and hasattr(convolutions, "conv"):
-        word = "tf32" if allowed else "ieee"
-        return [(products, "fp32_precision", word), (convolutions.conv, "fp32_precision", word)]
-    return [(products, "allow_tf32", allowed), (convolutions, "allow_tf32", allowed)]
+    """Where PyTorch keeps the choice: since 2.9 by kind of operation, before that as two flags.
+
+    `torch.set_float32_matmul_precision("medium")` lets CPUs that can compute products from 8 bits, also the clipped
+    sum; nothing in the proof of the norms knows of that.
+    """
+    products, convolutions, cpu = torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.mkldnn
+    if not (hasattr(products, "fp32_precision") and hasattr(convolutions, "conv")):
+        if not torch.cuda.is_available():
+            return []
+        return [(products, "allow_tf32", allowed), (convolutions, "allow_tf32", allowed)]
+    word = "tf32" if allowed else "ieee"
+    places = [(cpu.matmul, "ieee"), (cpu.conv, "ieee")]
+    if torch.cuda.is_available():
+        places += [(products, word), (convolutions.conv, word)]
+    return [(place, "fp32_precision", value) for place, value in places]

@@ -57,6 +57,9 @@ class Updates:
             raise InputError(
                 "The optimizer holds no trained parameter of this model; make it of the model's parameters."
             )
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None  # one that is frozen may have a gradient of before, and would go along it
 
     def forget(self) -> None:
         """Let go of the last gradient before the next is computed, unless both lie in one place (a recording)."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.domains import COUNT
+from calipers.errors import InputError
 from calipers.laws.composed.convolve import (
     TWO_STAGE_COUNT,
     LatticePlan,
@@ -63,43 +65,50 @@ Laws = list[tuple[Law, int]]
 
 @dataclass(frozen=True)
 class Jaws:
-    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction).
-
-    Where several proofs or attacks compete, `proof` is the statement behind the upper jaw and `attack` says which
-    attack gave the lower one.
-    """
+    """lower <= truth <= upper, and the test behind the lower jaw (score threshold, direction)."""
 
     lower: float
     upper: float
     threshold: float
     reversed: bool
-    proof: str = ""
-    attack: str = ""
 
 
-class Placed(NamedTuple):
-    """Cells of laws: their width in deviations of a step, and the tilt that they are placed for."""
+class Look(NamedTuple):
+    """One look at a tail: around which saddle, how fine, how deep laws are, and the log of the mass that may escape.
 
-    cells: float
-    tilt: float
+    `eta` is the lattice in deviations of a step. Nodes are dense around the `focus`. `placed`: the width of laws' cells
+    and the tilt that they are placed for, where several looks share their laws. No lattice is longer than `longest`.
+    """
 
-    def within(self, log_tail: float) -> tuple[float, float, float]:
-        """With the depth, what laws are asked for by."""
-        return self.cells, log_tail, self.tilt
+    saddle: Saddle
+    eta: float
+    log_tail: float
+    log_escape: float
+    focus: TailFocus | None = None
+    placed: tuple[float, float] | None = None
+    longest: int | None = None
+
+    def coarser(self, excess: float) -> Look:
+        """The same on a lattice that is shorter by this factor, and some."""
+        return self._replace(eta=1.2 * excess * self.eta)
 
 
+def counted(factors: Sequence[tuple[Kind, int]]) -> tuple[list[tuple[Kind, int]], tuple[bool, ...]]:
+    """The factors of a product, and the orders in which they have to be looked at: `reverse`."""
+    if not factors:
+        raise InputError("A product needs at least one factor.")
+    found = [(source, COUNT.check_int("count", count)) for source, count in factors]
+    return found, (False,) if all(source.symmetric for source, _ in found) else (False, True)
+
+
+@dataclass(eq=False)
 class Shelf(Generic[Kind]):
     """Laws on one side that were built once, for both directions of a product."""
 
-    def __init__(
-        self,
-        factors: Sequence[tuple[Kind, int]],
-        build: Callable[[Kind, float, float, float | None], Law],
-        side: Side,
-    ) -> None:
-        self.factors = list(factors)
-        self._build, self._side = build, side
-        self._laws: dict[tuple[float, float, float | None], dict[bool, Laws]] = {}
+    factors: Sequence[tuple[Kind, int]]
+    build: Callable[[Kind, float, float, float | None], Law]
+    side: Side
+    _laws: dict[tuple[float, float, float | None], dict[bool, Laws]] = field(default_factory=dict)
 
     def laws(self, resolution: float, log_tail: float, tilt: float | None, reverse: bool) -> Laws:
         """Every factor as a law; pairs place their cells for `tilt`, which is meant in the given direction."""
@@ -111,8 +120,8 @@ class Shelf(Generic[Kind]):
                 self._laws = {known: laws for known, laws in self._laws.items() if known[2] is None}
             built = []
             for source, count in self.factors:
-                law = self._build(source, *key)
-                self._side.same(law.side)
+                law = self.build(source, *key)
+                self.side.same(law.side)
                 built.append((law, count))
             self._laws[key] = {False: built}
         ways = self._laws[key]
@@ -134,10 +143,11 @@ def lower_shelf(factors: Sequence[tuple[LowerSource, int]]) -> Shelf[LowerSource
 class _Order(ABC):
     """D(P||Q), or D(Q||P) when `reverse`; `pilot` decides how it is computed."""
 
-    def __init__(self, counts: Sequence[int], spans: set[float | None], reverse: bool) -> None:
-        self.counts = list(counts)
+    alike = False
+
+    def __init__(self, factors: Sequence[tuple[AnySource, int]], reverse: bool) -> None:
+        self.counts, spans = [count for _, count in factors], {source.span for source, _ in factors}
         self.reverse = reverse
-        self.alike = False
         self.span: float | None = spans.pop() if len(spans) == 1 else None
         self._pilot: float | None = None
         self._untilted: Saddle | None = None
@@ -198,7 +208,7 @@ class Above(_Order):
     """Proofs, composed in one order."""
 
     def __init__(self, proofs: Shelf[UpperSource], reverse: bool) -> None:
-        super().__init__(*_composed(proofs.factors), reverse)
+        super().__init__(proofs.factors, reverse)
         self._proofs = proofs
 
     def upper_laws(self, resolution: float, log_tail: float, tilt: float | None) -> Laws:
@@ -237,33 +247,27 @@ class Above(_Order):
         exponent += 1e-9 * (1.0 + abs(moment))
         return math.exp(min(0.0, max(exponent, -700.0))) + charges.infinite_upper
 
-    def upper(
-        self,
-        saddle: Saddle,
-        eta: float,
-        log_tail: float,
-        log_escape: float,
-        focus: TailFocus | None = None,
-        placed: Placed | None = None,
-    ) -> UpperTail:
-        """Certified profile nodes around the saddle, dense around the `focus`."""
+    def upper(self, look: Look) -> UpperTail:
+        """Certified profile nodes around the saddle."""
         if self.steps() == 1:
-            laws = self.upper_laws(eta, log_tail, saddle.tilt)
+            laws = self.upper_laws(look.eta, look.log_tail, look.saddle.tilt)
             return single_upper_tail(laws[0][0])
-        cells = min(COARSEST, eta if focus is None or focus.delta is None else SIGNED_CELLS * eta)
-        laws = self.upper_laws(*(placed or Placed(cells, saddle.tilt)).within(log_tail))
-        plan = self._plan(saddle, eta, log_tail, log_escape)
+        focus = look.focus
+        finest = look.eta if focus is None or focus.delta is None else SIGNED_CELLS * look.eta
+        cells, tilt = look.placed or (min(COARSEST, finest), look.saddle.tilt)
+        laws = self.upper_laws(cells, look.log_tail, tilt)
+        plan = self._plan(*look[:4])
         try:
             return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
-            return self.upper(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed)
+            return self.upper(look.coarser(error.excess))
 
 
 class Below(_Order):
     """Attacks, composed in one order."""
 
     def __init__(self, attacks: Shelf[LowerSource], reverse: bool) -> None:
-        super().__init__(*_composed(attacks.factors), reverse)
+        super().__init__(attacks.factors, reverse)
         self._attacks = attacks
         self.alike = any(source.interchangeable for source, _ in attacks.factors)
 
@@ -275,28 +279,20 @@ class Below(_Order):
         """LOWER laws, as fine as attacks are composed."""
         return self.lower_laws(ATTACK_RESOLUTION, log_tail, None)
 
-    def lower(
-        self,
-        saddle: Saddle,
-        eta: float,
-        log_tail: float,
-        log_escape: float,
-        focus: TailFocus | None = None,
-        placed: Placed | None = None,
-        longest: int | None = None,
-    ) -> LowerTail:
-        """Certified tests around the saddle, dense around the `focus`; on a coarser lattice than a `longest` one."""
-        laws = self.lower_laws(*(placed or Placed(min(eta, COARSEST), saddle.tilt)).within(log_tail))
+    def lower(self, look: Look) -> LowerTail:
+        """Certified tests around the saddle."""
+        cells, tilt = look.placed or (min(look.eta, COARSEST), look.saddle.tilt)
+        laws = self.lower_laws(cells, look.log_tail, tilt)
         if self.steps() == 1:
             return single_lower_tail(laws[0][0])
-        plan = self._plan(saddle, eta, log_tail, log_escape)
-        plan = replace(plan, faint=plan.step == plan.fine_step, longest=longest or plan.longest)
+        plan = self._plan(*look[:4])
+        plan = replace(plan, faint=plan.step == plan.fine_step, longest=look.longest or plan.longest)
         try:
             under_p, under_q = compose_lower(laws, plan)
         except LatticeTooLongError as error:
-            return self.lower(saddle, 1.2 * error.excess * eta, log_tail, log_escape, focus, placed, longest)
+            return self.lower(look.coarser(error.excess))
         charges = Charges.of(laws, plan.tilt, plan.step if plan.faint else None)
-        return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, focus)
+        return lower_tail(under_p, under_q, plan.step, plan.tilt, charges, look.focus)
 
 
 class Direction(Above, Below):
@@ -316,11 +312,6 @@ class Direction(Above, Below):
         """Both orders, which share their laws."""
         proofs, attacks = upper_shelf(factors), lower_shelf(factors)
         return cls(proofs, attacks, False), cls(proofs, attacks, True)
-
-
-def _composed(factors: Sequence[tuple[AnySource, int]]) -> tuple[list[int], set[float | None]]:
-    """How often each factor is there, and all their lattices."""
-    return [count for _, count in factors], {source.span for source, _ in factors}
 
 
 def _roundings(count: int) -> int:

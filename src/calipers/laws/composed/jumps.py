@@ -57,19 +57,15 @@ class JumpSums(Protocol):
 
     def alone(self, kind: JumpKind) -> Jumps:
         """One jump of a kind, where it is, in any of the steps."""
-        ...
 
     def one(self, kind: JumpKind) -> FloatArray:
         """One jump in one step."""
-        ...
 
     def times(self, first: FloatArray, second: FloatArray) -> FloatArray:
         """The sums of independent jumps."""
-        ...
 
     def read(self, masses: FloatArray) -> Jumps:
         """Log ratios and P-masses."""
-        ...
 
 
 class SplitSums:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from calipers.laws.composed.direction import FINEST, Direction, eta_for, log_escape_for, within
+from calipers.laws.composed.direction import FINEST, Direction, Look, eta_for, log_escape_for, within
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus
@@ -67,7 +67,7 @@ def _epsilon_above(direction: Direction, delta: float, tolerance: float) -> floa
         relative = 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0)
         log_escape = log_escape_for(saddle, min(max(1e-9, relative), 1e-3)) - 5.0
         eta = _eta(direction, 0.3 * eta_for(saddle, tolerance))
-        found = direction.upper(saddle, eta, log_tail, log_escape, TailFocus(delta=delta)).epsilon(delta)
+        found = direction.upper(Look(saddle, eta, log_tail, log_escape, TailFocus(delta=delta))).epsilon(delta)
         best = min(best, found)
         if abs(found - saddle.mean) <= _NEAR * saddle.deviation:
             break
@@ -97,10 +97,8 @@ def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> floa
         if saddle.log_delta < _DEEPEST_LOG_DELTA:
             return min(best, direction.moment_bound(epsilon, saddle, log_tail))
         eta = _eta(direction, _eta_for_delta(saddle, tolerance))
-        tail = direction.upper(
-            saddle, eta, log_tail, log_escape_for(saddle, 0.1 * tolerance), TailFocus(epsilon=epsilon)
-        )
-        best = min(best, tail.delta(epsilon))
+        log_escape, focus = log_escape_for(saddle, 0.1 * tolerance), TailFocus(epsilon=epsilon)
+        best = min(best, direction.upper(Look(saddle, eta, log_tail, log_escape, focus)).delta(epsilon))
         needed = _depth(saddle.log_delta, direction)
         if needed >= log_tail:
             break
@@ -125,7 +123,7 @@ def _epsilon_below(direction: Direction, delta: float, tolerance: float | None) 
     saddle, best = saddle_for_delta(laws, log_delta), AttackValue(0.0, math.inf, direction.reverse)
     for _ in range(_LOOKS):
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * eta_for(saddle, tolerance))
-        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), TailFocus(delta=delta))
+        tests = direction.lower(Look(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), TailFocus(delta=delta)))
         found = tests.epsilon(delta)
         if found > best.value:
             best = AttackValue(found, tests.best_test(found)[1], direction.reverse)
@@ -151,7 +149,7 @@ def _delta_below(direction: Direction, epsilon: float, tolerance: float | None) 
             break
         eta = _eta(direction, 0.25 if tolerance is None else 1.4 * _eta_for_delta(saddle, tolerance))
         longest, focus = _SHORT if tolerance is None else None, TailFocus(epsilon=epsilon)
-        tests = direction.lower(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), focus, longest=longest)
+        tests = direction.lower(Look(saddle, eta, log_tail, log_escape_for(saddle, 1e-4), focus, longest=longest))
         value, threshold = tests.best_test(epsilon)
         if value > best.value:
             best = AttackValue(value, threshold, direction.reverse)

@@ -20,13 +20,15 @@ import math
 from collections.abc import Sequence
 
 from calipers.citations import implements
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.errors import CertificationError, InputError
 from calipers.laws.composed.direction import (
     FINEST,
     SIGNED_CELLS,
     Direction,
     Jaws,
+    Look,
+    counted,
     eta_for,
     log_escape_for,
     within,
@@ -55,18 +57,16 @@ class Product:
 
     @implements("zhu2022:thm10")
     def __init__(self, factors: Sequence[tuple[LawSource, int]]) -> None:
-        if not factors:
-            raise InputError("A product needs at least one factor.")
-        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        self.factors, ways = counted(factors)
         steps = sum(count for _, count in self.factors)
         if steps > MOST_STEPS:
             raise InputError(
                 f"Expected at most {MOST_STEPS:.0e} composed steps, got {steps:.3e}: every step's rounding is charged, "
                 "and that of so many leaves nothing to say. Fixed batches have a closed form for any number of epochs."
             )
-        self.symmetric = all(source.symmetric for source, _ in self.factors)
+        self.symmetric = ways == (False,)
         self.bounded = all(source.bounded for source, _ in self.factors)
-        self.directions = list(Direction.of(self.factors)[: 1 if self.symmetric else 2])
+        self.directions = list(Direction.of(self.factors)[: len(ways)])
 
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
@@ -75,19 +75,15 @@ class Product:
         log_tail = math.log(delta) - math.log(self.directions[0].steps()) - 18.0
         if self.certain_leak() > delta:
             return Jaws(math.inf, math.inf, math.inf, False)  # rejecting where Q vanishes beats every epsilon
-        ordered = []
-        for direction in self.directions:
-            pilot = direction.pilot(log_tail)
-            ordered.append((saddle_for_delta(pilot, math.log(delta)), direction))
+        ordered = [(saddle_for_delta(way.pilot(log_tail), math.log(delta)), way) for way in self.directions]
         ordered.sort(key=lambda item: -item[0].mean)
         best = _solve_epsilon(ordered[0][1], ordered[0][0], delta, log_tail, tolerance)
         for saddle, direction in ordered[1:]:
             # A cheap or a rough proof that the other direction needs no more settles the matter.
             if direction.moment_bound(best.lower, saddle, log_tail) <= delta:
                 continue
-            rough = direction.upper(
-                saddle, within(2.0 * eta_for(saddle, tolerance)), log_tail, log_escape_for(saddle, 1e-2)
-            )
+            eta = within(2.0 * eta_for(saddle, tolerance))
+            rough = direction.upper(Look(saddle, eta, log_tail, log_escape_for(saddle, 1e-2)))
             if rough.epsilon(delta) > best.lower:
                 other = _solve_epsilon(direction, saddle, delta, log_tail, tolerance)
                 best = _larger(best, other)
@@ -225,7 +221,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
     for _ in range(_ROUNDS):
         relative = max(1e-9, 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0))
         log_escape = log_escape_for(saddle, min(relative, 1e-3)) - stricter
-        tests = direction.lower(saddle, eta, log_tail, log_escape, TailFocus(delta=delta))
+        tests = direction.lower(Look(saddle, eta, log_tail, log_escape, TailFocus(delta=delta)))
         lower = tests.epsilon(delta)
         if rough and abs(lower - saddle.mean) > 0.7 * saddle.deviation:
             # The estimate of where epsilon lies was poor; look there before spending on the upper jaw.
@@ -235,7 +231,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
         light = _lighter(direction, log_tail, saddle, lower)
         fine = _signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
-        upper = direction.upper(light, fine, log_tail, signed_escape, TailFocus(delta=delta)).epsilon(delta)
+        upper = direction.upper(Look(light, fine, log_tail, signed_escape, TailFocus(delta=delta))).epsilon(delta)
         if lower > best.lower:
             best = Jaws(lower, best.upper, tests.best_test(lower)[1], direction.reverse)
         if upper < best.upper:
@@ -325,10 +321,10 @@ def _tilted_delta(
     for _ in range(_ROUNDS):
         log_escape = log_escape_for(saddle, 0.1 * tolerance)
         focus = TailFocus(epsilon=epsilon)
-        upper = direction.upper(saddle, eta, log_tail, log_escape, focus).delta(epsilon)
+        upper = direction.upper(Look(saddle, eta, log_tail, log_escape, focus)).delta(epsilon)
         if upper <= known:
             return Jaws(best.lower, min(upper, best.upper), best.threshold, direction.reverse)
-        lower, threshold = direction.lower(saddle, eta, log_tail, log_escape, focus).best_test(epsilon)
+        lower, threshold = direction.lower(Look(saddle, eta, log_tail, log_escape, focus)).best_test(epsilon)
         if lower > best.lower:
             best = Jaws(lower, best.upper, threshold, direction.reverse)
         best = Jaws(best.lower, min(upper, best.upper), best.threshold, best.reversed)

@@ -15,9 +15,8 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
-from calipers.laws.composed.direction import LONE_MARGIN, Above, log_escape_for, upper_shelf
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.laws.composed.direction import LONE_MARGIN, Above, Look, counted, log_escape_for, upper_shelf
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
@@ -34,11 +33,8 @@ class ProofProduct:
     """Independent proofs with multiplicities, in both directions."""
 
     def __init__(self, factors: Sequence[tuple[UpperSource, int]]) -> None:
-        if not factors:
-            raise InputError("A product needs at least one factor.")
-        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        self.factors, ways = counted(factors)
         shelf = upper_shelf(self.factors)
-        ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
         self.directions = [Above(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
 
@@ -87,7 +83,7 @@ class ProofProduct:
         return min(1.0, moment, self._tail(direction, saddle, log_tail, TailFocus(epsilon=epsilon)).delta(epsilon))
 
     def _tail(self, direction: Above, saddle: Saddle, log_tail: float, focus: TailFocus | None) -> UpperTail:
-        return direction.upper(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus)
+        return direction.upper(Look(saddle, _ETA, log_tail, log_escape_for(saddle, _RELATIVE), focus))
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The guarantee with the null "record absent", resolved down to about `smallest_delta`."""
@@ -101,24 +97,18 @@ class ProofProduct:
         log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
         pilot = direction.pilot(log_tail)
         saddle = saddle_for_epsilon(pilot, 0.0)
-        epsilons: list[FloatArray] = []
-        logs: list[FloatArray] = []
+        found = []
         for _ in range(_MOST_SADDLES):
             tail = self._tail(direction, saddle, log_tail, None)
             near = np.abs(tail.epsilon_nodes - saddle.mean) <= 2.0 * saddle.deviation
-            kept = slice(None) if self.steps == 1 or saddle.tilt <= 1.0 + 1e-6 else near
-            epsilons.append(tail.epsilon_nodes[kept])
-            logs.append(tail.log_delta_nodes[kept])
+            found.append(tail if self.steps == 1 or saddle.tilt <= 1.0 + 1e-6 else tail.taken(near))
             following = saddle_for_epsilon(pilot, saddle.mean + 2.0 * saddle.deviation)
             ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
             if self.steps == 1 or ended:
                 break
             saddle = following
         far, log_leak = direction.end(log_tail)
-        nodes, values = np.concatenate([*epsilons, [far]]), np.concatenate([*logs, [log_leak]])
-        order = np.argsort(nodes, kind="stable")
-        # The profile decreases, so a bound at one node holds at every later one.
-        return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+        return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 
 def _profile(tail: UpperTail) -> tuple[FloatArray, FloatArray]:

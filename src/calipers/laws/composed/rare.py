@@ -40,6 +40,7 @@ from collections.abc import Callable, Collection, Iterator
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.kept import kept
 from calipers.laws.composed.direction import Direction, Jaws
 from calipers.laws.composed.jumps import Followed, Jumps, LabelledSums, Numbers, SplitSums, followed, nodes_around
 from calipers.laws.composed.small_steps import DEVIATIONS, Parts, SmallSteps, size_threshold
@@ -106,7 +107,6 @@ class RareSteps:
         self._rounding = followed_steps * (max(law.rounding for law in every) + 1e-10)
         reach, moved = (max(getattr(law, name) for law, _ in laws[Side.UPPER]) for name in ("reach", "shift_error"))
         self._shift = followed_steps * (moved + 8.0 * UNIT_ROUNDOFF * (_FAR + reach))
-        self._profiles: dict[Numbers, SmallSteps] = {}
         self._jumps: dict[Side, Followed] = {}
 
     def _most_jumps(self, expected: float) -> int:
@@ -140,23 +140,21 @@ class RareSteps:
             return tuple(min(self.most, count) for count in self.counts)
         return (self._exact,) if few and len(self.counts) == 1 else (0,) * len(self.counts)
 
+    @kept
     def _profile(self, fewer: Numbers) -> SmallSteps:
         """The small steps alone, `fewer` of them."""
-        if fewer not in self._profiles:
-            deepest = self.log_delta + _NEGLIGIBLE
-            counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
-            self._profiles[fewer] = SmallSteps(self.parts, counts, deepest, self.tolerance)
-        return self._profiles[fewer]
+        counts = [count - less for count, less in zip(self.counts, fewer, strict=True)]
+        return SmallSteps(self.parts, counts, self.log_delta + _NEGLIGIBLE, self.tolerance)
 
-    def look_at(self, epsilon: float) -> None:
-        """Place the nodes for questions about this epsilon."""
+    def look_at(self, epsilon: float, sides: Collection[Side] = tuple(Side)) -> None:
+        """Place the nodes for questions about this epsilon on these sides."""
         kinds = {
             side: [part.jump(count) for part, count in zip(parts, self.counts, strict=True)]
             for side, parts in self.parts.items()
         }
         first = min(float(kind.ratio[0]) for kind in kinds[Side.UPPER] if len(kind.ratio))
         nodes = nodes_around(first, epsilon, self.threshold / DEVIATIONS, epsilon + _FAR)
-        for side in self.parts:
+        for side in (side for side in self.parts if side in sides):
             sums = SplitSums(nodes) if side is Side.UPPER else LabelledSums(nodes)
             self._jumps[side] = followed(sums, kinds[side], self.most, self._exact)
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT
+from calipers.kept import kept
 from calipers.laws.composed.direction import (
     ATTACK_RESOLUTION,
     LONE_MARGIN,
     Below,
+    Look,
+    counted,
     log_escape_for,
     lower_shelf,
 )
-from calipers.laws.composed.saddle import saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
@@ -42,14 +44,10 @@ class AttackProduct:
     """
 
     def __init__(self, factors: Sequence[tuple[LowerSource, int]]) -> None:
-        if not factors:
-            raise InputError("A product needs at least one factor.")
-        self.factors = [(source, COUNT.check_int("count", count)) for source, count in factors]
+        self.factors, ways = counted(factors)
         shelf = lower_shelf(self.factors)
-        ways = (False,) if all(source.symmetric for source, _ in self.factors) else (False, True)
         self.directions = [Below(shelf, reverse) for reverse in ways]
         self.steps = self.directions[0].steps()
-        self._started: dict[tuple[bool, float], LowerTail] = {}
 
     def delta(self, epsilon: float) -> tuple[float, bool]:
         """(delta, reversed): at most delta(epsilon) of the truth, and the direction that shows it; epsilon >= 0."""
@@ -66,8 +64,7 @@ class AttackProduct:
             if saddle.log_delta < 0.5 * log_tail:
                 log_tail = saddle.log_delta - math.log(self.steps) - 30.0
                 saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
-            escape = log_escape_for(saddle, _RELATIVE)
-            tail = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(epsilon=epsilon))
+            tail = direction.lower(_look(saddle, log_tail, TailFocus(epsilon=epsilon)))
             best = max(best, (tail.delta(epsilon), direction.reverse))
         return best
 
@@ -77,8 +74,8 @@ class AttackProduct:
         direction = self.directions[0]
         saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
         for _ in range(2):
-            escape, focus = log_escape_for(saddle, _RELATIVE), TailFocus(delta=delta)
-            found = direction.lower(saddle, _ROUGH, log_tail, escape, focus, longest=_SHORT).epsilon(delta)
+            rough = _look(saddle, log_tail, TailFocus(delta=delta))._replace(eta=_ROUGH, longest=_SHORT)
+            found = direction.lower(rough).epsilon(delta)
             saddle = saddle_for_epsilon(direction.pilot(log_tail), found)
         return found
 
@@ -90,10 +87,7 @@ class AttackProduct:
         for direction in self.directions:
             saddle = saddle_for_delta(direction.pilot(log_tail), math.log(delta))
             for _ in range(4):
-                escape = log_escape_for(saddle, _RELATIVE)
-                found = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape, TailFocus(delta=delta)).epsilon(
-                    delta
-                )
+                found = direction.lower(_look(saddle, log_tail, TailFocus(delta=delta))).epsilon(delta)
                 best = max(best, (found, direction.reverse))
                 if self.steps == 1 or abs(found - saddle.mean) < 0.7 * saddle.deviation:
                     break
@@ -118,17 +112,17 @@ class AttackProduct:
                 if self.steps == 1 or ended:
                     break
                 saddle = following
-                found.append(direction.lower(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE)))
+                found.append(direction.lower(_look(saddle, log_tail)))
         return ways[0], ways[-1]
 
     def _depth(self, smallest_delta: float) -> float:
         return math.log(smallest_delta) - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
 
+    @kept
     def _start(self, direction: Below, log_tail: float) -> LowerTail:
         """The tests around epsilon = 0, with which curves begin and which show the advantage."""
-        key = direction.reverse, log_tail
-        if key not in self._started:
-            saddle = saddle_for_epsilon(direction.pilot(log_tail), 0.0)
-            escape = log_escape_for(saddle, _RELATIVE)
-            self._started[key] = direction.lower(saddle, ATTACK_RESOLUTION, log_tail, escape)
-        return self._started[key]
+        return direction.lower(_look(saddle_for_epsilon(direction.pilot(log_tail), 0.0), log_tail))
+
+
+def _look(saddle: Saddle, log_tail: float, focus: TailFocus | None = None) -> Look:
+    return Look(saddle, ATTACK_RESOLUTION, log_tail, log_escape_for(saddle, _RELATIVE), focus)

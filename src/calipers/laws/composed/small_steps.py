@@ -16,12 +16,12 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.points import Points, lower_hull, settle, steepness_of
-from calipers.laws.composed.direction import Direction, eta_for, log_escape_for
+from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
-from calipers.laws.core.source import LawSource
+from calipers.laws.core.source import KnownLaws
 from calipers.numerics.elementary import distinct
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
@@ -30,24 +30,6 @@ DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
 _MOST_SADDLES = 14
-
-
-@dataclass(frozen=True)
-class _Small(LawSource):
-    """The small steps as a source of laws: the same two whatever is asked."""
-
-    laws: dict[Side, Law]
-    symmetric: bool = False
-
-    def upper(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
-        """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
-        return self.laws[Side.UPPER]
-
-    def lower(self, resolution: float = 0.0, log_tail: float = 0.0) -> Law:
-        """The stored law; it is as fine as it gets."""
-        del resolution, log_tail
-        return self.laws[Side.LOWER]
 
 
 @dataclass(frozen=True)
@@ -126,27 +108,28 @@ class SmallSteps:
         roundings = [max(parts[side][i].small.rounding for side in parts) for i in range(len(counts))]
         self.rounding = math.fsum(n * (lost + 1e-15) for n, lost in zip(counts, roundings, strict=True))
         self._log_deepest, self._tolerance = log_deepest, tolerance
-        kinds = [(_Small({side: parts[side][i].small for side in parts}), n) for i, n in enumerate(counts) if n > 0]
+        kinds = [(KnownLaws({side: parts[side][i].small for side in parts}), n) for i, n in enumerate(counts) if n > 0]
         self._direction, _ = Direction.of(kinds)
 
     @functools.cached_property
-    def _plans(self) -> list[tuple[Saddle, float, float]]:
-        """Saddles with the fineness and the escaping mass of the compositions around them."""
-        plans = []
+    def _looks(self) -> list[Look]:
+        """The compositions around each saddle."""
+        looks = []
         for saddle in _saddles(self._direction, self._log_deepest):
             eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
-            plans.append((saddle, eta, min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)))
-        return plans
+            escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
+            looks.append(Look(saddle, eta, self._log_deepest, escape))
+        return looks
 
     @functools.cached_property
     def _uppers(self) -> list[UpperTail]:
-        return [self._direction.upper(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        return [self._direction.upper(look) for look in self._looks]
 
     @functools.cached_property
     def _lowers(self) -> list[LowerTail]:
         if self.count == 0:
             return []
-        found = [self._direction.lower(saddle, eta, self._log_deepest, out) for saddle, eta, out in self._plans]
+        found = [self._direction.lower(look) for look in self._looks]
         return [tests for tests in found if len(tests.thresholds)]  # a window may hold no test worth keeping
 
     @functools.cached_property

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import OPEN_UNIT
-from calipers.laws.composed.direction import COARSEST, Direction, Placed, eta_for, log_escape_for
+from calipers.laws.composed.direction import COARSEST, Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
@@ -65,27 +64,18 @@ def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:
     return near[chosen]
 
 
-class Plan(NamedTuple):
-    """A center, the lattice in deviations of a step, the log of the mass that may escape, and the cells."""
-
-    saddle: Saddle
-    eta: float
-    log_escape: float
-    placed: Placed | None = None
-
-
-def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Plan]:
+def _plans(direction: Direction, log_tail: float, log_smallest: float, tolerance: float) -> list[Look]:
     coarsest = (0.6 if direction.steps() == 1 else 1.5) * math.sqrt(tolerance)
     plans = [
-        Plan(saddle, min(eta_for(saddle, tolerance), coarsest), log_escape_for(saddle, 0.1 * tolerance))
+        Look(saddle, min(eta_for(saddle, tolerance), coarsest), log_tail, log_escape_for(saddle, 0.1 * tolerance))
         for saddle in _saddles(direction, log_tail, log_smallest)
     ]
     return plans if direction.steps() == 1 else _shared(direction.together(log_tail), plans)
 
 
-def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -> list[Plan]:
+def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Look]) -> list[Look]:
     """Neighboring saddles that may go `together` share their laws."""
-    groups: list[list[Plan]] = []
+    groups: list[list[Look]] = []
     for plan in plans:
         first = groups[-1][0] if groups else plan
         if groups and together(first.saddle, plan.saddle) and 0.5 < plan.eta / first.eta < 2.0:
@@ -95,32 +85,27 @@ def _shared(together: Callable[[Saddle, Saddle], bool], plans: Sequence[Plan]) -
     found = []
     for group in groups:
         finest = min(plan.eta for plan in group)
-        placed = Placed(min(finest, COARSEST), group[len(group) // 2].saddle.tilt)
+        placed = min(finest, COARSEST), group[len(group) // 2].saddle.tilt
         found += [plan._replace(placed=placed) for plan in group]
     return found
 
 
-def _proven(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> UpperTail:
+def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> UpperTail:
     """The nodes of one direction, from all saddles."""
-    eps, log_delta = [], []
-    for saddle, eta, log_escape, placed in plans:
-        tail = direction.upper(saddle, eta, log_tail, log_escape, placed=placed)
-        kept = _thinned(tail.epsilon_nodes, saddle, direction.steps() == 1)
-        eps.append(tail.epsilon_nodes[kept])
-        log_delta.append(tail.log_delta_nodes[kept])
+    found = []
+    for look in plans:
+        tail = direction.upper(look)
+        found.append(tail.taken(_thinned(tail.epsilon_nodes, look.saddle, direction.steps() == 1)))
     far, log_leak = direction.end(log_tail)
-    nodes, values = np.concatenate([*eps, [far]]), np.concatenate([*log_delta, [log_leak]])
-    order = np.argsort(nodes, kind="stable")
-    # The profile decreases, so a bound at one node holds at every later one.
-    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+    return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 
-def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> LowerTail:
+def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
     thresholds, log_power, log_alpha = [], [], []
-    for saddle, eta, log_escape, placed in plans:
-        tests = direction.lower(saddle, eta, log_tail, log_escape, placed=placed)
-        kept = _thinned(tests.thresholds, saddle, direction.steps() == 1)
+    for look in plans:
+        tests = direction.lower(look)
+        kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
         thresholds.append(tests.thresholds[kept])
         log_power.append(tests.log_power[kept])
         log_alpha.append(tests.log_alpha[kept])
@@ -129,16 +114,16 @@ def _shown(direction: Direction, log_tail: float, plans: Sequence[Plan]) -> Lowe
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests."""
+    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests, on the sides asked for."""
 
-    upper: UpperTail
+    upper: UpperTail | None
     lower: LowerTail | None
 
 
 def _conditioned(
     direction: Direction,
     log_tail: float,
-    plans: Sequence[Plan],
+    plans: Sequence[Look],
     log_smallest: float,
     tolerance: float,
     sides: Collection[Side],
@@ -155,15 +140,19 @@ def _conditioned(
     places = np.array(rare.places())
     for start in range(0, len(places), _PER_LOOK):
         some = places[start : start + _PER_LOOK]
-        rare.look_at(float(some[len(some) // 2]))
+        rare.look_at(float(some[len(some) // 2]), sides)
         nodes.append(some)
-        deltas.append(np.minimum(1.0, rare.uppers(some)))
         if Side.LOWER in sides:
             tests.append(rare.tests(some))
-        if deltas[-1][-1] < math.exp(log_smallest):
+        # Where nobody asks what is proven, what the tests show says where the curve ends.
+        shown = np.minimum(1.0, rare.uppers(some)) if Side.UPPER in sides else _shown_by(*tests[-1], some)
+        deltas.append(shown)
+        if shown[-1] < math.exp(log_smallest):
             break
     thresholds = np.concatenate(nodes)
-    upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
+    upper = None
+    if Side.UPPER in sides:
+        upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
     if not tests:
         return _Conditioned(upper, None)
     with np.errstate(divide="ignore"):
@@ -172,12 +161,11 @@ def _conditioned(
     return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
 
 
-def _united(first: UpperTail, second: UpperTail) -> UpperTail:
-    """All nodes: each bounds one decreasing profile."""
-    nodes = np.concatenate((first.epsilon_nodes, second.epsilon_nodes))
-    values = np.concatenate((first.log_delta_nodes, second.log_delta_nodes))
-    order = np.argsort(nodes, kind="stable")
-    return UpperTail(nodes[order], np.minimum.accumulate(values[order]))
+def _shown_by(power: FloatArray, alpha: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """The delta that each of the tests shows at its epsilon."""
+    with np.errstate(divide="ignore"):
+        falsely = np.exp(np.minimum(epsilon + np.log(alpha), 1.0))
+    return np.asarray(np.maximum(power - falsely, 0.0))
 
 
 def sweep(product: Product, smallest_delta: float = 1e-12, tolerance: float = 1e-3) -> dict[Side, TradeoffCurve]:
@@ -205,19 +193,19 @@ def directed_sweep(
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
         if rare is not None:  # around the other humps a transform has nothing to add
-            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan[0].deviation <= plan[0].mean]
+            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan.saddle.deviation <= plan.saddle.mean]
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
         if Side.UPPER in sides:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
-            proven = proven if rare is None else _united(proven, rare.upper)
+            proven = proven if rare is None or rare.upper is None else UpperTail.least((proven, rare.upper))
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
             lowers.append(
                 [
-                    _shown(direction, log_tail, plans),
+                    _shown(direction, plans),
                     *([rare.lower] if rare is not None and rare.lower is not None else []),
                 ]
             )

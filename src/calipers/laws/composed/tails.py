@@ -11,6 +11,7 @@ every k.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +20,7 @@ import numpy as np
 from calipers.laws.composed.lattice import FaintCharge, LatticeMeasure
 from calipers.laws.core.law import Law
 from calipers.numerics.fourier import UNIT_ROUNDOFF, decayed_tail_sums, strided_tail_sums
-from calipers.numerics.types import FloatArray
+from calipers.numerics.types import BoolArray, FloatArray, IntArray
 
 _NODES = 2048
 """About how many thresholds of a composed law are looked at."""
@@ -31,6 +32,18 @@ class UpperTail:
 
     epsilon_nodes: FloatArray
     log_delta_nodes: FloatArray
+
+    @classmethod
+    def least(cls, tails: Sequence[UpperTail]) -> UpperTail:
+        """The nodes of all of them. The profile decreases, so a bound at one node holds at every later one."""
+        nodes = np.concatenate([tail.epsilon_nodes for tail in tails])
+        order = np.argsort(nodes, kind="stable")
+        values = np.concatenate([tail.log_delta_nodes for tail in tails])[order]
+        return cls(nodes[order], np.minimum.accumulate(values))
+
+    def taken(self, kept: IntArray | BoolArray) -> UpperTail:
+        """Some of its nodes."""
+        return UpperTail(self.epsilon_nodes[kept], self.log_delta_nodes[kept])
 
     @cached_property
     def _values(self) -> FloatArray:

@@ -57,8 +57,9 @@ def gaussian_mixture_part(
     rel_p, rel_q = relative(log_wp, mp, progressions[0]), relative(log_wq, mq, progressions[1])
     log_norm = -0.5 * math.log(2 * math.pi)
 
-    def tail(log_w: FloatArray, means: FloatArray, sign: float) -> Callable[[float], float]:
-        return lambda z: float(np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))))
+    def tails(z: float, sign: float) -> FloatArray:
+        both = ((log_wp, mp), (log_wq, mq))
+        return np.array([np.logaddexp.reduce(log_w + log_ndtr(sign * (means - z))) for log_w, means in both])
 
     def range_for(log_tail: float) -> tuple[float, float]:
         if max(len(mp), len(mq)) <= _FEW:
@@ -90,10 +91,8 @@ def gaussian_mixture_part(
         log_q=lambda z: rel_q(z) - 0.5 * z * z + log_norm,
         log_ratio=_accurate_log_ratio(weights_p, means_p, weights_q, means_q, rel_p, rel_q),
         range_for=range_for,
-        log_p_above=tail(log_wp, mp, 1.0),
-        log_q_above=tail(log_wq, mq, 1.0),
-        log_p_below=tail(log_wp, mp, -1.0),
-        log_q_below=tail(log_wq, mq, -1.0),
+        log_above=lambda z: tails(z, 1.0),
+        log_below=lambda z: tails(z, -1.0),
         growth=growth,
         # d log p / dz + z is a mean of the means of P, so d log L / dz is a difference of two such means.
         slope=float(mp.max() - mq.min()),

@@ -104,17 +104,8 @@ class Law:
 
     def reverse(self) -> Law:
         """The law of the swapped pair (Q, P): L becomes 1/L under P. Keeps the side."""
-        return Law(
-            -self.log_ratio[::-1],
-            self.log_q[::-1],
-            self.log_p[::-1],
-            self.side,
-            p_inf=self.q_zero,
-            q_zero=self.p_inf,
-            mass_error=self.mass_error,
-            shift_error=self.shift_error,
-            whole=self.whole,
-        )
+        turned = -self.log_ratio[::-1], self.log_q[::-1], self.log_p[::-1]
+        return Law(*turned, self.side, self.q_zero, self.p_inf, self.mass_error, self.shift_error, self.whole)
 
     def subsample(self, rate: float) -> Law:
         """Poisson subsampling: L becomes 1 - rate + rate L (add/remove and zero-out adjacency).

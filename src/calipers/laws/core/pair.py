@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,20 +49,18 @@ _POOR, REST_ERROR = 0.1, 6e-14
 class SmoothPart:
     """Densities of a scalar observation z on [low, high] with increasing log ratio.
 
-    `log_p_above(z)`, `log_q_below(z)` are log tail masses (for infinite ends); `growth(low, high, reach)`
-    bounds how much the log of either density, as an analytic function, can exceed its value on [low, high]
-    at each distance `reach` from there in the complex plane; `scale` is the length on which the observation
-    varies (1 for unit Gaussians).
+    `log_above(z)` and `log_below(z)` are the logs of P's and of Q's mass beyond z (for infinite ends);
+    `growth(low, high, reach)` bounds how much the log of either density, as an analytic function, can exceed its value
+    on [low, high] at each distance `reach` from there in the complex plane; `scale` is the length on which the
+    observation varies (1 for unit Gaussians).
     """
 
     log_p: Density
     log_q: Density
     log_ratio: Density
     range_for: Callable[[float], tuple[float, float]]
-    log_p_above: Callable[[float], float]
-    log_q_above: Callable[[float], float]
-    log_p_below: Callable[[float], float]
-    log_q_below: Callable[[float], float]
+    log_above: Callable[[float], FloatArray]
+    log_below: Callable[[float], FloatArray]
     growth: Callable[[float, float, FloatArray], FloatArray]
     slope: float
     """At least d log L / dz everywhere."""
@@ -94,6 +92,10 @@ class Pair(LawSource):
     symmetric: bool = False
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+    moment_depth: ClassVar[float] = -math.inf
+    """Laws for moments are as deep as it takes."""
+    spread: ClassVar[bool] = True
+    """Cells are split onto their ends."""
 
     @property
     def words(self) -> str:
@@ -111,19 +113,9 @@ class Pair(LawSource):
         return max((part.slope * part.scale for part in self.smooth), default=0.0)
 
     @property
-    def moment_depth(self) -> float:
-        """As deep as it takes."""
-        return -math.inf
-
-    @property
     def bounded(self) -> bool:
         """Whether no smooth part has a tail."""
-        return all(math.isinf(part.log_p_above(part.range_for(-40.0)[1])) for part in self.smooth)
-
-    @property
-    def spread(self) -> bool:
-        """Cells are split onto their ends."""
-        return True
+        return all(math.isinf(part.log_above(part.range_for(-40.0)[1])[0]) for part in self.smooth)
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
@@ -302,11 +294,10 @@ class Ends(NamedTuple):
 
 def with_tails(part: SmoothPart, ends: FloatArray, nodes: FloatArray, log_q: FloatArray) -> Law:
     """Beyond the last end Q-mass stays at the end node and P-mass is charged to infinity; mirrored below."""
-    first, last = float(ends[0]), float(ends[-1])
-    log_q[-1] = np.logaddexp(log_q[-1], part.log_q_above(last))
-    log_q[0] = np.logaddexp(log_q[0], part.log_p_below(first) - nodes[0])
-    p_inf, q_zero = math.exp(part.log_p_above(last)), math.exp(part.log_q_below(first))
-    return Law.dominating(nodes, log_q, p_inf=p_inf, q_zero=q_zero, mass_error=CELL_ERROR)
+    (p_below, q_below), (p_above, q_above) = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
+    log_q[-1] = np.logaddexp(log_q[-1], q_above)
+    log_q[0] = np.logaddexp(log_q[0], p_below - nodes[0])
+    return Law.dominating(nodes, log_q, p_inf=math.exp(p_above), q_zero=math.exp(q_below), mass_error=CELL_ERROR)
 
 
 def _condense(part: SmoothPart, cells: Cells) -> Law:
@@ -314,10 +305,9 @@ def _condense(part: SmoothPart, cells: Cells) -> Law:
     ends, points, log_weights = cells.ends, cells.points, cells.log_weights
     log_q = row_logsumexp(part.log_q(points) + log_weights)
     log_p = row_logsumexp(part.log_p(points) + log_weights)
-    tail_p = np.array([part.log_p_below(float(ends[0])), part.log_p_above(float(ends[-1]))])
-    tail_q = np.array([part.log_q_below(float(ends[0])), part.log_q_above(float(ends[-1]))])
-    log_p = np.concatenate((tail_p[:1], log_p, tail_p[1:]))
-    log_q = np.concatenate((tail_q[:1], log_q, tail_q[1:]))
+    below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
+    log_p = np.concatenate((below[:1], log_p, above[:1]))
+    log_q = np.concatenate((below[1:], log_q, above[1:]))
     present = np.isfinite(log_p) & np.isfinite(log_q)
     log_p, log_q = log_p[present], log_q[present]
     order = np.argsort(log_p - log_q, kind="stable")

@@ -16,10 +16,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
 from calipers.laws.core.law import Law
-from calipers.laws.core.pair import Pair, SmoothPart
+from calipers.laws.core.pair import Density, Pair, SmoothPart
+from calipers.numerics.types import FloatArray
 
 _SHALLOWEST = -12.0
 """Rare parts are cut no nearer to their middle than at this log tail."""
@@ -27,12 +30,31 @@ _FINER = 0.8
 """Cells of simple parts among several. Mixtures of many Gaussians are finer alone: several of them take long to cut."""
 
 
-def _nowhere(_: float) -> float:
-    return -math.inf
+def _nowhere(_: float) -> FloatArray:
+    return np.full(2, -math.inf)
 
 
 def _never(_rate: float, _z: float) -> float:
     return -math.inf
+
+
+def between(
+    low: float, high: float, log_p: Density, log_q: Density, log_ratio: Density, *, slope: float, scale: float
+) -> SmoothPart:
+    """A part that ends at `low` and `high`, of two exponentials whose ratio has the given slope of log L."""
+    return SmoothPart(
+        log_p=log_p,
+        log_q=log_q,
+        log_ratio=log_ratio,
+        range_for=lambda _: (low, high),
+        log_above=_nowhere,
+        log_below=_nowhere,
+        growth=lambda _low, _high, reach: 0.5 * slope * reach,
+        slope=slope,
+        log_growth_above=_never,
+        log_growth_below=_never,
+        scale=scale,
+    )
 
 
 def above(part: SmoothPart, start: float) -> SmoothPart:
@@ -40,8 +62,7 @@ def above(part: SmoothPart, start: float) -> SmoothPart:
     return replace(
         part,
         range_for=lambda log_tail: (start, max(part.range_for(log_tail)[1], start + part.scale)),
-        log_p_below=_nowhere,
-        log_q_below=_nowhere,
+        log_below=_nowhere,
         log_growth_below=_never,
     )
 
@@ -51,8 +72,7 @@ def below(part: SmoothPart, end: float) -> SmoothPart:
     return replace(
         part,
         range_for=lambda log_tail: (min(part.range_for(log_tail)[0], end - part.scale), end),
-        log_p_above=_nowhere,
-        log_q_above=_nowhere,
+        log_above=_nowhere,
         log_growth_above=_never,
     )
 
@@ -67,10 +87,8 @@ def weighted(part: SmoothPart, weight: float, among: int = 1) -> SmoothPart:
         fineness=part.fineness if among == 1 else _FINER if part.fineness == 1.0 else 1.0,
         log_p=lambda z: part.log_p(z) + log_weight,
         log_q=lambda z: part.log_q(z) + log_weight,
-        log_p_above=lambda z: part.log_p_above(z) + log_weight,
-        log_q_above=lambda z: part.log_q_above(z) + log_weight,
-        log_p_below=lambda z: part.log_p_below(z) + log_weight,
-        log_q_below=lambda z: part.log_q_below(z) + log_weight,
+        log_above=lambda z: part.log_above(z) + log_weight,
+        log_below=lambda z: part.log_below(z) + log_weight,
         log_growth_above=lambda rate, z: part.log_growth_above(rate, z) + log_weight,
         log_growth_below=lambda rate, z: part.log_growth_below(rate, z) + log_weight,
     )

@@ -11,13 +11,13 @@ lattice holds all log ratios, that no moment is finite, that there is no attack 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
+from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.laws.core.law import Law
-
-MOMENT_DEPTH = -104.0
-"""Laws that hide when a record shows cost the more the deeper they go, and say little more there at high orders."""
 
 
 class LoneProof(Protocol):
@@ -25,15 +25,12 @@ class LoneProof(Protocol):
 
     def epsilon(self, delta: float) -> float:
         """At least epsilon(delta)."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """At least delta(epsilon)."""
-        ...
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """The directed guarantee, its null "record absent", down to about `smallest_delta`."""
-        ...
 
 
 class LoneAttack(Protocol):
@@ -41,15 +38,12 @@ class LoneAttack(Protocol):
 
     def best_epsilon(self, delta: float) -> tuple[float, bool]:
         """At most epsilon(delta)."""
-        ...
 
     def best_delta(self, epsilon: float) -> tuple[float, bool]:
         """At most delta(epsilon)."""
-        ...
 
     def curve(self, smallest_delta: float) -> TradeoffCurve:
         """What its tests attain, their null "record absent", down to about `smallest_delta`."""
-        ...
 
 
 class LonePair(Protocol):
@@ -57,11 +51,9 @@ class LonePair(Protocol):
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(lower, upper) of epsilon(delta)."""
-        ...
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of delta(epsilon)."""
-        ...
 
 
 class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its two kinds have none
@@ -97,10 +89,11 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
         """The same in units of a cell of resolution 1, for sources whose cells are cut along the observation."""
         return 0.0
 
-    @property
-    def moment_depth(self) -> float:
-        """Laws for moments of high order are built no deeper than this log tail."""
-        return MOMENT_DEPTH
+    moment_depth: ClassVar[float] = -104.0
+    """Laws for moments of high order are built no deeper than this log tail.
+
+    Those that hide when a record shows cost the more the deeper they go, and say little more there at high orders.
+    """
 
 
 class UpperSource(AnySource):
@@ -112,7 +105,6 @@ class UpperSource(AnySource):
 
     def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The same, with cells placed for `tilt` where the source can place them."""
-        del tilt
         return self.upper(resolution, log_tail)
 
     @property
@@ -125,24 +117,19 @@ class UpperSource(AnySource):
         """Whether the last atom of an UPPER law is its true end: nothing but mass at infinity lies beyond it."""
         return False
 
-    @property
-    def spread(self) -> bool:
-        """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
-        return False
+    spread: ClassVar[bool] = False
+    """Whether UPPER laws are mean preserving spreads of L, so that E_Q[min(L, k)] only falls."""
 
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """At least log E_Q[L^order] of the pair, or of the swapped one, in closed form; None where there is none."""
-        del order, reverse
         return None
 
     def known_moment(self, order: float, reverse: bool) -> float | None:
         """The same for a release that tells what this one hides: far too large, but finite."""
-        del order, reverse
         return None
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """Logs of what E_Q[L^order] holds beyond the ends of the UPPER law of this tail; None where it is not known."""
-        del order, log_tail, reverse
         return None
 
 
@@ -155,7 +142,6 @@ class LowerSource(AnySource):
 
     def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """The same, with cells placed for `tilt` where the source can place them."""
-        del tilt
         return self.lower(resolution, log_tail)
 
     @property
@@ -172,16 +158,6 @@ class LowerSource(AnySource):
         """What is sharper than the laws where there is one participation only."""
         return None
 
-    @property
-    def p_inf(self) -> float:
-        """At most the P-mass where Q vanishes."""
-        return self.lower(0.2, -40.0).p_inf
-
-    @property
-    def q_zero(self) -> float:
-        """At most the Q-mass where P vanishes."""
-        return self.lower(0.2, -40.0).q_zero
-
 
 class LawSource(UpperSource, LowerSource):
     """Proof and attack in one."""
@@ -192,19 +168,25 @@ class LawSource(UpperSource, LowerSource):
         return self
 
     @property
-    def mu(self) -> float | None:
-        """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
-        return None
+    def p_inf(self) -> float:
+        """At most the P-mass where Q vanishes."""
+        return self.lower(0.2, -40.0).p_inf
+
+    @property
+    def q_zero(self) -> float:
+        """At most the Q-mass where P vanishes."""
+        return self.lower(0.2, -40.0).q_zero
+
+    mu: float | None = None
+    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
 
     @property
     def lone_pair(self) -> LonePair | None:
         """What is narrower than the laws where there is one participation only."""
         return None
 
-    @property
-    def exact(self) -> bool:
-        """Whether both sides are of the same pair, which is proven and attained."""
-        return True
+    exact: ClassVar[bool] = True
+    """Whether both sides are of the same pair, which is proven and attained."""
 
     @property
     def words(self) -> str:
@@ -225,3 +207,19 @@ class LawSource(UpperSource, LowerSource):
     def alone(self) -> tuple[LawSource, str] | None:
         """A pair that dominates one release, each point of it attained by some instance, and by which."""
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLaws(LawSource):
+    """One law on either side, whatever is asked: it is as fine as it gets."""
+
+    laws: Mapping[Side, Law]
+    symmetric: bool = False
+
+    def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """What dominates."""
+        return self.laws[Side.UPPER]
+
+    def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
+        """What is attained."""
+        return self.laws[Side.LOWER]

@@ -23,7 +23,7 @@ from scipy import special
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.errors import InputError
+from calipers.domains import OPEN_UNIT
 from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import UpperSource
@@ -49,58 +49,38 @@ _TOLD_APART = 60.0
 @implements("calipers:batch-revealed")
 @dataclass(frozen=True)
 class BatchRevealedPair(UpperSource):
-    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q.
-
-    With `revealed` the membership is told as well: the published guarantee (Theorem 3.7 of Wang et al. 2026), in both
-    orders and for any number of rounds.
-    """
+    """One round in all `dimension` coordinates, UPPER only: N `others`, `rate` q."""
 
     sigma: float
     rate: float
     others: int
     dimension: int
-    revealed: bool = False
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
-            raise InputError(
-                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
-            )
-
-    def sizes(self, log_tail: float) -> int:
-        """How many batch sizes have to be looked at: what the law costs."""
-        return len(binomial_window(self.others, self.rate, log_tail).values)
+        OPEN_UNIT.check("rate", self.rate, "At rate 1 the divisor is the dataset size.")
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare batch sizes and far tails are charged to 0 and infinity."""
         window = binomial_window(self.others, self.rate, log_tail)
-        laws = [self._given(int(k), max(resolution, self.finest), log_tail) for k in window.values]
+        width = max(resolution, self.finest)
+        laws = [self.in_batch(int(k), width, log_tail).subsample(self.rate) for k in window.values]
         ratio = np.concatenate([law.log_ratio for law in laws])
         log_q = np.concatenate([law.log_q + math.log(w) for law, w in zip(laws, window.weights, strict=True)])
         ratio, log_q = thinned(ratio, log_q, _MOST_ATOMS)
         spared = 2.0 * window.outside
         p_inf = spared + math.fsum(w * law.p_inf for law, w in zip(laws, window.weights, strict=True))
         q_zero = spared + math.fsum(w * law.q_zero for law, w in zip(laws, window.weights, strict=True))
-        return Law(
+        return Law.dominating(
             ratio,
-            log_q + ratio,
             log_q,
-            Side.UPPER,
             p_inf=min(1.0, p_inf),
             q_zero=min(1.0, q_zero),
             mass_error=max(law.mass_error for law in laws) + 2e-12,
             shift_error=max(law.shift_error for law in laws) + SHIFT_ERROR,
         )
-
-    def _given(self, size: int, resolution: float, log_tail: float) -> Law:
-        """The subsampled law of one batch size."""
-        return self._hidden(self.in_batch(size, resolution, log_tail))
 
     def in_batch(self, size: int, resolution: float, log_tail: float) -> Law:
         """The law of a record that is in the batch, and told so."""
@@ -109,13 +89,6 @@ class BatchRevealedPair(UpperSource):
         if math.sqrt(2.0 * self.dimension) * math.log1p(1.0 / size) > _TOLD_APART:
             return Law(np.zeros(0), np.zeros(0), np.zeros(0), Side.UPPER, p_inf=1.0, q_zero=1.0)
         return _isotropic(self.sigma, self.dimension, size, resolution, log_tail)
-
-    def _hidden(self, law: Law) -> Law:
-        """The law of a record that is in the batch, with its membership hidden, or told."""
-        if not self.revealed:
-            return law.subsample(self.rate)
-        nothing = Law(np.zeros(1), np.zeros(1), np.zeros(1), Side.UPPER)
-        return Law.mixture([nothing, law], [1.0 - self.rate, self.rate])
 
 
 @functools.lru_cache(maxsize=128)  # both neighbors of a dataset have batches of the same sizes
@@ -137,11 +110,9 @@ def _signal(sigma: float, size: int, resolution: float, log_tail: float) -> Law:
     x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
     tests = best_tests(np.array([mean]), size, x)
     ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
-    return Law(
+    return Law.dominating(
         ratio,
-        log_q + ratio,
         log_q,
-        Side.UPPER,
         p_inf=min(1.0, beyond * (1.0 + 1e-9)),
         q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
         mass_error=MASS_ERROR + ATOM_ROUNDING,

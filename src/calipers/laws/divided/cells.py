@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from calipers.bracket import Side
 from calipers.errors import CertificationError
 from calipers.laws.core.law import Law
 from calipers.laws.divided.folded import log_interval_mass
@@ -118,11 +117,9 @@ def thinned_product(first: Law, second: Law, factor_nodes: int, nodes: int) -> L
     left, right = (thinned(law.log_ratio, law.log_q, factor_nodes) for law in (first, second))
     ratio = (left[0][:, None] + right[0][None, :]).ravel()
     common, log_total = thinned(ratio, (left[1][:, None] + right[1][None, :]).ravel(), nodes)
-    return Law(
+    return Law.dominating(
         common,
-        log_total + common,
         log_total,
-        Side.UPPER,
         p_inf=min(1.0, first.p_inf + second.p_inf),
         q_zero=min(1.0, first.q_zero + second.q_zero),
         mass_error=first.mass_error + second.mass_error + 1e-14,

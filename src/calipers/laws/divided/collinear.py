@@ -104,9 +104,6 @@ class CollinearPair(LowerSource):
     direction: float = 0.0
     record: float = 1.0
     joined_rate: float | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.05
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""

@@ -99,9 +99,6 @@ def _log_between(low: FloatArray, width: FloatArray) -> FloatArray:
 class HiddenBitPair(UpperSource):
     """One round in the signal direction, UPPER only: N `others`, `rate` q, divisor K on D and K + 1 on D'.
 
-    With `revealed` the membership is told as well: the published guarantee (Theorems 3.6 and A.3 of Wang et al. 2026),
-    in both orders and for any number of rounds. It is never smaller, since each branch may then choose its own alpha.
-
     With `largest_divisor` one pair serves every divisor K' from K to it, and every dataset of up to N others. Scaling
     by a < 1 and adding noise that keeps N(0, 1) turns N(m/a, s^2) into N(m, s'^2), a^2 = (1 - s'^2)/(1 - s^2), so means
     are stretched by the largest 1/a; more others make batches stochastically larger, and h_k decreases with k.
@@ -111,11 +108,7 @@ class HiddenBitPair(UpperSource):
     rate: float
     others: int
     divisor: int
-    revealed: bool = False
     largest_divisor: int | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.025
     finest: ClassVar[float] = 0.02
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
@@ -130,8 +123,7 @@ class HiddenBitPair(UpperSource):
         scale = self.divisor / (self.divisor + 1.0)
         step = scale * cell_width(max(resolution, self.finest), (length + reach) / scale)
         x = -reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1)
-        cells = self._revealed_cells if self.revealed else self._cells
-        ratio, log_masses, beyond = mixed_upper(cells(sizes, weights, x), log_normal_cells(x))
+        ratio, log_masses, beyond = mixed_upper(self.cells(sizes, weights, x), log_normal_cells(x))
         lost_p, lost_q = outside + beyond, outside + float(special.ndtr(x[0]))
         return Law.dominating(
             ratio,
@@ -168,18 +160,10 @@ class HiddenBitPair(UpperSource):
         # What lies below the window is rounded up into it as well; like what lies above, it is at most `outside`.
         return values[positive], weights[positive], 2.0 * window.outside
 
-    def _cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
+    def cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
         """Per batch size: log ratios of h_k at the sizes Phi(-x_j), and log P-masses between them, tails included."""
         first, second = (best_tests(means, self.divisor, x) for means in self.means(sizes))
         log_stay, log_join = (math.log1p(-self.rate) if self.rate < 1.0 else -math.inf), math.log(self.rate)
         nodes = np.logaddexp(log_stay + first.log_ratio, log_join + second.log_ratio)
         log_p = np.logaddexp(log_stay + first.log_mass, log_join + second.log_mass)
         return MixedCells(weights, nodes, log_p)
-
-    def _revealed_cells(self, sizes: FloatArray, weights: FloatArray, x: FloatArray) -> MixedCells:
-        """The same with the membership revealed: two rows for every batch size, each with its own best tests."""
-        first, second = (best_tests(means, self.divisor, x) for means in self.means(sizes))
-        both = np.concatenate(((1.0 - self.rate) * weights, self.rate * weights))
-        met = both > 0.0
-        nodes = np.concatenate((first.log_ratio, second.log_ratio))[met]
-        return MixedCells(both[met], nodes, np.concatenate((first.log_mass, second.log_mass))[met])

@@ -31,6 +31,7 @@ from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import LawSource
 from calipers.laws.divided.cells import thinned_product
 from calipers.laws.divided.collinear import CollinearPair
+from calipers.laws.divided.pairs import shown
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
 
@@ -83,9 +84,10 @@ class MovingRatePair(LawSource):
     batch: int
     direction: float = -1.0
     record: float = 1.0
-    symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
+    exact: ClassVar[bool] = False
+    """The proof is about more than the attack shows."""
 
     @property
     def attack(self) -> CollinearPair:
@@ -93,27 +95,17 @@ class MovingRatePair(LawSource):
         rates = [min(1.0, self.batch / size) for size in (self.others, self.others + 1)]
         return CollinearPair(self.sigma, rates[0], self.others, 1, self.direction, self.record, rates[1])
 
-    @property
-    def exact(self) -> bool:
-        """The proof is about more than the attack shows."""
-        return False
-
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The proof's law, at a few depths."""
         return _proven(self, *_shared(resolution, log_tail))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The attack's law, at a few depths."""
-        return _shown(self.attack, *_shared(resolution, log_tail))
+        return shown(self.attack, *_shared(resolution, log_tail))
 
 
 def _shared(resolution: float, log_tail: float) -> tuple[float, float]:
     return max(0.02, min(resolution, 0.04)), min(-60.0, 60.0 * math.floor(log_tail / 60.0))
-
-
-@functools.lru_cache(maxsize=32)
-def _shown(attack: CollinearPair, resolution: float, log_tail: float) -> Law:
-    return attack.lower(resolution, log_tail)
 
 
 @functools.lru_cache(maxsize=32)

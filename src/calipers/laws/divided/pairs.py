@@ -53,12 +53,17 @@ def _proven(source: UpperSource, resolution: float, log_tail: float) -> Law:
 
 
 @functools.lru_cache(maxsize=32)
-def _shown(source: LowerSource, resolution: float, log_tail: float) -> Law:
+def shown(source: LowerSource, resolution: float, log_tail: float) -> Law:
+    """The attack's law, kept."""
     return source.lower(resolution, log_tail)
 
 
 class _ProofAndAttack(LawSource):
     """A proof, and an attack of its own that shows less."""
+
+    exact: ClassVar[bool] = False
+    p_inf: ClassVar[float] = 0.0
+    q_zero: ClassVar[float] = 0.0
 
     @property
     @abstractmethod
@@ -70,18 +75,13 @@ class _ProofAndAttack(LawSource):
     def attack(self) -> CollinearPair | RealizedAttack:
         """What one choice of gradients shows."""
 
-    @property
-    def exact(self) -> bool:
-        """The proof is about more than the attack shows."""
-        return False
-
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The proof's law."""
         return _proven(self.proof, *_coarse(self.proof.usual, self.proof.finest, resolution, log_tail))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The attack's law."""
-        return _shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
+        return shown(self.attack, *_coarse(self.attack.usual, self.attack.finest, resolution, log_tail))
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,6 @@ class DividedPair(_ProofAndAttack):
     direction: float = 0.0
     record: float = 1.0
     covers: tuple[int, int] | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     moment_depth: ClassVar[float] = -690.0
 
     @property
@@ -137,7 +134,6 @@ class ScaleFactor(LawSource):
 
     degrees: int
     divisor: int
-    symmetric: ClassVar[bool] = False
     p_inf: ClassVar[float] = 0.0
     q_zero: ClassVar[float] = 0.0
 
@@ -152,7 +148,7 @@ class ScaleFactor(LawSource):
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law from below."""
-        return _shown(_scale(self.degrees, self.divisor), *_coarse(_USUAL_LOWER, 0.0, resolution, log_tail))
+        return shown(_scale(self.degrees, self.divisor), *_coarse(_USUAL_LOWER, 0.0, resolution, log_tail))
 
 
 @functools.lru_cache(maxsize=32)
@@ -171,9 +167,6 @@ class RealizedPair(_ProofAndAttack):
     direction: float = -1.0
     record: float = 1.0
     statement: str = "calipers:size-and-sum"
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
 
     @property
     def proof(self) -> SizeAndSumPair | BatchRevealedPair:

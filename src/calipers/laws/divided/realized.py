@@ -25,8 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from calipers.citations import implements
-from calipers.domains import Domain
-from calipers.errors import InputError
+from calipers.domains import OPEN_UNIT, Domain
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
 from calipers.laws.divided.collinear import DIRECTION, lower_law
@@ -58,9 +57,6 @@ class RealizedAttack(LowerSource):
     dimension: int
     direction: float = -1.0
     record: float = 1.0
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.03
     finest: ClassVar[float] = 0.03
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
@@ -68,10 +64,7 @@ class RealizedAttack(LowerSource):
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", DIRECTION.check("direction", self.direction))
         object.__setattr__(self, "record", Domain(self.direction, 1.0).check("record", self.record))
-        if not 0.0 < self.rate < 1.0:
-            raise InputError(
-                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the divisor is the dataset size."
-            )
+        OPEN_UNIT.check("rate", self.rate, "At rate 1 the divisor is the dataset size.")
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""

@@ -83,10 +83,8 @@ def _part(shape: float, root: float, offset: float) -> SmoothPart:
         log_q=lambda z: log_density(-z / root),
         log_ratio=lambda z: start - gain * np.expm1(-z / root),
         range_for=range_for,
-        log_p_above=lambda z: float(log_gamma_lower_at(shape, offset - z / root)),
-        log_q_above=lambda z: float(log_gamma_lower_at(shape, -z / root)),
-        log_p_below=lambda z: float(log_gamma_upper_at(shape, offset - z / root)),
-        log_q_below=lambda z: float(log_gamma_upper_at(shape, -z / root)),
+        log_above=lambda z: np.array([log_gamma_lower_at(shape, w - z / root) for w in (offset, 0.0)]),
+        log_below=lambda z: np.array([log_gamma_upper_at(shape, w - z / root) for w in (offset, 0.0)]),
         growth=growth,
         # log L is bounded above but not below: no slope holds everywhere, and Renyi divergences are not read off this
         # part.

@@ -38,9 +38,8 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.errors import InputError
+from calipers.domains import OPEN_UNIT
 from calipers.laws.composed.lattice import weighted_counts
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import UpperSource
@@ -71,18 +70,12 @@ class SizeAndSumPair(UpperSource):
     rate: float
     others: int
     dimension: int | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
     usual: ClassVar[float] = 0.012
     finest: ClassVar[float] = 0.01
     """Finer cells than this change epsilon by less than 1e-4 of itself."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
-            raise InputError(
-                f"Expected rate in (0, 1), got rate={self.rate}: at rate 1 the batch size tells everything."
-            )
+        OPEN_UNIT.check("rate", self.rate, "At rate 1 the batch size tells everything.")
 
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; rare sizes, far tails and the size N + 1 are charged to 0 and infinity."""
@@ -140,11 +133,9 @@ class SizeAndSumPair(UpperSource):
         ratio, log_q = np.concatenate((law.log_ratio, ratio)), np.concatenate((law.log_q, log_q))
         order = np.argsort(ratio, kind="stable")
         lost = math.exp(log_full + math.log(self.rate)) * noise.p_inf * (1.0 + 1e-9)
-        return Law(
+        return Law.dominating(
             ratio[order],
-            (log_q + ratio)[order],
             log_q[order],
-            Side.UPPER,
             p_inf=min(1.0, law.p_inf + lost),
             q_zero=law.q_zero,
             mass_error=max(law.mass_error, noise.mass_error) + 1e-14 * (1.0 + self.others),

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -101,25 +102,22 @@ def _tests(log_power: FloatArray, log_alpha: FloatArray, way: bool) -> Iterator[
 
 def epsilon_shown(tests: Sequence[LengthTest], delta: float) -> tuple[float, bool]:
     """The largest log((power - delta)/alpha), at least 0, and the order of its test."""
-    best, way = 0.0, False
+    shown = [(0.0, False)]
     for test in tests:
         gain = math.exp(test.log_power) - delta
         if gain > 0.0:
             value = math.log(gain) - test.log_alpha
-            value -= _SLACK * (1.0 + abs(value))
-            if value > best:
-                best, way = value, test.reversed
-    return best, way
+            shown.append((value - _SLACK * (1.0 + abs(value)), test.reversed))
+    return max(shown, key=itemgetter(0))
 
 
 def delta_shown(tests: Sequence[LengthTest], epsilon: float) -> tuple[float, bool]:
     """The largest power - e^epsilon alpha, at least 0, and the order of its test."""
-    best, way = 0.0, False
+    shown = [(0.0, False)]
     for test in tests:
         value = math.exp(test.log_power) - math.exp(min(1.0, test.log_alpha + epsilon)) - 1e-15
-        if value > best:
-            best, way = value, test.reversed
-    return best, way
+        shown.append((value, test.reversed))
+    return max(shown, key=itemgetter(0))
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,6 @@ class CountedPair(UpperSource):
 
     def upper(self, resolution: float = _STEP, log_tail: float = -40.0) -> Law:
         """The law on Side.UPPER; there is one fineness, and a few depths."""
-        del resolution
         return _law(self, 40.0 * math.floor(log_tail / 40.0))
 
     def nodes(self, reverse: bool, log_tail: float) -> list[tuple[float, float]]:

@@ -40,7 +40,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -275,9 +275,6 @@ class TruncatedAttack(LowerSource):
     shift: float
     direction: float = 0.0
     instead: float | None = None
-    symmetric: ClassVar[bool] = False
-    p_inf: ClassVar[float] = 0.0
-    q_zero: ClassVar[float] = 0.0
 
     @property
     def slope(self) -> float:

@@ -27,10 +27,11 @@ from calipers.theorems.separation import (
     max_test_separation,
     max_test_tradeoff,
     noise_threshold,
+    poisson_limit_separation,
+    scaled_noise_separation_lower,
     shuffle_separation_lower,
     tractable_point,
 )
-from calipers.theorems.separation_to_epsilon import poisson_limit_separation, scaled_noise_separation_lower
 
 DRAWN_ROUNDS = 20
 """Few enough rounds for the three separations of Figure 2 to be told apart."""

@@ -19,8 +19,12 @@ from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, epochs_of, leaks
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.theorems.separation import noise_threshold, poisson_separation_lower, shuffle_separation_lower
-from calipers.theorems.separation_to_epsilon import epsilon_from_separation
+from calipers.theorems.separation import (
+    epsilon_from_separation,
+    noise_threshold,
+    poisson_separation_lower,
+    shuffle_separation_lower,
+)
 
 
 def accuracy_table(progress: Progress, number: int) -> Computed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from calipers.bracket import Side
 from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
 from calipers.measure.jaw import depth_for
 from calipers.papers.gomez2025 import published
@@ -32,8 +31,7 @@ def headline(progress: Progress) -> Computed:
     run = run_of(published.TABLE_4[-1])
     found, table = measured(run), Sheet("depth")
     for delta0 in watched(_DEPTHS, progress):
-        depth = depth_for(delta0)
-        entry = fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
+        entry = fit(Curves.of(found, depth_for(delta0)), delta0)
         table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
     everywhere, curves = mu_over_all_alpha(run), dpsgd_curves(run)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)

@@ -29,7 +29,7 @@ from calipers.papers.gomez2025.settings import (
 )
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Column, Computed, Sheet
-from calipers.theorems.gaussian_limits import gdp_of_pure_dp
+from calipers.theorems.lognormal_ratio import gdp_of_pure_dp
 
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-6, 1.0, 241), np.linspace(0.0, 1.0, 201))))
 """Where curves are drawn and listed."""

@@ -40,7 +40,7 @@ def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -
         found = fit_run(dpsgd(noise, steps, rate), delta0)
         lost = isinstance(found, float)
         if isinstance(found, float):
-            found = Fit((math.nan, math.inf), (0.0, found), delta0)
+            found = Fit((math.nan, math.inf), (0.0, found))
         run = {"noise_multiplier": noise, "steps": steps, "sample_rate": rate, "delta0": delta0}
         table.add(**run, mu=found.mu, regret=found.regret).beside(shown=math.nan if lost else found.regret[1])
     return table

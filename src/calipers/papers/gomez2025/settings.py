@@ -52,6 +52,11 @@ class Curves:
     guarantee: TradeoffCurve
     attack: TradeoffCurve
 
+    @classmethod
+    def of(cls, found: Measurement, *depth: float) -> Curves:
+        """Both curves of a measurement, as deep as usual or as asked for."""
+        return cls(found.curve(Side.UPPER, *depth), found.curve(Side.LOWER, *depth))
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -59,7 +64,6 @@ class Fit:
 
     mu: tuple[float, float]
     regret: tuple[float, float]
-    delta0: float
 
 
 def dpsgd(noise_multiplier: float, steps: int, rate: float = published.BATCH_SIZE / published.CIFAR_RECORDS) -> Run:
@@ -80,14 +84,13 @@ def measured(run: Run, tolerance: float = TOLERANCE) -> Measurement:
 
 def dpsgd_curves(run: Run, tolerance: float = TOLERANCE) -> Curves:
     """Both curves of a DP-SGD run."""
-    found = measured(run, tolerance)
-    return Curves(found.curve(Side.UPPER), found.curve(Side.LOWER))
+    return Curves.of(measured(run, tolerance))
 
 
 def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
     """mu up to delta0 and its regret; see the module docstring for both inequalities."""
     mu = gdp_mu(curves.attack, delta0), gdp_mu(curves.guarantee, delta0)
-    return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)), delta0)
+    return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)))
 
 
 def fit_run(run: Run, delta0: float = DELTA0) -> Fit | float:
@@ -99,8 +102,7 @@ def fit_run(run: Run, delta0: float = DELTA0) -> Fit | float:
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
         return bound
-    depth = depth_for(delta0)
-    return fit(Curves(found.curve(Side.UPPER, depth), found.curve(Side.LOWER, depth)), delta0)
+    return fit(Curves.of(found, depth_for(delta0)), delta0)
 
 
 @implements("calipers:mu-over-all-alpha")

@@ -37,8 +37,8 @@ from calipers.theorems.lognormal_ratio import (
     berry_esseen_distance,
     berry_esseen_distance_high_noise,
     berry_esseen_distance_low_noise,
+    ratio_variance,
 )
-from calipers.theorems.parameters import ratio_variance
 from calipers.theorems.samplers_gap import shuffle_delta_lower, shuffle_delta_upper
 from calipers.theorems.shuffle_one_epoch import (
     shuffle_condition_rounds,

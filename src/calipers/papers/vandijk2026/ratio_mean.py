@@ -21,7 +21,7 @@ import numpy as np
 
 from calipers.domains import COUNT
 from calipers.numerics.types import FloatArray
-from calipers.theorems.parameters import ratio_variance
+from calipers.theorems.lognormal_ratio import ratio_variance
 
 _NODE_SPACING = 2.0**-8
 _REACH = 12.0

@@ -42,7 +42,7 @@ from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
 TOLERANCE = 1e-3
-_OPPOSITE = -1.0
+_OPPOSITE = (-1.0, 1.0)
 _LOG_OUTSIDE = -60.0
 _LARGEST_EPSILON = 600.0
 _THRESHOLDS = 201
@@ -93,8 +93,8 @@ def _product(run: Run) -> Product:
     proof = "calipers:size-and-sum" if run.normalization == "realized" else "calipers:hidden-bit"
     pair = NeighborPair((run,), others_in(run))
     # Where batches are large their sizes cost the most and tell the least; the pair says whether to try.
-    direction = _OPPOSITE if _OPPOSITE in pair.directions else pair.directions[0]
-    return Product(pair.factors(proof, direction))
+    shown = [attack for attack in pair.attacks if attack[1] == 1.0]  # the record's gradient has full length
+    return pair.product(proof, _OPPOSITE if _OPPOSITE in shown else shown[0])
 
 
 def divisors(run: Run, present: bool) -> Divisors:
