@@ -57,6 +57,8 @@ _SPARE = 10.0
 """Counts so much rarer than the depth asked for, in log, are told apart."""
 _FAR = 600.0
 """Of logs of ratios: beyond, (alpha - 1)/alpha is 1 in every digit, and alpha itself may be no number."""
+_FARTHEST = 780.0
+"""Of logs of ratios: what lies beyond has, without the unit, a probability that is no number: it counts as infinite."""
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of a node: differences of tails that agree to a few digits at most."""
 
@@ -142,6 +144,8 @@ def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
     # Far beyond, only moves that are likely enough matter.
     likely = moves[np.log(shares) > log_tail]
     end = max(high + 1.0, float(np.max(likely, initial=0.0)) + reach)
+    if log_ratio(end) > _FARTHEST:
+        _, end = halved(high, end, lambda x: log_ratio(x) < _FARTHEST, 40)
     return np.concatenate(([high], np.arange(high + _STEP, end + _STEP, _STEP)))
 
 
