@@ -22,6 +22,8 @@ _FEW = 3
 """Up to so many components are added one by one, and none of them is far from the others."""
 _NOTHING = 40.0
 """e^-40 is less than half of the last digit of 1."""
+_SMALL = 0.75
+"""A larger log ratio is that of a change by a half or more."""
 _WIDE = 20.0
 """Means farther apart than this make a wide part."""
 _FINER, _FINEST = 0.8, 0.45
@@ -144,26 +146,35 @@ def _accurate_log_ratio(
     many = _progression(shifted) if standard else None
     moved = math.fsum(w for w, _ in shifted)
 
-    def log_ratio(z: FloatArray) -> FloatArray:
-        # sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero.
-        flat = z.ravel()
+    def change_of(flat: FloatArray) -> FloatArray:
+        """(p - q)/q: sum w e^(m z - m^2/2) = sum over shifted of w (e^(...) - 1) because all weights sum to zero."""
+        if many is not None:
+            return np.asarray(np.exp(many.log_sums(flat)) - moved)
         ordered = bool(np.all(flat[1:] >= flat[:-1]))
+        change = np.zeros_like(flat)
+        for w, m in shifted:
+            # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
+            start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
+            change[:start] -= w
+            change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
+        return np.asarray(change if standard else change * np.exp(-rel_q(flat)))
+
+    def log_ratio(z: FloatArray) -> FloatArray:
+        flat = z.ravel()
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if many is not None:
-                change = np.exp(many.log_sums(flat)) - moved
+            if standard:
+                change = change_of(flat)
+                ratio = np.log1p(change)
+                far = np.flatnonzero(~((change > -0.5) & (change < 1e300)))
+                if len(far):
+                    ratio[far] = rel_p(flat[far]) - rel_q(flat[far])
             else:
-                change = np.zeros_like(flat)
-                for w, m in shifted:
-                    # Left of here e^(...) - 1 is -1 in double precision, and need not be computed.
-                    start = int(np.searchsorted(flat, 0.5 * m - _NOTHING / m)) if ordered and m > 0.0 else 0
-                    change[:start] -= w
-                    change[start:] += w * np.expm1(m * (flat[start:] - 0.5 * m))
-            if not standard:
-                change = change * np.exp(-rel_q(flat))
-            ratio = np.log1p(change)
-        far = np.flatnonzero(~(np.abs(change) < 0.5) if not standard else ~((change > -0.5) & (change < 1e300)))
-        if len(far):
-            ratio[far] = rel_p(flat[far]) - rel_q(flat[far])
+                # The difference of two logs is as good, and quick, but where it is small.
+                ratio = rel_p(flat) - rel_q(flat)
+                near = np.flatnonzero(np.abs(ratio) < _SMALL)
+                change = change_of(flat[near])
+                small = np.abs(change) < 0.5
+                ratio[near[small]] = np.log1p(change[small])
         return np.asarray(ratio.reshape(z.shape))
 
     return log_ratio

@@ -244,10 +244,18 @@ def _rough(pair: RevealedShifts, log_tail: float) -> _Rough:
     low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
     grid = np.linspace(low, high, max(64, math.ceil((high - low) / _ROUGH)) + 1)
     middle = 0.5 * (grid[1:] + grid[:-1])
-    least, steepest = {}, replace(pair.smooth[0], growth=pair.growth, steepest=pair.steepest)
+    known: dict[int, FloatArray] = {}
+
+    def steepest(start: FloatArray, end: FloatArray) -> FloatArray:
+        # Every rule asks about the same segments.
+        if len(start) not in known:
+            known[len(start)] = pair.steepest(start, end)
+        return known[len(start)]
+
+    least, every = {}, replace(pair.smooth[0], growth=pair.growth, steepest=steepest)
     for rule in _RULES:
         try:
-            least[rule] = 1.0 / widest_cells(steepest, low, high, rule).at(middle)
+            least[rule] = 1.0 / widest_cells(every, low, high, rule).at(middle)
         except CertificationError:  # too few nodes for densities as steep as these
             if rule == _RULES[-1]:
                 raise

@@ -46,6 +46,7 @@ from calipers.citations import implements
 from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.law import Law
 from calipers.laws.core.profile_law import law_of_profile
+from calipers.laws.core.progression import log_sum_exp
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_delta
@@ -57,6 +58,10 @@ _SPARE = 10.0
 """Counts so much rarer than the depth asked for, in log, are told apart."""
 _FAR = 600.0
 """Of logs of ratios: beyond, (alpha - 1)/alpha is 1 in every digit, and alpha itself may be no number."""
+_CERTAIN, _NEVER, _NOTHING = 9.0, 37.0, 1e-290
+"""Phi(-9) and e^(-9^2/2) are nothing to 1, and Phi(-37) is less than 1e-290."""
+_FARTHEST = 780.0
+"""Of logs of ratios: what lies beyond has, without the unit, a probability that is no number: it counts as infinite."""
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of a node: differences of tails that agree to a few digits at most."""
 
@@ -91,16 +96,17 @@ class CountedPair(UpperSource):
         moves = lengths if zeroed and reverse else 2.0 * lengths
         apart = lengths if zeroed else 2.0 * lengths
         x = _grid(moves, shares, log_tail)
-        log_alpha = np.logaddexp.reduce(np.log(shares) + moves * (x[:, None] - 0.5 * moves), axis=1)
+        log_alpha = log_sum_exp(np.log(shares), moves, x)
         log_alpha[0] = 0.0  # the first threshold is where the ratio is 1, up to rounding
-        seen = np.sum(shares * ndtr(moves - x[:, None]), axis=1) - np.exp(log_alpha + log_ndtr(-x))
-        told = gaussian_delta(apart, log_alpha[:, None]) @ shares
+        gained = ndtr(moves - x[:, None]) @ shares
+        seen = gained - np.exp(log_alpha + log_ndtr(-x))
+        told = _told_apart(apart, log_alpha) @ shares
         alpha_less_one = np.expm1(np.minimum(log_alpha, _FAR))
         # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
         rest = none * alpha_less_one / (1.0 + alpha_less_one)
         bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
-        # Rounding of `seen` is relative to its larger term.
-        rounded = 4e-16 * eta * rest * np.sum(shares * ndtr(moves - x[:, None]), axis=1)
+        # Rounding of `seen` is relative to its larger term, a sum in any order.
+        rounded = 1.2e-16 * (4.0 + len(shares)) * eta * rest * gained
         hidden = math.log1p(-eta) if eta < 1.0 else -math.inf
         far = np.logaddexp(hidden, math.log(eta) + log_alpha)
         epsilon = np.where(log_alpha <= _FAR, np.log1p(eta * alpha_less_one), far)
@@ -112,6 +118,17 @@ class CountedPair(UpperSource):
         # The divergence falls as epsilon grows, so a value holds at a node that is rounded up.
         epsilon = epsilon * (1.0 + 1e-14)
         return [(float(e), float(v)) for e, v in zip(epsilon, value, strict=True)]
+
+
+def _told_apart(apart: FloatArray, log_alpha: FloatArray) -> FloatArray:
+    """At least the divergence of two Gaussians, a row for each log ratio; 1 or next to nothing where it is that."""
+    # It is at most Phi(-a) with a = log alpha/mu - mu/2, and at least that less e^(-a^2/2).
+    a = log_alpha[:, None] / apart - 0.5 * apart
+    found = np.where(a < 0.0, 1.0, _NOTHING)
+    some = (a > -_CERTAIN) & (a < _NEVER)
+    rows, columns = np.nonzero(some)
+    found[some] = gaussian_delta(apart[columns], log_alpha[rows])
+    return found
 
 
 def _places_revealed(lengths: FloatArray, shares: FloatArray, eta: float, epsilon: FloatArray) -> FloatArray:
@@ -141,6 +158,8 @@ def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
     # Far beyond, only moves that are likely enough matter.
     likely = moves[np.log(shares) > log_tail]
     end = max(high + 1.0, float(np.max(likely, initial=0.0)) + reach)
+    if log_ratio(end) > _FARTHEST:
+        _, end = halved(high, end, lambda x: log_ratio(x) < _FARTHEST, 40)
     return np.concatenate(([high], np.arange(high + _STEP, end + _STEP, _STEP)))
 
 

@@ -139,12 +139,13 @@ def _kept(rate: float, largest: int, unit: int, sizes: FloatArray) -> FloatArray
     ratios = np.maximum(largest - s + 1.0, 0.0) / (m + s)
     kept = np.concatenate((np.ones((len(sizes), 1)), np.cumprod(ratios, axis=1)), axis=1)
     ways = gammaln(unit + 1.0) - gammaln(k + 1.0) - gammaln(unit - k + 1.0) + k * np.log(rate)
-    others = _others(rate, unit, count)
-    dropped, mean = np.ones_like(kept), np.broadcast_to(others[0], kept.shape).copy()
-    for i in range(1, len(others)):
-        joined = m + k + i
-        dropped *= np.maximum(joined - largest, 0.0) / joined
-        mean += others[i] * dropped
+    # The product depends on m and k by their sum alone.
+    others, least = _others(rate, unit, count), float(np.min(sizes))
+    joined = least + np.arange(float(np.max(sizes)) - least + count) + np.arange(1.0, len(others))[:, None]
+    dropped = np.cumprod(np.maximum(joined - largest, 0.0) / joined, axis=0)
+    dropped = np.concatenate((np.ones((1, dropped.shape[1])), dropped))
+    place = np.rint(sizes - least).astype(np.int64)
+    mean = np.stack([others[:, one] @ dropped[:, place + one] for one in range(count)], axis=1)
     return np.asarray(kept * np.exp(ways) * mean)
 
 
