@@ -37,6 +37,18 @@ def test_a_progression_adds_up_to_its_stated_error(unit, count, rate):
         assert abs(float(mp.mpf(float(sums[place])) - truth)) <= found.share_error + 5e-16 * largest
 
 
+def test_weights_with_two_humps_add_up_too():
+    """Where every other weight is tiny the largest term at a point is not beside the next largest."""
+    log_weights = np.log(np.where(np.arange(9) % 4 == 0, 1.0 / 3.0, 1e-200))
+    means = 4.0 * np.arange(9.0)
+    found = Progression.of(log_weights, means)
+    assert found is not None
+    z = np.linspace(-5.0, 40.0, 1000)
+    sums = found.log_sums(z)
+    for place in range(0, 1000, 37):
+        assert abs(float(mp.mpf(float(sums[place])) - exact(log_weights, means, z[place]))) <= 1e-12
+
+
 def test_points_in_any_order_and_few_points_have_the_same_sums():
     log_weights, means = log_binomial(np.arange(21.0), 20, 0.01), 0.7 * np.arange(21.0)
     found = Progression.of(log_weights, means)

@@ -47,8 +47,7 @@ def _snapped(values: FloatArray, growth: float = _GROWTH) -> IntArray:
     """Whole numbers near the values: the nearest ones near 0, multiples of a power of two further out."""
     size = np.abs(values)
     step = np.exp2(np.maximum(0.0, np.floor(np.log2(np.maximum(growth * size, 1.0)))))
-    found: IntArray = np.rint(np.rint(values / step) * step).astype(np.int64)
-    return found
+    return np.asarray(np.rint(np.rint(values / step) * step).astype(np.int64))
 
 
 def _runs(scores: IntArray) -> IntArray:

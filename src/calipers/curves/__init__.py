@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calipers.curves.envelope import Envelope
+from calipers.curves.envelope import Envelope, advantage, bayes_error, separation, tpr
 from calipers.curves.gdp import (
     bayes_regret,
     delta_divergence,
@@ -20,7 +20,6 @@ from calipers.curves.renyi import (
     zcdp_of_gdp,
     zcdp_rho,
 )
-from calipers.curves.risk import advantage, bayes_error, separation, tpr
 from calipers.curves.tradeoff import TradeoffCurve, compare
 
 __all__ = [

@@ -26,8 +26,8 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
+from calipers.curves.envelope import bayes_error
 from calipers.curves.points import UNIT
-from calipers.curves.risk import bayes_error
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain
 from calipers.numerics.normal import (

@@ -176,7 +176,8 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
             f"The dataset size is known to lie between {sizes[0]} and {sizes[1]}: every number is about the worst of "
         )
         return [f"{said}these sizes, its neighbors included. The divisor depends on the data. {REMEDY}"]
-    notes = [note for run in phases for note in _rate_notes(run)]
+    derived = [run for run in phases if run.batch_size is not None and run.adjacency == "add-remove"]
+    notes = [note for run in derived for note in scheme_of(run).derived(run)]  # where the rate comes from
     for run in phases:
         reason = public_because(run)
         if reason is not None:
@@ -188,13 +189,6 @@ def divisor_notes(phases: tuple[Run, ...], sizes: tuple[int, int] | None = None)
             notes.append(_NOTHING_HIDDEN)
         notes.append(f"The usual claim is about another mechanism: here the divisor depends on the data. {REMEDY}")
     return list(dict.fromkeys(notes))
-
-
-def _rate_notes(run: Run) -> tuple[str, ...]:
-    """How numbers that are computed from the dataset size were read."""
-    if run.batch_size is None or run.adjacency != "add-remove":
-        return ()
-    return scheme_of(run).derived(run)
 
 
 def _moving_notes(run: Run) -> list[str]:

@@ -54,8 +54,7 @@ def row_logsumexp(rows: FloatArray) -> FloatArray:
     peak = rows.max(axis=1)
     shares = rows - peak[:, None]
     np.exp(shares, out=shares)
-    total: FloatArray = peak + np.log(shares.sum(axis=1))
-    return total
+    return np.asarray(peak + np.log(shares.sum(axis=1)))
 
 
 def log_sums_at(rates: FloatArray, places: np.ndarray, log_weights: FloatArray | float) -> FloatArray:
@@ -77,5 +76,4 @@ def log_complement(log_value: FloatArray) -> FloatArray:
 def distinct(values: FloatArray) -> FloatArray:
     """The values in order, each once: `numpy.unique` without the masked arrays that it loads."""
     ordered = np.sort(values)
-    once: FloatArray = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return once
+    return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]])

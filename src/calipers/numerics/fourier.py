@@ -183,8 +183,7 @@ def _damped_error(coefficients: np.ndarray, product: np.ndarray, n: int) -> floa
 
 def _squares(values: np.ndarray) -> FloatArray:
     """|values|^2 of complex values, without their roots."""
-    found: FloatArray = values.real * values.real + values.imag * values.imag
-    return found
+    return np.asarray(values.real * values.real + values.imag * values.imag)
 
 
 def descending_powers(weights: FloatArray, top: int, number: int) -> list[tuple[FloatArray, float]]:

@@ -214,8 +214,7 @@ def _upper_window(factors: Sequence[Factor], log_escape: float, decay: float) ->
 
 def _rates(variance: float) -> FloatArray:
     """A few Chernoff parameters around the useful one."""
-    rates: FloatArray = _CHERNOFF_STEPS / max(math.sqrt(variance), 1e-3)
-    return rates
+    return np.asarray(_CHERNOFF_STEPS / max(math.sqrt(variance), 1e-3))
 
 
 def _chernoff(

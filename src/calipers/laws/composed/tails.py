@@ -161,8 +161,7 @@ class Charges:
 
     def blurred(self, sums: FloatArray) -> FloatArray:
         """At least what blur moves such sums by: of the true one, S' <= S + blur sqrt(S')."""
-        moved: FloatArray = self.blur * (np.sqrt(np.maximum(sums, 0.0)) + self.blur)
-        return moved
+        return np.asarray(self.blur * (np.sqrt(np.maximum(sums, 0.0)) + self.blur))
 
 
 def infinite_mass(factors: list[tuple[Law, int]]) -> float:
@@ -199,8 +198,7 @@ def _missed(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArr
         return np.full(len(index), measure.escape)
     ahead = len(measure.positions) - 1 - index
     # A bound that says nothing may be larger than any number.
-    missed: FloatArray = measure.escape + np.exp(np.minimum(window.log_escape - rate * ahead, 700.0))
-    return missed
+    return np.asarray(measure.escape + np.exp(np.minimum(window.log_escape - rate * ahead, 700.0)))
 
 
 def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatArray:
@@ -218,8 +216,7 @@ def _returned(measure: LatticeMeasure, rate: float, index: FloatArray) -> FloatA
     ahead = len(measure.positions) - 1 - index
     from_above = np.exp(-window.rate_above * np.maximum(index, 0.0))
     from_below = np.exp(-min(rate, window.rate_below) * ahead) * (1.0 + rate * ahead)
-    returned: FloatArray = measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below)
-    return returned
+    return np.asarray(measure.escape + 2.0 * math.exp(window.log_escape) * (from_above + from_below))
 
 
 @dataclass(frozen=True)
@@ -258,8 +255,7 @@ class _Sums:
         stretch = self.weights[int(self.index[first]) + 1 : int(self.index[last]) + 1]
         inside = decayed_tail_sums(np.append(stretch, 0.0), self.rate)[:-1]
         beyond = self.values[last] * np.exp(-self.rate * np.arange(len(stretch) - 1, -1, -1))
-        sums: FloatArray = (inside + beyond)[:-1]
-        return sums
+        return np.asarray((inside + beyond)[:-1])
 
 
 def _around(index: FloatArray, j: int) -> tuple[int, int, FloatArray]:

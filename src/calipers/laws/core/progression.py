@@ -6,6 +6,10 @@ Points are taken in stretches around a center c, so that with x = e^(s (z - c)) 
 and terms that are nowhere in the stretch more than e^-60 of the one that is largest at c are left out. The fewer terms
 are left, the longer a stretch may be.
 
+Where the unit s is large, stretches would be many and hold a few terms each. If log w_j bends nowhere upward by as much
+as s^2, the logs of the terms at one point bend downward everywhere, by b = s^2 less that: there is one largest term,
+its i-th neighbor is smaller by a factor of e^(-b i (i - 1)/2) at least, and a few neighbors are all that counts.
+
 Rounding: x errs by a share of 2 |s (z - c)| u + u, so its powers, up to the n-th, by 2 _STRETCH u + n u; a polynomial
 with positive terms adds 2 n u. `share_error` is at least that. The exponent of a coefficient is rounded as that of a
 single term is, which is not counted here.
@@ -16,6 +20,8 @@ powers: with no exponent beyond half of _STRETCH they err by no more than one of
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +32,8 @@ _STRETCH = 80.0
 """Within a stretch no power of x is farther from 1 than e to this."""
 _NOTHING = -60.0
 _MOST_POWERS = 256
+_MOST_NEIGHBORS = 4
+"""On either side of the largest term: then a few terms are added at every point."""
 _LEAST_POINTS = 300
 """Of fewer points all terms are added as they are: there is more to set up than to compute."""
 
@@ -65,6 +73,8 @@ class Progression:
         """log of the sum at every point."""
         if len(z) < _LEAST_POINTS or not bool(np.all(z[1:] >= z[:-1])):
             return log_sum_exp(self.log_weights, self.powers * self.unit, z)
+        if self._neighbors <= _MOST_NEIGHBORS:
+            return self._few_terms(z, self._neighbors)
         found, start, width = np.empty_like(z), 0, float(z[-1] - z[0])
         while start < len(z):
             end = max(start + 1, int(np.searchsorted(z, z[start] + width, side="right")))
@@ -75,6 +85,30 @@ class Progression:
             found[start:end] = sums
             start, width = end, 2.0 * width
         return found
+
+    @functools.cached_property
+    def _neighbors(self) -> int:
+        """How many terms on either side of the largest may be more than e^-60 of it; many, where that is not known."""
+        if float(np.max(np.diff(self.powers))) > 1.0:
+            return len(self.powers)
+        bend = self.unit**2 - max(0.0, float(np.max(np.diff(self.log_weights, 2))))
+        if bend <= 0.1:
+            return len(self.powers)
+        # The next one is smaller by e^(-b i (i + 1)/2), and so it is where rounding takes one of two equals for larger.
+        return math.ceil(math.sqrt(0.25 - 2.0 * _NOTHING / bend) - 0.5)
+
+    def _few_terms(self, z: FloatArray, neighbors: int) -> FloatArray:
+        """The sums at any points, of the largest term at each and its neighbors."""
+        means, last = self.powers * self.unit, len(self.powers) - 1
+        logs = self.log_weights - 0.5 * means * means
+        largest = np.searchsorted((logs[:-1] - logs[1:]) / self.unit, z)
+        peak = logs[largest] + means[largest] * z
+        total = np.ones_like(z)
+        for away in (*range(-neighbors, 0), *range(1, neighbors + 1)):
+            other = np.clip(largest + away, 0, last)
+            term = np.exp(logs[other] + means[other] * z - peak)
+            total += np.where(other == largest + away, term, 0.0)
+        return np.asarray(peak + np.log(total))
 
     def _stretch(self, z: FloatArray) -> FloatArray | None:
         """The sums at neighboring points; None where they are too far apart."""

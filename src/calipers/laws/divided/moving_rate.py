@@ -25,13 +25,12 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.laws.core.gaussian_part import gaussian_mixture_part
 from calipers.laws.core.law import ATOM_ROUNDING, Law
-from calipers.laws.core.pair import Pair
 from calipers.laws.core.source import LawSource
 from calipers.laws.divided.cells import thinned_product
 from calipers.laws.divided.collinear import CollinearPair
 from calipers.laws.divided.pairs import shown
+from calipers.laws.drawn.fixed_size import subsampled
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window, log_binomial
 from calipers.numerics.types import FloatArray
 
@@ -65,14 +64,6 @@ def batch_law(others: int, batch: int, log_tail: float) -> Law:
         mass_error=ATOM_ROUNDING + BINOMIAL_RELATIVE_ERROR + 1e-15 * math.sqrt(-log_tail * others),
         shift_error=1e-15 + 4e-16 * float(np.max(np.abs(ratio), initial=0.0)),
     )
-
-
-@functools.lru_cache(maxsize=8)
-def _poisson(rate: float, sigma: float) -> Pair:
-    if rate == 1.0:
-        return Pair("gaussian", smooth=(gaussian_mixture_part([1.0], [1.0 / sigma], [1.0], [0.0]),))
-    part = gaussian_mixture_part([1.0 - rate, rate], [0.0, 1.0 / sigma], [1.0], [0.0])
-    return Pair("poisson", smooth=(part,))
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ def _shared(resolution: float, log_tail: float) -> tuple[float, float]:
 @functools.lru_cache(maxsize=32)
 def _proven(pair: MovingRatePair, resolution: float, log_tail: float) -> Law:
     joined = min(1.0, pair.batch / (pair.others + 1.0))
-    record = _poisson(joined, pair.sigma).upper(resolution, log_tail)
+    record = subsampled(joined, 1.0 / pair.sigma).upper(resolution, log_tail)
     batch = batch_law(pair.others, pair.batch, log_tail)
     if batch.size == 1:
         ratio = record.log_ratio + batch.log_ratio[0]

@@ -60,6 +60,8 @@ _FAR = 600.0
 """Of logs of ratios: beyond, (alpha - 1)/alpha is 1 in every digit, and alpha itself may be no number."""
 _CERTAIN, _NEVER, _NOTHING = 9.0, 37.0, 1e-290
 """Phi(-9) and e^(-9^2/2) are nothing to 1, and Phi(-37) is less than 1e-290."""
+_FARTHEST = 780.0
+"""Of logs of ratios: what lies beyond has, without the unit, a probability that is no number: it counts as infinite."""
 _SLACK = 1.0 + 1e-9
 """Covers the rounding of a node: differences of tails that agree to a few digits at most."""
 
@@ -103,8 +105,8 @@ class CountedPair(UpperSource):
         # 1 - beta = (alpha - 1) w_0 / alpha, which never falls below 0 by rounding.
         rest = none * alpha_less_one / (1.0 + alpha_less_one)
         bound = eta * (rest * np.maximum(seen, 0.0) + (1.0 - rest) * told)
-        # Rounding of `seen` is relative to its larger term.
-        rounded = 4e-16 * eta * rest * gained
+        # Rounding of `seen` is relative to its larger term, a sum in any order.
+        rounded = 1.2e-16 * (4.0 + len(shares)) * eta * rest * gained
         hidden = math.log1p(-eta) if eta < 1.0 else -math.inf
         far = np.logaddexp(hidden, math.log(eta) + log_alpha)
         epsilon = np.where(log_alpha <= _FAR, np.log1p(eta * alpha_less_one), far)
@@ -156,6 +158,8 @@ def _grid(moves: FloatArray, shares: FloatArray, log_tail: float) -> FloatArray:
     # Far beyond, only moves that are likely enough matter.
     likely = moves[np.log(shares) > log_tail]
     end = max(high + 1.0, float(np.max(likely, initial=0.0)) + reach)
+    if log_ratio(end) > _FARTHEST:
+        _, end = halved(high, end, lambda x: log_ratio(x) < _FARTHEST, 40)
     return np.concatenate(([high], np.arange(high + _STEP, end + _STEP, _STEP)))
 
 
