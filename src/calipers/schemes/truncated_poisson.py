@@ -26,10 +26,10 @@ _REASON = (
 )
 _OFTEN = 1e-3
 """Where batches are full at least so often, an attack through displaced records is tried too."""
-_HARDLY, _FEW = 1e-8, 100
-_FINENESS, _FINEST = 0.02, 0.003
-"""Of one record, and of few steps whose batches are full no more often than `_HARDLY`: there dp_accounting's event
-differs from ours by rounding alone, of which theirs has the less the fewer steps there are."""
+_HARDLY = 1e-8
+_FINENESS, _FINEST = 0.02, ((100, 0.003), (1000, 0.006))
+"""Of one record, and of few steps (up to so many) whose batches are full no more often than `_HARDLY`: there
+dp_accounting's event differs from ours by rounding alone, of which theirs has the less the fewer steps there are."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -108,8 +108,8 @@ def _exposure(run: RunFields, truncation: Truncation, proof: UpperSource) -> Exp
     if displacing is not None:
         told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
         attacks.append(Attack(displacing, steps, STATEMENT, told, one_sided=True))
-    hardly = steps <= _FEW and truncation.truncated <= _HARDLY
-    fineness = 1.0 if run.records_per_unit > 1 else _FINEST if hardly else _FINENESS
+    finest = (fine for most, fine in _FINEST if steps <= most and truncation.truncated <= _HARDLY)
+    fineness = 1.0 if run.records_per_unit > 1 else next(finest, _FINENESS)
     above = Proof(proof, steps, STATEMENT, _REASON, fineness=fineness)
     return Exposure((above,), attacks[0], tuple(attacks[1:]))
 
