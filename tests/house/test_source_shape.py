@@ -54,11 +54,15 @@ def functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def long_functions(tree: ast.AST) -> list[str]:
-    """Functions that span more lines, decorators and docstring excluded, than allowed."""
+    """Functions that span more lines, decorators and docstring excluded, than allowed.
+
+    A kernel of Triton names all that it is compiled for, a line each, and these lines are not counted.
+    """
     found = []
     for node in functions(tree):
         body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
-        header = node.body[0].lineno - node.lineno
+        compiled = any("constexpr" in ast.unparse(arg.annotation) for arg in node.args.args if arg.annotation)
+        header = 1 if compiled else node.body[0].lineno - node.lineno
         length = header + (body[-1].end_lineno or 0) - body[0].lineno + 1
         if length > MAX_FUNCTION_LINES:
             found.append(f"{node.name}: {length} lines")
