@@ -106,6 +106,8 @@ def refuse_rounding(device: Any) -> None:
     torch, size, fine = torch_module(), 256, 1.0 + 2.0**-12
     with tensor_cores(False):
         found = torch.full((size, size), fine, device=device) @ torch.eye(size, device=device)
+    if found.is_meta:  # a device without numbers, on which shapes and memory are tried
+        return
     if not bool((found == fine).all()):
         raise InputError(
             f"PyTorch rounds the factors of products on {device} although it is told not to, so that clipping does not "
