@@ -216,7 +216,7 @@ def test_a_run_has_a_name_and_phases(page: Page, page_explorer: Explorer) -> Non
     one = page.exact()
     page.one("input[name=name]").send_keys("mine")
     page.one("#add-phase").click()
-    page.until(lambda: page.exact()[0] > one[1], "two phases to leak more")
+    page.until(lambda: page.exact()[:1] > one[1:2], "two phases to leak more")
     page.settle()
     assert "Phase 2:" in page.one("#words").text
     two = page.exact()
