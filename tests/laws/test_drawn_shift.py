@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from oracles import contour, plane
 from oracles.pairs import poisson_gaussian
-from scipy import stats
+from scipy import special, stats
 
+from calipers.errors import UnsupportedError
 from calipers.laws.composed.product import Product
+from calipers.laws.composed.renyi import renyi
 from calipers.laws.core.drawn_shift import Shifts, drawn_shift
+from calipers.laws.core.part_algebra import revealed
 from calipers.numerics.binomial import hypergeometric
 
 
@@ -118,3 +121,19 @@ def test_dp_accountings_mixture_of_gaussians_is_this_pair():
     theirs = accountant.get_epsilon(1e-5)
     assert jaws.lower <= theirs
     assert jaws.upper == pytest.approx(theirs, rel=5e-3)
+
+
+def test_what_revealed_parts_leave_out_counts_as_infinite_and_has_no_moment():
+    """200 records at rate 1e-3: counts rarer than 1e-70 are left out, and of E[L^2] the rarest of all decides."""
+    counts = np.arange(201.0)
+    log_weights = special.gammaln(201.0) - special.gammaln(counts + 1.0) - special.gammaln(201.0 - counts)
+    log_weights += counts * math.log(1e-3) + (200.0 - counts) * math.log1p(-1e-3)
+    pair = drawn_shift(Shifts.of(list(counts), list(np.exp(log_weights))))
+    both = revealed("two", [(pair, 0.5), (pair, 0.5)])
+    assert 0.0 < pair.beyond == both.beyond <= both.upper(0.05, -200.0).p_inf
+    assert both.lower(0.05, -40.0).p_inf == 0.0
+    # What is kept has a moment that is far too small: E[L^2] = sum over j, k of w_j w_k e^(j k).
+    kept = np.count_nonzero(log_weights > math.log(1e-70))
+    assert 2.0 * log_weights[kept - 1] + (kept - 1.0) ** 2 < 0.1 * (2.0 * log_weights[-1] + 200.0**2)
+    with pytest.raises(UnsupportedError, match="No finite Renyi divergence"):
+        renyi(Product([(both, 1)]), 2.0)

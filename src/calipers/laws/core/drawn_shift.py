@@ -105,18 +105,11 @@ class ManyShiftsPair(RoundedPair):
     """More shifts than can be told apart: the pair is that of larger ones, `under` that of smaller ones."""
 
     under: Pair | None = None
-    beyond: float = 0.0
 
     def lower_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
         """Shifts left out count as the largest that is kept."""
         assert self.under is not None
         return self._charged(self.under.lower_for(resolution, log_tail, tilt))
-
-    def upper_for(self, resolution: float, log_tail: float, tilt: float | None) -> Law:
-        """Shifts left out count as infinite."""
-        law = super().upper_for(resolution, log_tail, tilt)
-        opposite = self.beyond if self.symmetric else 0.0
-        return replace(law, p_inf=min(1.0, law.p_inf + self.beyond), q_zero=min(1.0, law.q_zero + opposite))
 
     def log_moment_bound(self, order: float, reverse: bool) -> float | None:
         """None: see `calipers.laws.composed.renyi`."""

@@ -92,6 +92,8 @@ class Pair(LawSource):
     symmetric: bool = False
     span: float | None = None
     """Every log ratio is a multiple of this, if set: compositions on that lattice round nothing."""
+    beyond: float = 0.0
+    """Mass of either dataset that the parts leave out: an UPPER law counts it as infinite, and no moment is known."""
     moment_depth: ClassVar[float] = -math.inf
     """Laws for moments are as deep as it takes."""
     spread: ClassVar[bool] = True
@@ -119,7 +121,7 @@ class Pair(LawSource):
 
     def log_beyond(self, order: float, log_tail: float, reverse: bool) -> list[float] | None:
         """With `slope` a bound on d log L / dz, L(z)^t <= L(end)^t e^(t slope (z - end)), of known expectation."""
-        if self.p_inf > 0 or self.q_zero > 0:
+        if self.p_inf > 0 or self.q_zero > 0 or self.beyond > 0:
             return None
         beyond = []
         for part in self.smooth:
@@ -172,13 +174,14 @@ class Pair(LawSource):
         biggest = float(np.max(np.abs(merged), initial=0.0))
         deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
         share = max((part.share_error for part in self.smooth), default=0.0)
+        beyond = self.beyond if side is Side.UPPER else 0.0
         return Law(
             merged[order],
             np.concatenate(log_p)[order],
             np.concatenate(log_q)[order],
             side,
-            p_inf=min(1.0, self.p_inf + math.fsum(piece.p_inf for piece in pieces)),
-            q_zero=min(1.0, self.q_zero + math.fsum(piece.q_zero for piece in pieces)),
+            p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
+            q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
             # A log density of size m went through three roundings of 1.1e-16 m, a log mass through one.
             mass_error=max([ATOM_ROUNDING] + [piece.mass_error for piece in pieces]) + 4.5e-16 * deepest + share,
             shift_error=self._shift_error(biggest, log_tail) if self.smooth or side is Side.UPPER else 0.0,

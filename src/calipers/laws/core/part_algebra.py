@@ -132,5 +132,6 @@ def revealed(name: str, pairs: Sequence[tuple[Pair, float]], rounding: float = 1
         p_inf=math.fsum(weight * pair.p_inf for pair, weight in kept),
         q_zero=math.fsum(weight * pair.q_zero for pair, weight in kept),
         symmetric=all(pair.symmetric for pair, _ in kept),
+        beyond=math.fsum(weight * pair.beyond for pair, weight in kept),
         rounding=rounding + abs(total - 1.0),
     )

@@ -319,6 +319,7 @@ def revealed_shifts(name: str, parts: Sequence[tuple[Shifts, float]], unit: floa
         name,
         smooth=whole.smooth,
         symmetric=whole.symmetric,
+        beyond=whole.beyond,
         rounding=whole.rounding,
         shifts=shifts,
         chances=chances,
