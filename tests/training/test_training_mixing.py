@@ -17,6 +17,12 @@ pytestmark = pytest.mark.torch
 
 RECORDS = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6) % 2
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def summed(model, **options):
+    """The clipped sum of the records, on a GPU where there is one."""
+    return GradientSum(model.to(DEVICE), max_grad_norm=1.0, **options)(RECORDS.to(DEVICE), LABELS.to(DEVICE))
 
 
 class Stateful(torch.nn.Module):
@@ -29,7 +35,7 @@ class Stateful(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.inner, self.looking, self.used = torch.nn.Linear(3, 2), looking, used
-        self.last = torch.zeros(())
+        self.last = torch.zeros((), device=DEVICE)
 
     def forward(self, x):
         scale = 2.0 if self.looking and float(x.sum()) > 1e9 else 1.0
@@ -63,13 +69,13 @@ class Averaging(Stateful):
 
 def test_models_that_remember_slowly_are_refused() -> None:
     with pytest.raises(InputError, match="remembers what it has read"):
-        GradientSum(Averaging(looking=False), max_grad_norm=1.0)(RECORDS, LABELS)
+        summed(Averaging(looking=False))
 
 
 @pytest.mark.parametrize("looking", [False, True])
 def test_models_that_remember_are_refused(looking) -> None:
     with pytest.raises(InputError, match="remembers what it has read"):
-        GradientSum(Stateful(looking=looking), max_grad_norm=1.0)(RECORDS, LABELS)
+        summed(Stateful(looking=looking))
 
 
 def test_losses_that_remember_are_refused() -> None:
@@ -81,22 +87,22 @@ def test_losses_that_remember_are_refused() -> None:
         return (outputs * past[-2 if len(past) > 1 else -1]).sum()
 
     with pytest.raises(InputError, match="remembers what it has read"):
-        GradientSum(model, max_grad_norm=1.0, loss=loss)(RECORDS, LABELS)
+        summed(model, loss=loss)
 
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_models_that_write_to_their_weights_are_refused(counted) -> None:
     with pytest.raises(InputError, match=r"(writes to its weights while it runs \(seen\)|remembers what it has read)"):
-        GradientSum(Writing(counted=counted), max_grad_norm=1.0)(RECORDS, LABELS)
+        summed(Writing(counted=counted))
 
 
 @pytest.mark.parametrize("looking", [False, True])
 def test_what_is_kept_and_never_used_is_no_memory(looking) -> None:
     """Kept to be looked at, and dropout, which draws anew for every record."""
     model = torch.nn.Sequential(Stateful(looking=looking, used=False), torch.nn.Dropout(0.5))
-    total = GradientSum(model, max_grad_norm=1.0)
-    assert bool(total(RECORDS, LABELS).any())
-    assert bool(total(RECORDS, LABELS).any())
+    total = GradientSum(model.to(DEVICE), max_grad_norm=1.0)
+    for _ in range(3):
+        assert bool(total(RECORDS.to(DEVICE), LABELS.to(DEVICE)).any())
 
 
 def trainer(prepare):
