@@ -56,8 +56,10 @@ import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers.errors import ConditionError
+from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import positive_part_variance
 from calipers.theorems.registry import theorem
+from calipers.theorems.samplers_gap import best_threshold
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,13 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """
     shift = 1.0 / noise_multiplier
     low, high = -9.0, math.sqrt(2.0 * math.log(rounds)) + shift + 9.0
-    for _ in range(4):
-        grid = np.linspace(low, high, 2001)
+
+    def gain(grid: FloatArray) -> FloatArray:
         # Differences of upper tails on the right, of lower tails on the left: no cancellation near 1.
         inside = np.where(grid > 0.5 * shift, ndtr(shift - grid) - ndtr(-grid), ndtr(grid) - ndtr(grid - shift))
-        values = np.exp((rounds - 1) * log_ndtr(grid)) * inside
-        best = int(np.argmax(values))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 2000)])
-    return float(values[best]) / math.sqrt(2.0) * (1.0 - 1e-12)
+        return np.asarray(np.exp((rounds - 1) * log_ndtr(grid)) * inside)
+
+    return best_threshold(gain, low, high).delta / math.sqrt(2.0) * (1.0 - 1e-12)
 
 
 @theorem("ertan-noise-threshold")
