@@ -32,12 +32,11 @@ import math
 
 import numpy as np
 
-from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -74,10 +73,7 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     """floor(N q) and floor((N + 1) q), from the rounded products as an implementation computes them."""
     before, after = math.floor(dataset_size * sample_rate), math.floor((dataset_size + 1) * sample_rate)
     if before < 1:
-        raise ConditionError(
-            f"floor(dataset_size * sample_rate) must be at least 1, got {before}: the sum would be divided by 0. "
-            "Use a larger dataset or rate."
-        )
+        raise unmet("divisor-positive", before=before)
     return before, after
 
 
@@ -145,10 +141,7 @@ def floor_pair_fnr(
     """
     before, after = floor_divisors(dataset_size, sample_rate)
     if after != before + 1:
-        raise ConditionError(
-            f"floor((N + 1) q) must be floor(N q) + 1, got {before} and {after}: the divisor is the same for both "
-            "datasets, and wang-thm-a.3 gives the guarantee."
-        )
+        raise unmet("floors-differ", before=before, after=after)
     revealed = _fixed_divisor(before, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
     return curve_from_below(revealed, fpr)
 

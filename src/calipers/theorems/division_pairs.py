@@ -180,8 +180,7 @@ def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
     while fpr is between 1e-6 and 1 - 1e-6.
     """
-    value = _line_fnr(fpr, shift, scale)
-    return max(value - ROUNDED, 0.0)
+    return max(_line_fnr(fpr, shift, scale) - ROUNDED, 0.0)
 
 
 @theorem("wang-thm-3.5")

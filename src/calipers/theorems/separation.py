@@ -58,7 +58,7 @@ from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
 from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import positive_part_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 from calipers.theorems.samplers_gap import best_threshold
 
 
@@ -114,10 +114,7 @@ def noise_threshold(rounds: int) -> float:
 def _require_low_noise(noise_multiplier: float, rounds: int) -> None:
     threshold = noise_threshold(rounds)
     if noise_multiplier > threshold:
-        raise ConditionError(
-            f"Theorem 6.1 needs noise_multiplier <= 1/sqrt(2 ln rounds) = {threshold:.6g}, "
-            f"got noise_multiplier={noise_multiplier:g}. Above it, max_test_separation still gives a lower bound."
-        )
+        raise unmet("little-noise", threshold=threshold, noise=noise_multiplier)
 
 
 @theorem("ertan-lemma-6.2")
@@ -226,10 +223,7 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     log_rounds = math.log(rounds)
     log_power = log_rounds / s**2
     if log_power < math.log(least) * (1.0 - 1e-15):
-        raise ConditionError(
-            f"{place} needs rounds^(1/s^2) >= {least:g}, got {math.exp(log_power):.6g} "
-            f"at rounds={rounds}, s={s:g}. Use more rounds or a smaller s."
-        )
+        raise unmet("many-rounds", place=place, least=least, power=math.exp(log_power), rounds=rounds, s=s)
     return log_rounds, log_power
 
 
