@@ -75,8 +75,8 @@ def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
 
 
 def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRunResult:
-    from calipers.auditing.loading import load_function
     from calipers.auditing.one_run_game import audit_one_run, play_one_run, read_canaries
+    from calipers.auditing.targets import load_function
 
     claim, upper = claims(run, claimed_pair(values["claim"]))
     if target_name.endswith(FILE_ENDING):
@@ -101,8 +101,8 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tup
         raise InputError("--claim has no meaning in a self-test; leave it out.")
     if target_name.endswith(FILE_ENDING):
         raise InputError("A self-test trains again and again; name the function that trains, not a file of scores.")
-    from calipers.auditing.loading import load_function
     from calipers.auditing.one_run_game import one_run_self_test
+    from calipers.auditing.targets import load_function
 
     tested = one_run_self_test(
         load_function(target_name),
@@ -111,9 +111,9 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tup
         **picked(values, "repeats", "canaries", "seed", "confidence", "time_limit"),
     )
     text = (
-        f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "
-        f"alarms: {tested.found}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at confidence "
-        f"{setting(tested.confidence)}."
+        f"{target_name}: {tested.repeats} runs with {tested.trials} canaries that were shown other coins; false "
+        f"alarms: {tested.found['one-run']}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at "
+        f"confidence {setting(tested.confidence)}."
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test failed: {text} The scores know coins that they were not shown.")
