@@ -32,7 +32,9 @@ be read as a public constant.
 from __future__ import annotations
 
 import math
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 
 from calipers.citations import implements
 from calipers.domains import Domain, choice
@@ -54,19 +56,8 @@ class Release:
     verified: str
 
 
-_RUN, _READ = "read and run", "read"
-
-RELEASES = (
-    Release(("0.9.0", "0.9.1"), "realized", "not supported", "33a7ca4", _READ),
-    Release(("0.10.0", "0.10.1", "0.11.0"), "realized", "not supported", "9d76ea5", _READ),
-    Release(("0.12.0", "0.13.0"), "realized", "ASGM", "9d76ea5", _RUN),
-    Release(("0.14.0", "0.15.0"), "expected", "EASGM", "e9983ec", _RUN),
-    Release(("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.1.2", "1.1.3"), "floor", "FEASGM", "1241e62", _RUN),
-    Release(("1.2.0", "1.3.0", "1.4.0", "1.4.1"), "floor", "FEASGM", "1241e62", _RUN),
-    Release(("1.5", "1.5.1", "1.5.2", "1.5.3", "1.5.4"), "floor", "FEASGM", "1241e62", _RUN),
-    # Newer than the paper.
-    Release(("1.6.0",), "floor", "FEASGM", "", _RUN),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("opacus_releases.toml").read_text("utf-8"))
+RELEASES = tuple(Release(**entry | {"versions": tuple(entry["versions"])}) for entry in _TABLE["release"])
 VERSIONS = tuple(version for release in RELEASES for version in release.versions)
 
 
@@ -186,9 +177,7 @@ def run_keys(
     if (epochs is None) == (steps is None):
         raise InputError("Nothing says, or two things say, how long the run is; give one of epochs and steps.")
     settings: dict[str, float | None] = {"batch_size": batch_size, "sample_rate": sample_rate, "drop_last": drop_last}
-    here = opacus_numbers(
-        version, dataset_size=dataset_size, batch_size=batch_size, sample_rate=sample_rate, drop_last=drop_last
-    )
+    here = opacus_numbers(version, dataset_size=dataset_size, **settings)  # type: ignore[arg-type]
     around = neighbors(version, here.dataset_size, **settings)
     if not public_rate and len({_schedule(entry, steps) for entry in around}) > 1:
         raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **settings)))
