@@ -105,30 +105,13 @@ class CoreProducts(PixelProducts):
         entries, dtype = (tiles, torch_module().float64) if squares else (math.prod(self.shape), back.dtype)
         found = back.new_empty((groups, entries), dtype=dtype)
         play = module.by_fours if chosen.by_fours else module.one_by_one
+        sizes = (channels, depth, high, wide, out_high, out_wide, rows, columns)
+        moves = (*layer.stride, *layer.padding, *layer.dilation)
+        mode = module.SQUARES if squares else module.TILES
+        tile = (chosen.deep, chosen.broad, min(chosen.pixels, _power(out_high * out_wide)))
         play[(tiles, groups)](
-            images,
-            back,
-            back if factors is None else factors,
-            found,
-            self.records,
-            channels,
-            depth,
-            high,
-            wide,
-            out_high,
-            out_wide,
-            rows,
-            columns,
-            *layer.stride,
-            *layer.padding,
-            *layer.dilation,
-            at_once,
-            chosen.places,
-            factors is not None,
-            module.SQUARES if squares else module.TILES,
-            chosen.deep,
-            chosen.broad,
-            min(chosen.pixels, _power(out_high * out_wide)),
+            *(images, back, back if factors is None else factors, found, self.records),
+            *(*sizes, *moves, at_once, chosen.places, factors is not None, mode, *tile),
             num_warps=chosen.warps,
             num_stages=chosen.stages,
         )
