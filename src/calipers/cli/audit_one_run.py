@@ -75,8 +75,8 @@ def _guesses(values: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
 
 
 def _audited(target_name: str, run: Run | None, values: dict[str, Any]) -> OneRunResult:
+    from calipers.auditing.loading import load_function
     from calipers.auditing.one_run_game import audit_one_run, play_one_run, read_canaries
-    from calipers.auditing.targets import load_function
 
     claim, upper = claims(run, claimed_pair(values["claim"]))
     if target_name.endswith(FILE_ENDING):
@@ -101,8 +101,8 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tup
         raise InputError("--claim has no meaning in a self-test; leave it out.")
     if target_name.endswith(FILE_ENDING):
         raise InputError("A self-test trains again and again; name the function that trains, not a file of scores.")
+    from calipers.auditing.loading import load_function
     from calipers.auditing.one_run_game import one_run_self_test
-    from calipers.auditing.targets import load_function
 
     tested = one_run_self_test(
         load_function(target_name),
