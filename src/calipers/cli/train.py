@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import io
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +10,7 @@ import click
 from calipers.cli.kinds import COUNT, REAL, word
 from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
 from calipers.cli.outlet import report_option
+from calipers.cli.patience import Progress, counting, leave
 from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
@@ -176,9 +172,7 @@ def _trained(
 
     records, labels = job.rows
 
-    with ExitStack() as until_the_end:
-        # Not before the first step: what is refused is refused in one line.
-        bar = functools.cache(lambda: until_the_end.enter_context(_bar(job.plan.steps, hidden=not ranks.leads)))
+    with counting("training", shown=ranks.leads) as progress:
         return train(
             job.plan,
             job.model,
@@ -190,26 +184,22 @@ def _trained(
             checkpoint=checkpoint,
             checkpoint_every=every,
             identity={"model": chosen["model"]},
-            progress=_heard(bar, checkpoint if ranks.leads else None),
+            progress=_heard(progress, checkpoint if ranks.leads else None),
             canaries=job.canaries,
             ranks=ranks,
         )
 
 
-def _heard(bar: Callable[[], Any], checkpoint: Path | None) -> Callable[[int, int], None]:
-    """What hears of every step: the bar; and, where a checkpoint is taken up again, a line that says so and where."""
+def _heard(progress: Progress, checkpoint: Path | None) -> Progress:
+    """What hears of every step; where a checkpoint is taken up again, the first time with a line that says where."""
     resuming = checkpoint is not None and checkpoint.exists()
 
     def hear(done: int, steps: int) -> None:
         nonlocal resuming
         if resuming:
             left = f"{steps - done:,} steps are left" if done < steps else "nothing is left to train"
-            click.echo(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.", err=True)
+            leave(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.")
             resuming = False
-        bar().update(done - bar().pos)
+        progress(done, steps)
 
     return hear
-
-
-def _bar(steps: int, *, hidden: bool) -> Any:
-    return click.progressbar(length=steps, label="Training", file=io.StringIO() if hidden else sys.stderr)

@@ -6,9 +6,7 @@ else teaches it, so that a model that knows it has seen the record.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ import click
 
 from calipers.cli.audit_self_test import refuse
 from calipers.cli.kinds import COUNT, with_options, word
+from calipers.cli.patience import counting
 from calipers.domains import Domain
 from calipers.errors import InputError
 
@@ -100,19 +99,18 @@ def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: f
         prepare=data.prepare,
         device=chosen["device"],
     )
-    shadows, trials = chosen["shadows"] or SHADOWS, chosen["trials"] or TRIALS
-    with ExitStack() as until_the_end:
+    with counting("trainings with and without the record") as progress:
         return lira(
             target,
-            shadows=shadows,
-            trials=trials,
+            shadows=chosen["shadows"] or SHADOWS,
+            trials=chosen["trials"] or TRIALS,
             seed=chosen["seed"] or 0,
             delta=delta,
             tolerance=tolerance,
             ledger=chosen["ledger"],
             resume=chosen["resume"],
             jobs=chosen["jobs"] or 1,
-            progress=_Heard(shadows + trials, until_the_end),
+            progress=progress,
         )
 
 
@@ -120,24 +118,6 @@ def _built(model: str, data: Dataset, seed: int) -> Any:
     from calipers.training.models import build_model
 
     return build_model(model, data, seed=seed)
-
-
-class _Heard:
-    """One bar for two games, from the first training on: what is refused is refused in one line."""
-
-    def __init__(self, pairs: int, until_the_end: ExitStack) -> None:
-        self._pairs, self._until = pairs, until_the_end
-        self._bar: Any = None
-        self._before = self._last = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._bar is None:
-            bar: Any = click.progressbar(length=2 * self._pairs, label="Training", file=sys.stderr)
-            self._bar = self._until.enter_context(bar)
-        if done < self._last:  # the shadows are done
-            self._before += self._last
-        self._last = done
-        self._bar.update(2 * (self._before + done) - self._bar.pos)
 
 
 def show_lira(found: Lira, job: Planned, chosen: dict[str, Any], as_json: bool) -> None:
