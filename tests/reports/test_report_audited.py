@@ -38,7 +38,7 @@ def played():
 @pytest.fixture(scope="module")
 def report(played):
     result, measurement = played
-    return report_audit(result, "sums", "score", RUN, measurement)
+    return report_audit(result, RUN, measurement)
 
 
 def headings(report):
@@ -69,7 +69,7 @@ def test_the_report_is_complete(report):
 def test_without_a_run_nothing_is_said_about_one(played):
     """The bounds and the attack's curve stand alone."""
     result, _ = played
-    alone = report_audit(result, "sums", "score")
+    alone = report_audit(result)
     assert "The run described" not in headings(alone)
     assert "What the usual accounting would have said" not in headings(alone)
     roles = {line.role for figure in alone.document.sections[2].blocks for line in figure.picture.lines}
@@ -168,9 +168,9 @@ def test_a_table_has_no_empty_column(played):
     """Without a run nothing is proven, without a claim nothing is claimed; the columns for it are left out."""
     result, _ = played
     bare = dataclasses.replace(result, uppers=None, epsilon_uppers=None)
-    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert shown.columns[2:] == ("claim",)
     bare = dataclasses.replace(bare, claims=None, epsilon_claims=None)
-    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert len(shown.columns) == 2
     assert all(len(row) == 2 for row in shown.rows)

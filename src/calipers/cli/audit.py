@@ -171,9 +171,9 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
 
     proven = upper if isinstance(upper, Measurement) else None
     outlet.say(
-        lambda: report_audit(result, target.name, distinguisher.name, run, proven),
+        lambda: report_audit(result, run, proven),
         lambda: to_document(*played(result.to_dict(), run)),
-        lambda: brief_audit(result, target.name, distinguisher.name),
+        lambda: brief_audit(result),
     )
     verdicts = (result.verdict, result.upper_verdict)
     end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])

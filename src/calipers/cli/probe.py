@@ -177,11 +177,8 @@ def probe_report(report: ProbeReport) -> Document:
     return Document(
         kind="probe",
         title="What a training step does",
-        subject="",
         verdict=f"{report.name}, N = {report.dataset_size}, batch size {report.batch_size}: "
         + (found if alarms else "nothing to mend was found."),
-        badges=(),
-        opening=(),
         sections=(
             Section("Findings", (Table("Findings", ("subject", "found", "evidence"), tuple(rows), wide=True),)),
             described,

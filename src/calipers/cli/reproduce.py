@@ -140,10 +140,7 @@ def item_report(item: Item, result: Result) -> Document:
     return Document(
         kind="reproduce",
         title=item.name,
-        subject="",
         verdict=f"{item.place} of {source.authors} ({source.year}): {item.title}",
-        badges=(),
-        opening=(),
         sections=(Section("", (Table("", columns, rows), Items((*result.remarks, files)))),),
     )
 

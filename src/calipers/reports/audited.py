@@ -50,22 +50,16 @@ UNASKED = "No claim was tested: add --claim EPSILON,DELTA, or describe the run i
 _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
 
 
-def report_audit(
-    result: AuditResult,
-    target: str,
-    distinguisher: str,
-    run: Run | None = None,
-    measurement: Measurement | None = None,
-) -> Report:
+def report_audit(result: AuditResult, run: Run | None = None, measurement: Measurement | None = None) -> Report:
     """An audit, beside the run that the target is said to be where one was described."""
-    text = audit_paragraph(result, target, distinguisher, run)
+    text = audit_paragraph(result, run)
     described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
-    brief = brief_audit(result, target, distinguisher)
+    brief = brief_audit(result)
     document = dataclasses.replace(
         brief,
         sections=(
             _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
-            _played(result, target, distinguisher),
+            _played(result),
             *((_described(run),) if run is not None else ()),
             _curves(result, described),
             Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
@@ -79,19 +73,19 @@ def report_audit(
         **heading("audit", brief.verdict),
         "paragraph": text,
         "run": None if run is None else run.to_dict(),
-        "scored_by": distinguisher,
+        "scored_by": result.scored_by,
         "audit": result.to_dict(),
     }
     return Report(document, record)
 
 
-def brief_audit(result: AuditResult, target: str, distinguisher: str) -> Document:
+def brief_audit(result: AuditResult) -> Document:
     """What a terminal and a notebook show: the verdict, the bounds beside claim and proof, how it was played."""
     verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
     unasked = () if verdicts else (UNASKED,)
     played = (
-        f"{target}: {result.trials:,} trials for each hypothesis, seed {result.seed}, confidence "
-        f"{setting(result.confidence)}. Scored by: {distinguisher}."
+        f"{result.target_name}: {result.trials:,} trials for each hypothesis, seed {result.seed}, confidence "
+        f"{setting(result.confidence)}. Scored by: {result.scored_by}."
     )
     return Document(
         kind="audit",
@@ -153,10 +147,10 @@ def _verdict(result: AuditResult) -> str:
     )
 
 
-def _played(result: AuditResult, target: str, distinguisher: str) -> Section:
+def _played(result: AuditResult) -> Section:
     rows = (
-        ("target", target),
-        ("scored by", distinguisher),
+        ("target", result.target_name),
+        ("scored by", result.scored_by),
         ("trials for each hypothesis", f"{result.trials:,}"),
         ("seed", str(result.seed)),
         ("confidence of every bound", setting(result.confidence)),
@@ -281,7 +275,5 @@ def brief_one_run(result: OneRunResult) -> Document:
         title="Audit of one training run",
         subject="\n".join([f"{result.source}: one run, {first.canaries} canaries, confidence {sure}.", *unasked]),
         verdict=said[0],
-        badges=(),
-        opening=(),
         sections=(Section("What it shows", (table, *map(Prose, said[1:]))), *notes_section(result.notes)),
     )

@@ -94,7 +94,6 @@ def brief_comparison(comparison: Comparison) -> Document:
     return Document(
         kind="compare",
         title="Which run is more private",
-        subject="",
         verdict=comparison.headline,
         badges=tuple(Badge(v.order.value, _MOODS.get(v.order.value, "good")) for v in comparison.verdicts[:1])
         if len(comparison.verdicts) == 1

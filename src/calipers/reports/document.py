@@ -172,11 +172,11 @@ class Document:
 
     kind: str
     title: str
-    subject: str
-    verdict: str
-    badges: tuple[Badge, ...]
-    opening: tuple[Block, ...]
-    sections: tuple[Section, ...]
+    subject: str = ""
+    verdict: str = ""
+    badges: tuple[Badge, ...] = ()
+    opening: tuple[Block, ...] = ()
+    sections: tuple[Section, ...] = ()
     origin: str = ""
     """Version, date, command and hash, set when the report is written."""
 
