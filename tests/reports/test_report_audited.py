@@ -12,11 +12,11 @@ from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
 from calipers.measure import measure
+from calipers.numerics.decimals import floor_digits
 from calipers.reports.answers import Questions, answer
 from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
 from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
-from calipers.reports.format import floor_digits
 from calipers.reports.html import to_html
 from calipers.run import Run
 

@@ -13,11 +13,11 @@ from scipy.special import ndtr, ndtri
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Questions, meaningless
 from calipers.reports.document import AT_LEAST, AT_MOST, Table, visible
 from calipers.reports.evidence import licensed, references
 from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, report_this, rounded_regret
 from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies

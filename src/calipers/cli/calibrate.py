@@ -55,7 +55,7 @@ def calibrate_command(
     """
     target = chosen_target(values)
     from calipers.calibrate import solve
-    from calipers.reports.format import nearest_digits
+    from calipers.numerics.decimals import nearest_digits
 
     with patience("calibrating") as say:
         calibration = solve(

@@ -155,8 +155,8 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
 
 def probe_report(report: ProbeReport) -> Document:
     """What is wrong first, then all findings, the run, and what the probe leaves out."""
+    from calipers.numerics.decimals import ceil_digits
     from calipers.reports.document import Badge, Code, Document, Items, Prose, Section, Table
-    from calipers.reports.format import ceil_digits
 
     rows = []
     for finding in report.findings:

@@ -147,7 +147,7 @@ def item_report(item: Item, result: Result) -> Document:
 
 def ours(row: Row) -> str:
     """The bracket with its ends rounded outward; "≈" before an estimate; one number where both ends print alike."""
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+    from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 
     if row.lower == row.upper or row.basis == "closed form":
         text = nearest_digits(row.upper)
@@ -158,7 +158,7 @@ def ours(row: Row) -> str:
 
 def difference(row: Row) -> str:
     """The signed difference to two digits, or nothing where there is none."""
-    from calipers.reports.format import nearest_digits
+    from calipers.numerics.decimals import nearest_digits
 
     if row.difference is None:
         return ""

@@ -117,7 +117,7 @@ def _as_json(name: str, result: TheoremValue) -> str:
 
 def _as_text(result: TheoremValue) -> str:
     """Every value rounded in its own direction: "lower" down, "upper" up, the first as the statement says."""
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+    from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
     from calipers.theorems.registry import Relation
 
     directed = {Relation.UPPER_BOUND: ceil_digits, Relation.LOWER_BOUND: floor_digits}

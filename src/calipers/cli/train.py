@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.kinds import COUNT, REAL, word
-from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
+from calipers.cli.options import (
+    DEFAULT_TOLERANCE,
+    json_option,
+    keyed_options,
+    may_overwrite,
+    question_options,
+    tolerance_option,
+)
 from calipers.cli.outlet import report_option
 from calipers.cli.patience import Progress, counting, leave
 from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES
-from calipers.schemes import ASSUMED, SAMPLERS, only_for
+from calipers.schemes import ASSUMED
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from calipers.training.loop import Trained
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "participations")
 
 
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
@@ -31,28 +38,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
 @click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
 @click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
-@click.option("--sampler", type=word(SAMPLERS), default=ASSUMED, show_default=True)
-@click.option(
-    "--last-batch",
-    type=word(LAST_BATCHES),
-    default="drop",
-    show_default=True,
-    help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
-)
-@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
-@click.option("--max-batch-size", type=COUNT, metavar="B", help=only_for("max_batch_size", "the largest batch."))
-@click.option("--cycle", type=COUNT, metavar="K", help=only_for("cycle", "groups of records that take turns."))
-@click.option(
-    "--participations", type=COUNT, metavar="K", help=only_for("participations", "steps that use each record.")
-)
+@keyed_options(*_SAMPLING, sampler=ASSUMED, last_batch="drop", reshuffle="every-epoch")
 @click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
 @click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
 @click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
 @click.option("--noise-multiplier", type=REAL, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
 @click.option("--target-epsilon", type=REAL, metavar="E", help="Find the noise for this epsilon at the first --delta.")
 @click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm. [default: 1; none without noise]")
-@click.option("--normalization", type=word(NORMALIZATIONS), default="constant", show_default=True)
-@click.option("--adjacency", type=word(ADJACENCIES), default="add-remove", show_default=True)
+@keyed_options("normalization", "adjacency", normalization="constant", adjacency="add-remove")
 @click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
 @click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
 @click.option("--momentum", type=REAL, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")

@@ -20,12 +20,12 @@ from calipers.explorer.drawing import page_record
 from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import MOST_RUNS, Asked, AskedNoise, AskedTogether
 from calipers.measure import Measurement, measure
+from calipers.numerics.decimals import ceil_digits
 from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
 from calipers.reports.comparison import compare_answers
 from calipers.reports.files import rendered
-from calipers.reports.format import ceil_digits
 from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
 from calipers.reports.report import report_measurement
 from calipers.run import Run

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.numerics.decimals import setting
 from calipers.reports.document import Figure, Table
-from calipers.reports.format import setting
 from calipers.reports.points import PROFILE_POINTS
 from calipers.reports.views import ATTACK, PROOF, View, fit_label, low_rates_view, profile_view, tradeoff_view
 

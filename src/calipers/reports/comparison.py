@@ -25,8 +25,8 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers, Questions, answer
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
+from calipers.numerics.decimals import setting
 from calipers.reports.document import Items, Section, Table
-from calipers.reports.format import setting
 
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {

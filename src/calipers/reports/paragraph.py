@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.citations import implements
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import NEIGHBORS, describe, neighbors_text, unit_text

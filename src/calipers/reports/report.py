@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import low_rates_figure, profile_figure, target_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import paragraph
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.remedies import Remedy, remedies

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
     Block,
@@ -28,7 +29,6 @@ from calipers.reports.document import (
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import bracket_figure, low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import floor_digits, setting
 from calipers.reports.paragraph import paragraph, printed_regret, report_this
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
