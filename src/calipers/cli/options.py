@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.failures import BY_OPTIONS, naming_options
-from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, with_options, word
+from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import EventFile, Subject, subject_of, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
@@ -64,12 +64,12 @@ def _once(default: object, context: click.Context, option: click.Parameter, valu
 
 
 _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
-    click.option(
+    option(
         "--run",
-        "run_file",
-        type=FILE,
+        FILE,
+        "Read the run from a TOML file, - for standard input; options beside it replace what it says.",
+        called="run_file",
         metavar="FILE",
-        help="Read the run from a TOML file, - for standard input; options beside it replace what it says.",
     ),
     keyed_options(),
 )
@@ -168,24 +168,16 @@ def question_options(command: Command) -> Command:
         return command(questions=questions, **values)
 
     return with_options(
-        click.option(
-            "--delta", type=REAL, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-5]"
-        ),
-        click.option("--epsilon", type=REAL, multiple=True, help="Report delta at this epsilon; repeatable."),
-        click.option(
+        option("--delta", REAL, "Report epsilon at this delta; repeatable. [default: 1e-5]", multiple=True),
+        option("--epsilon", REAL, "Report delta at this epsilon; repeatable.", multiple=True),
+        option(
             "--fpr",
-            type=REAL,
-            multiple=True,
-            help="Report an attacker's true positive rate at this false positive rate; repeatable. "
+            REAL,
+            "Report an attacker's true positive rate at this false positive rate; repeatable. "
             "[default: 0.1, 0.01, 0.001]",
+            multiple=True,
         ),
-        click.option(
-            "--delta0",
-            type=REAL,
-            default=1e-10,
-            show_default="1e-10",
-            help="mu-GDP is reported up to this much of delta.",
-        ),
+        option("--delta0", REAL, "mu-GDP is reported up to this much of delta.", default=1e-10, show_default="1e-10"),
     )(with_questions)
 
 
@@ -195,20 +187,17 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
         return OPEN_UNIT.check("tolerance", value)
 
-    return click.option(
+    return option(
         "--tolerance",
-        type=REAL,
+        REAL,
+        "Relative numerical width to aim for. Narrower takes longer; the bounds hold at any width.",
         default=default,
-        show_default=True,
         callback=check,
-        help="Relative numerical width to aim for. Narrower takes longer; the bounds hold at any width.",
     )
 
 
-explain_option = click.option(
-    "--explain", is_flag=True, help="Also print what licenses every number, and the notes in full."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
+explain_option = option("--explain", bool, "Also print what licenses every number, and the notes in full.")
+json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 
 def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
@@ -279,11 +268,11 @@ def _remember_overwrite(context: click.Context, _option: click.Parameter, value:
 
 
 OVERWRITE = "calipers.overwrite"
-overwrite_option = click.option(
+overwrite_option = option(
     "--overwrite",
-    is_flag=True,
+    bool,
+    "Replace a file even if something else wrote it.",
     is_eager=True,
     expose_value=False,
     callback=_remember_overwrite,
-    help="Replace a file even if something else wrote it.",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import one_of
+from calipers.cli.kinds import one_of, option
 from calipers.cli.options import json_option
 from calipers.errors import InputError
 
@@ -33,8 +33,8 @@ def _names() -> list[str]:
     metavar="NAME [--PARAM VALUE]...",
     shell_complete=one_of(_names),
 )
-@click.option("--list", "list_names", is_flag=True, help="List the statements.")
-@click.option("--explain", is_flag=True, help="Say what the statement NAME is about and which parameters it takes.")
+@option("--list", bool, "List the statements.", called="list_names")
+@option("--explain", bool, "Say what the statement NAME is about and which parameters it takes.")
 @json_option
 def theorem_command(words: tuple[str, ...], list_names: bool, explain: bool, as_json: bool) -> None:
     """Evaluate one published statement and say what the number means.

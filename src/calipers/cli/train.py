@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL, word
+from calipers.cli.kinds import COUNT, REAL, option, word
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     json_option,
@@ -34,39 +34,32 @@ _SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "p
 
 
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
-@click.option("--data", required=True, metavar="NAME", help="mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.")
-@click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
-@click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
-@click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
+@option("--data", None, "mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.", required=True, metavar="NAME")
+@option("--data-dir", None, "Folder with the dataset's files; nothing is downloaded.", metavar="DIR")
+@option("--records", COUNT, "Train on the first N records only.", metavar="N")
+@option("--model", None, "cnn, resnet18, vit-tiny, transformer-tiny, ...", required=True, metavar="NAME")
 @keyed_options(*_SAMPLING, sampler=ASSUMED, last_batch="drop", reshuffle="every-epoch")
-@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
-@click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
-@click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
-@click.option("--noise-multiplier", type=REAL, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
-@click.option("--target-epsilon", type=REAL, metavar="E", help="Find the noise for this epsilon at the first --delta.")
-@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm. [default: 1; none without noise]")
+@option("--batch-size", COUNT, "Records per batch (expected, if random).", required=True, metavar="B")
+@option("--epochs", COUNT, "Passes over the data, each floor(N/B) steps; or give --steps.", metavar="E")
+@option("--steps", COUNT, "Noisy gradients released in total; or give --epochs.", metavar="T")
+@option("--noise-multiplier", REAL, "Deviation of the noise / clipping norm; 0 for none.", metavar="S")
+@option("--target-epsilon", REAL, "Find the noise for this epsilon at the first --delta.", metavar="E")
+@option("--max-grad-norm", REAL, "Clipping norm. [default: 1; none without noise]", metavar="C")
 @keyed_options("normalization", "adjacency", normalization="constant", adjacency="add-remove")
 @click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
 @click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
-@click.option("--momentum", type=REAL, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
+@option("--momentum", REAL, "adam: its first beta, 0 for 0.9.", default=0.0)
 @click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
-@click.option("--vocabulary", type=word(("hashed", "frequent")), default="hashed", help="Text: see below.")
-@click.option("--seed", type=COUNT, help="Repeatable and guessable. [default: the system's entropy]")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option(
-    "--micro-batch",
-    type=COUNT,
-    metavar="K",
-    help="Records whose gradients are held at once. [default: what fits]",
-)
-@click.option("--precision", type=word(("full", "bf16")), default="full", show_default=True, help="Of products.")
-@click.option(
-    "--rank-timeout", type=REAL, default=600.0, show_default=True, help="torchrun: seconds to wait for a rank."
-)
+@option("--vocabulary", word(("hashed", "frequent")), "Text: see below.", show_default=False, default="hashed")
+@option("--seed", COUNT, "Repeatable and guessable. [default: the system's entropy]")
+@option("--device", None, "auto, cpu or cuda.", default="auto")
+@option("--micro-batch", COUNT, "Records whose gradients are held at once. [default: what fits]", metavar="K")
+@option("--precision", word(("full", "bf16")), "Of products.", default="full")
+@option("--rank-timeout", REAL, "torchrun: seconds to wait for a rank.", default=600.0)
 @audit_options
-@click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
-@click.option("--checkpoint-every", type=COUNT, default=100, show_default=True, metavar="K", help="Steps in between.")
-@click.option("--output", type=_FILE, help="Write the trained weights here.")
+@option("--checkpoint", _FILE, "Write the run's state here, and go on from it if it is there.")
+@option("--checkpoint-every", COUNT, "Steps in between.", default=100, metavar="K")
+@option("--output", _FILE, "Write the trained weights here.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option

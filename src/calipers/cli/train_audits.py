@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_self_test import refuse
-from calipers.cli.kinds import COUNT, with_options, word
+from calipers.cli.kinds import COUNT, option, with_options, word
 from calipers.cli.patience import counting
 from calipers.domains import Domain
 from calipers.errors import InputError
@@ -29,22 +29,21 @@ KINDS = ("gradients", "examples", "pairs")
 SHADOWS, TRIALS = 64, 500
 
 audit_options = with_options(
-    click.option("--canaries", type=COUNT, metavar="M", help="Audit the run by M canaries; see below."),
-    click.option(
+    option("--canaries", COUNT, "Audit the run by M canaries; see below.", metavar="M"),
+    option(
         "--canary-kind",
-        type=word(KINDS),
+        word(KINDS),
+        "Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
         default="gradients",
-        show_default=True,
-        help="Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
     ),
-    click.option("--lira", type=COUNT, metavar="I", help="Is record I told? Trains many times; see below."),
-    click.option("--wrong-label", is_flag=True, help="lira: give the record the next label."),
-    click.option("--white-box", is_flag=True, help="lira: the adversary sees every noisy sum, not the model alone."),
-    click.option("--shadows", type=COUNT, help=f"lira: trainings each way to fit to. [default: {SHADOWS}]"),
-    click.option("--trials", type=COUNT, help=f"lira: further trainings each way. [default: {TRIALS}]"),
-    click.option("--jobs", type=COUNT, help="lira: processes; -1 for all processors. [default: 1]"),
-    click.option("--ledger", metavar="FILE", help="lira: keep every training in FILE and FILE.shadows."),
-    click.option("--resume", is_flag=True, help="lira: go on with the ledgers where they end."),
+    option("--lira", COUNT, "Is record I told? Trains many times; see below.", metavar="I"),
+    option("--wrong-label", bool, "lira: give the record the next label."),
+    option("--white-box", bool, "lira: the adversary sees every noisy sum, not the model alone."),
+    option("--shadows", COUNT, f"lira: trainings each way to fit to. [default: {SHADOWS}]"),
+    option("--trials", COUNT, f"lira: further trainings each way. [default: {TRIALS}]"),
+    option("--jobs", COUNT, "lira: processes; -1 for all processors. [default: 1]"),
+    option("--ledger", None, "lira: keep every training in FILE and FILE.shadows.", metavar="FILE"),
+    option("--resume", bool, "lira: go on with the ledgers where they end."),
 )
 _ABOUT_LIRA = ("wrong_label", "white_box", "shadows", "trials", "jobs", "ledger", "resume")
 
