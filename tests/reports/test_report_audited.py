@@ -14,7 +14,7 @@ from calipers.auditing.choosing import distinguisher_for
 from calipers.measure import measure
 from calipers.numerics.decimals import floor_digits
 from calipers.reports.answers import Questions, answer
-from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.audit_figures import curve_figures
 from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
 from calipers.reports.html import to_html
@@ -76,24 +76,25 @@ def test_without_a_run_nothing_is_said_about_one(played):
     assert roles == {"attack", "guess"}
 
 
-@pytest.mark.parametrize("draw", [tradeoff_figure, low_rates_figure, profile_figure])
-def test_the_truth_lies_between_attack_and_proof(played, draw):
+@pytest.mark.parametrize("view", ["tradeoff", "low-rates", "profile"])
+def test_the_truth_lies_between_attack_and_proof(played, view):
     """With this seed, everywhere: the audit's curve on its side of the Gaussian, the proof on the other."""
     result, measurement = played
-    figure = draw(result, (measurement, answer(measurement, Questions(epsilons=(0.0,), fprs=(0.1,)))))
+    described = measurement, answer(measurement, Questions(epsilons=(0.0,), fprs=(0.1,)))
+    (figure,) = [found for found in curve_figures(result, described) if found.picture.name == view]
     lines = {line.role: np.array([line.x, line.y]) for line in figure.picture.lines}
     x, mu = lines["attack"][0], 1.0
-    if draw is profile_figure:
+    if view == "profile":
         truth = ndtr(mu / 2 - x / mu) - np.exp(x) * ndtr(-mu / 2 - x / mu)
-    elif draw is low_rates_figure:
+    elif view == "low-rates":
         truth = ndtr(ndtri(x) + mu)
     else:
         truth = ndtr(-ndtri(x) - mu)
-    sign = 1.0 if draw is tradeoff_figure else -1.0
+    sign = 1.0 if view == "tradeoff" else -1.0
     assert np.all(sign * (lines["attack"][1] - truth) >= -1e-12)
     assert np.all(sign * (truth - lines["proof"][1]) >= -1e-12)
     assert np.max(np.abs(lines["attack"][1] - truth)) > 1e-3
-    below, above = ("at most", "at least") if draw is tradeoff_figure else ("at least", "at most")
+    below, above = ("at most", "at least") if view == "tradeoff" else ("at least", "at most")
     assert [name.partition(" (")[0] for name in figure.table.columns[1:]] == [below, above]
     for _, of_attack, of_proof in figure.table.rows:
         assert (of_attack.direction, of_proof.direction) == (below, above)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
-from calipers.reports.audit_figures import attacker_table, low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.audit_figures import attacker_table, curve_figures
 from calipers.reports.chart import Interval
 from calipers.reports.document import (
     Badge,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from calipers.bracket import Evidence
     from calipers.measure import Measurement
     from calipers.reports.answers import Answers
-    from calipers.reports.audit_figures import Described
     from calipers.run import Run
 
 UNASKED = "No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be."
@@ -61,7 +60,7 @@ def report_audit(result: AuditResult, run: Run | None = None, measurement: Measu
             _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
             _played(result),
             *((_described(run),) if run is not None else ()),
-            _curves(result, described),
+            Section("Curves", curve_figures(result, described)),
             Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
             *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(tuple(_advice(result))),)),
@@ -209,12 +208,6 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     ]
     blocks += [Notice(text) if bad else Prose(text) for text, bad in judgements(result)]
     return Section("What it shows", tuple(blocks))
-
-
-def _curves(result: AuditResult, described: Described) -> Section:
-    """The attack's curve, which holds as a whole, and the proof about the run described, if there is one."""
-    draw = (tradeoff_figure, low_rates_figure, profile_figure)
-    return Section("Curves", tuple(one(result, described) for one in draw))
 
 
 def _claimed(answers: Answers) -> Section:

@@ -26,13 +26,13 @@ KINDS = {
 }
 
 
-def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> Section:
+def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
     """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
     rows = tuple((one.licenses, one.kind, one.statement, one.source) for one in told_once(listed))
     table = Table("Evidence", ("licenses", "kind", "statement or test", "source"), rows, wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
-    return Section("What licenses the numbers", blocks, detail=True)
+    return Section(f"What licenses the numbers{whose}", blocks, detail=True)
 
 
 @dataclass(frozen=True)
