@@ -71,7 +71,8 @@ def calibrate_command(
     from calipers.reports.report import brief_calibration
 
     def record() -> str:
-        first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
+        found = calibration.found
+        first = found[0].to_dict() if isinstance(found, tuple) else calibrated_record(calibration)
         return to_document(calibration_record(calibration), first)
 
     outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))

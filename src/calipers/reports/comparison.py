@@ -31,7 +31,7 @@ from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
-from calipers.shown import as_html, as_text
+from calipers.shown import Printed
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -69,7 +69,7 @@ class PairVerdict:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Printed):
     """Several measured runs and the verdict on each pair of them."""
 
     names: tuple[str, ...]
@@ -77,12 +77,6 @@ class Comparison:
     verdicts: tuple[PairVerdict, ...]
     files: tuple[str, ...] = ()
     """The run files, where the runs were read from some."""
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     @property
     def winner(self) -> str | None:
