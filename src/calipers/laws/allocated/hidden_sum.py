@@ -216,21 +216,20 @@ def expected_payoff(
     return best
 
 
-def _call_by_waves(
-    total: HiddenSum,
-    call: Callable[[FloatArray], FloatArray],
-    strike: float,
-    at_zero: float,
-    ways: list[list[LadderPlan]],
-    resolution: float,
-) -> float | None:
-    """As `expected_payoff`, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
-    plan = min((one_split(way) for way in ways), key=lambda each: each.step)
-    if total.clipped[1] > LONGEST * plan.step or total.hopeless(resolution):
+def _call(strike: float, rounded: float) -> Callable[[FloatArray], FloatArray]:
+    return lambda sums: np.maximum(sums - strike + rounded, 0.0)
+
+
+def _gain_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: float) -> float | None:
+    """At least the expected call, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
+    if total.hopeless(resolution):
+        return None
+    plan = min((one_split(way) for way in total.plans(resolution)), key=lambda each: each.step)
+    if total.clipped[1] > LONGEST * plan.step:
         return None
     terms, lost, lost_moment = total.terms(plan, plan.step)
-    found = payoff_by_waves([terms], call, strike, resolution)
-    return None if found is None else found + total.left_out(lost_moment) + 2.0 * at_zero * lost
+    found = payoff_by_waves([terms], _call(strike, rounded), strike, resolution)
+    return None if found is None else found + total.left_out(lost_moment) + 2.0 * rounded * lost
 
 
 def strike_of(term: HiddenTerm, rounds: int, participation: float) -> tuple[float, float]:
@@ -248,12 +247,14 @@ def divergence(
     """
     strike, rounded = strike_of(term, rounds, participation)
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    ways = total.plans(resolution)
-
-    def call(sums: FloatArray) -> FloatArray:
-        return np.maximum(sums - strike + rounded, 0.0)
-
-    gain = _call_by_waves(total, call, strike, rounded, ways, resolution)
+    gain = _gain_by_waves(total, strike, rounded, resolution)
     if gain is None:
-        gain = float(expected_payoff(total, call, np.array(rounded), ways))
+        gain = float(expected_payoff(total, _call(strike, rounded), np.array(rounded), total.plans(resolution)))
     return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
+
+
+def by_waves(term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float) -> bool:
+    """Whether `divergence` is found by transforms, one epsilon at a time."""
+    strike, rounded = strike_of(term, rounds, participation)
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
+    return _gain_by_waves(total, strike, rounded, resolution) is not None

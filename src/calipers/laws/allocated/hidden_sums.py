@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
-from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, divergence, strike_of
+from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, by_waves, divergence, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.strips import Strip
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -33,9 +33,9 @@ def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
-    if len(sums) == 1 or not sums[0].hopeless(resolution):
+    if len(terms) == 1 or by_waves(terms[0], rounds, participation, resolution, log_tail):
         return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
+    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
     return _by_ladders(sums, (rounds,), participation, resolution)[0]
 
 
@@ -43,10 +43,10 @@ def divergences_too(
     terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
-    if not sums[0].hopeless(resolution):
+    if by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail):
         few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
     else:
+        sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
         few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
 
