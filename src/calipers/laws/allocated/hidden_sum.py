@@ -51,7 +51,7 @@ _FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _DEEPEST = -620.0
 LARGEST_ERROR = 0.1
 _SELDOM = 1e-5
-_SPREADS = 5.0
+_SPREADS = 6.0
 """How often a term of the size of the upper end may fail to make up for another one, and how many deviations of the sum
 it has to make up for."""
 _CLOSED_FORM = 1e-12
@@ -98,7 +98,7 @@ class HiddenSum:
         seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
         rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
         center, spread = (float(found[0]) for found in typical(values, density, np.array([float(self.rounds)])))
-        high = strike + max(-center, 0.0) + _SPREADS * spread + rare
+        high = strike + max(-center, 0.0) + _SPREADS * spread + 2.0 * rare
         low = -min(high, 4.0 * max(float(values[-1]), rare))
         return replace(self, clipped=(low, high), center=center)
 
