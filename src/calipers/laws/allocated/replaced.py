@@ -66,7 +66,7 @@ FINEST_RESOLUTION = 0.05
 _COARSE, _DEPTHS = 0.2, 6.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (6.5, 0.33)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (8.0, 0.45)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
