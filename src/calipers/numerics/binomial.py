@@ -66,9 +66,7 @@ def excess(x: FloatArray, y: FloatArray, difference: FloatArray) -> FloatArray:
     v = difference / (x + y)
     # x log(x/y) = 2 x artanh(v) and x - y = v (x + y): the sum is v (x - y) + 2 x (v^3/3 + v^5/5 + ...).
     square = v * v
-    series = np.zeros_like(v)
-    for power in range(35, 1, -2):
-        series = 1.0 / power + square * series
+    series = np.polyval(1.0 / np.arange(35, 1, -2), square)
     near = difference * v + 2.0 * x * v * square * series
     return np.asarray(np.where(np.abs(v) < _NEAR, near, far))
 

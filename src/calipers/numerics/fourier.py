@@ -117,22 +117,12 @@ def fft_relative_error(n: int) -> float:
 
 
 def _power(base: np.ndarray, exponent: int) -> np.ndarray:
-    """base**exponent by binary powering (relative error below sqrt(5) u exponent); works in place on copies."""
-    if exponent == 1:
-        return base
-    square = base.copy()
-    result: np.ndarray | None = None
-    while True:
-        if exponent & 1:
-            if result is None:
-                result = square.copy() if exponent > 1 else square
-            else:
-                np.multiply(result, square, out=result)
-        exponent >>= 1
-        if not exponent:
-            break
-        np.multiply(square, square, out=square)
-    assert result is not None
+    """base**exponent by binary powering (relative error below sqrt(5) u exponent); works in place on a copy."""
+    result = base.copy()
+    for bit in f"{exponent:b}"[1:]:
+        np.multiply(result, result, out=result)
+        if bit == "1":
+            np.multiply(result, base, out=result)
     return result
 
 

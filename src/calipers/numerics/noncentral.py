@@ -196,7 +196,7 @@ def _bounds(
     parts = np.stack(np.broadcast_arrays(checked(REAL, "excess", excess), count, shift))
     columns = parts.reshape(3, -1)
     blocks = [columns[:, start : start + _ROWS] for start in range(0, columns.shape[1], _ROWS)]
-    low, high = np.concatenate([_log_bounds(*block, lower=lower) for block in blocks], axis=1).reshape(
+    low, high = np.concatenate([_log_bounds(block[0], block[1], block[2], lower) for block in blocks], axis=1).reshape(
         2, *parts.shape[1:]
     )
     return low, high
