@@ -69,9 +69,7 @@ class Evidence:
     def to_dict(self) -> dict[str, object]:
         """The JSON object of the command-line contract."""
         record: dict[str, object] = {"kind": self.kind.value, "statement": self.statement, "source": self.source}
-        if self.confidence is not None:
-            record["confidence"] = self.confidence
-        return record
+        return record if self.confidence is None else record | {"confidence": self.confidence}
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,7 @@ def rdp_of_gdp(mu: float, order: float) -> float:
 
 def _divergence(p: FloatArray, q: FloatArray, p_inf: float, order: float) -> tuple[float, float]:
     """Renyi divergence of (p, q) and an absolute bound of its rounding."""
-    if p_inf > 0.0 and order >= 1.0:
-        return math.inf, 0.0
-    if p.size == 0:
+    if p.size == 0 or (p_inf > 0.0 and order >= 1.0):
         return math.inf, 0.0
     log_p, log_q = np.log(p), np.log(q)
     if order == 1.0:

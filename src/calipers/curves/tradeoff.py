@@ -365,9 +365,6 @@ class TradeoffCurve:
 
 def compare(first: TradeoffCurve, second: TradeoffCurve) -> str:
     """One of "equal", "first more private", "second more private" or "incomparable": the Blackwell order, exactly."""
-    below, above = first.is_below(second), second.is_below(first)
-    if below and above:
-        return "equal"
-    if above:
-        return "first more private"
-    return "second more private" if below else "incomparable"
+    if first.is_below(second):
+        return "equal" if second.is_below(first) else "second more private"
+    return "first more private" if second.is_below(first) else "incomparable"

@@ -175,8 +175,9 @@ def _mixture(t: float, degrees: float, noncentrality: float, lower: bool) -> tup
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _log_bounds(excess: FloatArray, degrees: FloatArray, shift: FloatArray, lower: bool) -> FloatArray:
+def _log_bounds(columns: FloatArray, lower: bool) -> FloatArray:
     """Bounds of the logarithm of one tail: by the contour where its certified error is small, else by the mixture."""
+    excess, degrees, shift = columns
     side, own, error = _contour(excess, degrees, shift)
     least, most = own - 2.0 * error, own + 2.0 * error
     # The other tail is 1 minus this one; the factors cover the rounding of the complement.
@@ -189,22 +190,16 @@ def _log_bounds(excess: FloatArray, degrees: FloatArray, shift: FloatArray, lowe
     return bounds
 
 
-def _bounds(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool
-) -> tuple[FloatArray, FloatArray]:
+def _bounds(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool) -> FloatArray:
     count, shift = checked(_DEGREES, "degrees", degrees), checked(_NONCENTRALITY, "noncentrality", noncentrality)
     parts = np.stack(np.broadcast_arrays(checked(REAL, "excess", excess), count, shift))
     columns = parts.reshape(3, -1)
-    blocks = [columns[:, start : start + _ROWS] for start in range(0, columns.shape[1], _ROWS)]
-    low, high = np.concatenate([_log_bounds(block[0], block[1], block[2], lower) for block in blocks], axis=1).reshape(
-        2, *parts.shape[1:]
-    )
-    return low, high
+    starts = range(0, max(columns.shape[1], 1), _ROWS)
+    blocks = [_log_bounds(columns[:, start : start + _ROWS], lower) for start in starts]
+    return np.concatenate(blocks, axis=1).reshape(2, *parts.shape[1:])
 
 
-def log_noncentral_cdf_bounds_at(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
+def log_noncentral_cdf_bounds_at(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike) -> FloatArray:
     """(lower, upper) with lower <= log P(X <= degrees + noncentrality + excess) <= upper; arguments broadcast.
 
     By its excess over the mean a threshold loses no digits at many degrees, which are whole. The interval is about
@@ -214,8 +209,6 @@ def log_noncentral_cdf_bounds_at(
     return _bounds(excess, degrees, noncentrality, lower=True)
 
 
-def log_noncentral_tail_bounds_at(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
+def log_noncentral_tail_bounds_at(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike) -> FloatArray:
     """(lower, upper) with lower <= log P(X > degrees + noncentrality + excess) <= upper; likewise."""
     return _bounds(excess, degrees, noncentrality, lower=False)

@@ -136,19 +136,14 @@ def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatAr
     return high, low, factor
 
 
-def _broadcast(mu: ArrayLike, epsilon: ArrayLike) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
-    mus, epsilons = checked(_MU, "mu", mu), checked(REAL, "epsilon", epsilon)
-    shape = np.broadcast_shapes(mus.shape, epsilons.shape)
-    return np.broadcast_to(mus, shape).ravel(), np.broadcast_to(epsilons, shape).ravel(), shape
-
-
 @implements("dong2022:cor2.13")
 def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """delta_mu(epsilon), the profile of mu-GDP, at any real epsilon; mu and epsilon broadcast.
 
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR wherever the true value exceeds 1e-300.
     """
-    mus, epsilons, shape = _broadcast(mu, epsilon)
+    both = np.broadcast_arrays(checked(_MU, "mu", mu), checked(REAL, "epsilon", epsilon))
+    mus, epsilons = (part.ravel() for part in both)
     result = np.zeros(mus.shape)
     live = mus > 0.0
     high, low, factor = _log_parts(mus[live], np.abs(epsilons[live]))
@@ -156,7 +151,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     negative = epsilons < 0.0
     eps_negative = epsilons[negative]
     result[negative] = -np.expm1(eps_negative) + np.exp(eps_negative) * result[negative]
-    return result.reshape(shape)
+    return result.reshape(both[0].shape)
 
 
 def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
