@@ -21,7 +21,6 @@ from calipers.curves.renyi import delta_from_rdp as delta_from_rdp
 from calipers.curves.renyi import epsilon_from_rdp as epsilon_from_rdp
 from calipers.curves.renyi import rdp_of_curve as rdp_of_curve
 from calipers.curves.renyi import rdp_of_gdp as rdp_of_gdp
-from calipers.curves.renyi import zcdp_of_gdp as zcdp_of_gdp
 from calipers.curves.renyi import zcdp_rho as zcdp_rho
 from calipers.curves.tradeoff import TradeoffCurve as TradeoffCurve
 from calipers.curves.tradeoff import compare as compare

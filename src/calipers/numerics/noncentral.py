@@ -190,25 +190,18 @@ def _log_bounds(columns: FloatArray, lower: bool) -> FloatArray:
     return bounds
 
 
-def _bounds(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool) -> FloatArray:
+def log_noncentral_bounds_at(
+    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool
+) -> FloatArray:
+    """(low, high) with low <= log P(X <= degrees + noncentrality + excess) <= high, or of P(X > ...) if not `lower`.
+
+    Arguments broadcast. By its excess over the mean a threshold loses no digits at many degrees, which are whole. The
+    interval is about 1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture
+    (few degrees) about 14 sqrt(noncentrality) gamma tails and 2 milliseconds.
+    """
     count, shift = checked(_DEGREES, "degrees", degrees), checked(_NONCENTRALITY, "noncentrality", noncentrality)
     parts = np.stack(np.broadcast_arrays(checked(REAL, "excess", excess), count, shift))
     columns = parts.reshape(3, -1)
     starts = range(0, max(columns.shape[1], 1), _ROWS)
     blocks = [_log_bounds(columns[:, start : start + _ROWS], lower) for start in starts]
     return np.concatenate(blocks, axis=1).reshape(2, *parts.shape[1:])
-
-
-def log_noncentral_cdf_bounds_at(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike) -> FloatArray:
-    """(lower, upper) with lower <= log P(X <= degrees + noncentrality + excess) <= upper; arguments broadcast.
-
-    By its excess over the mean a threshold loses no digits at many degrees, which are whole. The interval is about
-    1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture (few degrees)
-    about 14 sqrt(noncentrality) gamma tails and 20 milliseconds.
-    """
-    return _bounds(excess, degrees, noncentrality, lower=True)
-
-
-def log_noncentral_tail_bounds_at(excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike) -> FloatArray:
-    """(lower, upper) with lower <= log P(X > degrees + noncentrality + excess) <= upper; likewise."""
-    return _bounds(excess, degrees, noncentrality, lower=False)

@@ -18,6 +18,7 @@ from calipers.provenance import sealed
 from calipers.reports.files import write_whole
 from calipers.reports.plots import empty_figure, saved
 from calipers.reports.points import csv_text
+from calipers.shown import as_record
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -88,21 +89,9 @@ def _row_cells(row: Row) -> list[object]:
     return [row.quantity, published, row.lower, row.upper, difference, row.verdict.value, row.basis, row.note]
 
 
-def _row_record(row: Row) -> dict[str, object]:
-    published: dict[str, object] | None = None
-    if row.published is not None:
-        low, high = _jsonable(row.published.low), _jsonable(row.published.high)
-        published = {"text": row.published.text, "low": low, "high": high, "value": row.published.value}
-    return {
-        "quantity": row.quantity,
-        "published": published,
-        "lower": _jsonable(row.lower),
-        "upper": _jsonable(row.upper),
-        "difference": row.difference,
-        "verdict": row.verdict.value,
-        "basis": row.basis,
-        "note": row.note,
-    }
+def _row_record(row: Row) -> object:
+    """The fields of a row, and what follows from them."""
+    return _jsonable(as_record(row) | {"difference": row.difference, "verdict": row.verdict.value})
 
 
 def _row_of(record: dict[str, object]) -> Row:
@@ -115,6 +104,8 @@ def _row_of(record: dict[str, object]) -> Row:
     return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))  # type: ignore[arg-type]
 
 
-def _jsonable(value: float) -> float | str:
+def _jsonable(value: object) -> object:
     """JSON has no infinities; their names read back as floats."""
-    return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {name: _jsonable(part) for name, part in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

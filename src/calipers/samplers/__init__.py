@@ -25,7 +25,6 @@ from calipers.samplers.balls_and_bins import BallsAndBins as BallsAndBins
 from calipers.samplers.cyclic_poisson import CyclicPoisson as CyclicPoisson
 from calipers.samplers.deterministic import Deterministic as Deterministic
 from calipers.samplers.fixed_size import FixedSize as FixedSize
-from calipers.samplers.law import ParticipationKind as ParticipationKind
 from calipers.samplers.law import Sampler as Sampler
 from calipers.samplers.law import SamplerLaw as SamplerLaw
 from calipers.samplers.poisson import Poisson as Poisson

@@ -44,7 +44,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves import TradeoffCurve
-from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
+from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
@@ -52,7 +52,7 @@ from calipers.numerics.elementary import fewest
 from calipers.numerics.gamma import GAMMA_LOG_ERROR
 from calipers.theorems.division_guarantees import floor_divisors
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.registry import DESCRIBED, theorem
+from calipers.theorems.registry import DESCRIBED, theorem, unmet
 
 
 def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
@@ -61,9 +61,7 @@ def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
     The curve falls, so it is evaluated at an fpr lowered by the error of its quantile, and then raised by its own.
     """
     if degrees > LARGEST_DEGREES:
-        raise ConditionError(
-            f"steps * (dimension - 1) must be at most {LARGEST_DEGREES:g}, got {degrees:g}. Use fewer."
-        )
+        raise unmet("few-degrees", most=LARGEST_DEGREES, degrees=degrees)
     if degrees == 0 or fpr in (0.0, 1.0):
         return 1.0 - fpr
     slack = 4.0 * GAMMA_LOG_ERROR
@@ -94,7 +92,7 @@ def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
     return scale_ceiling(fpr, dimension - 1, dataset_size)
 
 
-@theorem("wang-thm-3.9", fpr=OPEN_UNIT, fnr=(OPEN_UNIT, "false negative rate to fall below"))
+@theorem("wang-thm-3.9")
 def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     """The first dimension at which the ceiling of Theorem 3.8 falls to fnr; by Lemma 3.15 it stays below.
 
@@ -130,10 +128,7 @@ def uneven_floor(dataset_size: int, sample_rate: float) -> int:
     """K = floor(N q) if floor((N + 1) q) = K + 1, else `ConditionError`."""
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
-        raise ConditionError(
-            f"floor((N + 1) q) must exceed floor(N q), got {before} for both: the divisor does not depend on the "
-            "record, and the guarantee of the undivided sum holds."
-        )
+        raise unmet("floor-moves", before=before)
     return before
 
 
@@ -146,8 +141,7 @@ def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
 @theorem("wang-thm-a.6")
 def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
     """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact."""
-    degrees = steps * (dimension - 1)
-    return scale_ceiling(fpr, degrees, uneven_floor(dataset_size, sample_rate))
+    return scale_ceiling(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
 
 
 @theorem("wang-thm-b.1")
@@ -170,25 +164,17 @@ def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
     return min(one, batch_ceiling(level, dimension, dataset_size, sample_rate) ** steps * (1.0 + 1e-15 * steps))
 
 
-_COPIES = Domain(1, 10**6, integer=True)
 _MASS_ALLOWANCE = 1e-9
 
 
-@theorem(
-    "wang-lemma-2.6",
-    copies=(_COPIES, "number of copies of f"),
-    single_fpr=(OPEN_UNIT, "false positive rate of a test of one copy"),
-    single_fnr=(OPEN_UNIT, "its false negative rate"),
-)
+@theorem("wang-lemma-2.6")
 def repeated_test_fnr(fpr: float, copies: int, single_fpr: float, single_fnr: float) -> float:
     """The false negative rate of the best test that counts rejections of one test, rounded up.
 
     Post-condition: at least f^(copies)(fpr). Raises `ConditionError` where the single test is no better than guessing.
     """
     if single_fpr + single_fnr >= 1.0:
-        raise ConditionError(
-            f"A test of one copy must beat guessing, single_fpr + single_fnr < 1, got {single_fpr:g} + {single_fnr:g}."
-        )
+        raise unmet("beats-guessing", single_fpr=single_fpr, single_fnr=single_fnr)
     rejections = np.arange(copies, -1, -1, dtype=np.float64)
     # From the largest count down: reject while the false positives fit, then toss a coin at the next count.
     null = np.exp(log_binomial(rejections, copies, single_fpr)) * (1.0 + 2.0 * BINOMIAL_RELATIVE_ERROR)

@@ -32,13 +32,11 @@ import math
 
 import numpy as np
 
-from calipers.domains import POSITIVE_PROBABILITY
-from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import Described, theorem
+from calipers.theorems.registry import theorem, unmet
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -75,10 +73,7 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     """floor(N q) and floor((N + 1) q), from the rounded products as an implementation computes them."""
     before, after = math.floor(dataset_size * sample_rate), math.floor((dataset_size + 1) * sample_rate)
     if before < 1:
-        raise ConditionError(
-            f"floor(dataset_size * sample_rate) must be at least 1, got {before}: the sum would be divided by 0. "
-            "Use a larger dataset or rate."
-        )
+        raise unmet("divisor-positive", before=before)
     return before, after
 
 
@@ -146,10 +141,7 @@ def floor_pair_fnr(
     """
     before, after = floor_divisors(dataset_size, sample_rate)
     if after != before + 1:
-        raise ConditionError(
-            f"floor((N + 1) q) must be floor(N q) + 1, got {before} and {after}: the divisor is the same for both "
-            "datasets, and wang-thm-a.3 gives the guarantee."
-        )
+        raise unmet("floors-differ", before=before, after=after)
     revealed = _fixed_divisor(before, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
     return curve_from_below(revealed, fpr)
 
@@ -182,8 +174,6 @@ def floor_delta(
     return delta_from_above(revealed, epsilon)
 
 
-_MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
-_MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")
 _ROUNDOFF = 1e-15
 
 
@@ -196,7 +186,7 @@ def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     return max(0.0, steep - _ROUNDOFF * (1.0 + cost), flat - _ROUNDOFF)
 
 
-@theorem("wang-eq-2", fpr=_MOST_FPR, fnr=_MOST_FNR)
+@theorem("wang-eq-2")
 def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     """max(0, log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr)), rounded down."""
     room = 1.0 - delta
@@ -209,7 +199,7 @@ def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     return best
 
 
-@theorem("wang-eq-3", fpr=_MOST_FPR, fnr=_MOST_FNR)
+@theorem("wang-eq-3")
 def audited_delta(fpr: float, fnr: float, epsilon: float) -> float:
     """max(0, 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr), rounded down."""
     odds = math.exp(min(epsilon, 700.0))

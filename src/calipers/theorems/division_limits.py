@@ -28,13 +28,12 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.domains import COUNT, POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_ceilings import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -92,32 +91,20 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
     """Both sides at fpr, rounded outwards; `ConditionError` where gamma >= 1/2 or fpr is outside [gamma, 1 - gamma]."""
     variance = functionals.kappa2 - functionals.kl**2
     if variance <= 0.0:
-        raise ConditionError(
-            f"kappa2 must exceed kl^2, got kappa2={functionals.kappa2:g}, kl={functionals.kl:g}. No curve has these."
-        )
+        raise unmet("spread-positive", functionals=functionals)
     mu = 2.0 * math.sqrt(copies) * functionals.kl / math.sqrt(variance)
     gamma = 0.56 * functionals.kappa3 / (math.sqrt(copies) * variance**1.5)
     if gamma >= 0.5 or not gamma <= fpr <= 1.0 - gamma:
-        raise ConditionError(
-            f"Expected gamma < 1/2 and fpr in [gamma, 1 - gamma], got gamma={gamma:.6g}, fpr={fpr:g}. "
-            "More coordinates or rounds make gamma smaller."
-        )
+        raise unmet("near-gaussian", gamma=gamma, fpr=fpr)
     upper = float(gaussian_tradeoff(mu, fpr - gamma)) + gamma
     lower = float(gaussian_tradeoff(mu, fpr + gamma)) - gamma
     return GaussianLimit(min(upper + ROUNDED, 1.0), max(lower - ROUNDED, 0.0), mu, gamma)
 
 
-@theorem(
-    "wang-thm-3.12",
-    copies=(COUNT, "number of copies of f"),
-    kl=(POSITIVE, "-integral of log|f'|"),
-    kappa2=(POSITIVE, "integral of log|f'|^2"),
-    kappa3=(POSITIVE, "integral of |log|f'| + kl|^3"),
-)
+@theorem("wang-thm-3.12")
 def symmetric_composition(fpr: float, copies: int, kl: float, kappa2: float, kappa3: float) -> GaussianLimit:
     """Both sides of the limit theorem for identical copies, with mu and gamma."""
-    functionals = Functionals(kl, kappa2, kappa3)
-    return gaussian_limit(fpr, copies, functionals)
+    return gaussian_limit(fpr, copies, Functionals(kl, kappa2, kappa3))
 
 
 def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
@@ -146,12 +133,10 @@ def floor_gaussian_ceiling_of_rounds(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int
 ) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies with K = floor(N q); the two floors must differ."""
-    copies = steps * (dimension - 1)
-    return _upper(fpr, copies, uneven_floor(dataset_size, sample_rate))
+    return _upper(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
 
 
 @theorem("wang-cor-b.2")
 def expected_gaussian_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies."""
-    copies = steps * (dimension - 1)
-    return _upper(fpr, copies, dataset_size)
+    return _upper(fpr, steps * (dimension - 1), dataset_size)

@@ -55,10 +55,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
 
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import ConditionError
+from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import positive_part_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
+from calipers.theorems.samplers_gap import best_threshold
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class TractablePoint:
     fpr_bound: float
 
 
-@theorem("ertan-eq-17", rounds=COUNT)
+@theorem("ertan-eq-17")
 def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float:
     """f_sub(a) = Phi(Phi^-1((1-a)^(1/M)) - 1/sigma) (1-a)^((M-1)/M).
 
@@ -86,7 +87,7 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
     return math.exp(float(log_ndtr(threshold - 1.0 / noise_multiplier)) + (rounds - 1) * log_below)
 
 
-@theorem("ertan-eq-21", rounds=COUNT)
+@theorem("ertan-eq-21")
 def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """max over h of Phi(h)^(M-1) (Phi(h) - Phi(h - 1/sigma)) / sqrt 2, the separation of f_sub.
 
@@ -95,14 +96,13 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """
     shift = 1.0 / noise_multiplier
     low, high = -9.0, math.sqrt(2.0 * math.log(rounds)) + shift + 9.0
-    for _ in range(4):
-        grid = np.linspace(low, high, 2001)
+
+    def gain(grid: FloatArray) -> FloatArray:
         # Differences of upper tails on the right, of lower tails on the left: no cancellation near 1.
         inside = np.where(grid > 0.5 * shift, ndtr(shift - grid) - ndtr(-grid), ndtr(grid) - ndtr(grid - shift))
-        values = np.exp((rounds - 1) * log_ndtr(grid)) * inside
-        best = int(np.argmax(values))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 2000)])
-    return float(values[best]) / math.sqrt(2.0) * (1.0 - 1e-12)
+        return np.asarray(np.exp((rounds - 1) * log_ndtr(grid)) * inside)
+
+    return best_threshold(gain, low, high).delta / math.sqrt(2.0) * (1.0 - 1e-12)
 
 
 @theorem("ertan-noise-threshold")
@@ -114,10 +114,7 @@ def noise_threshold(rounds: int) -> float:
 def _require_low_noise(noise_multiplier: float, rounds: int) -> None:
     threshold = noise_threshold(rounds)
     if noise_multiplier > threshold:
-        raise ConditionError(
-            f"Theorem 6.1 needs noise_multiplier <= 1/sqrt(2 ln rounds) = {threshold:.6g}, "
-            f"got noise_multiplier={noise_multiplier:g}. Above it, max_test_separation still gives a lower bound."
-        )
+        raise unmet("little-noise", threshold=threshold, noise=noise_multiplier)
 
 
 @theorem("ertan-lemma-6.2")
@@ -144,12 +141,7 @@ def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> 
     return shuffle_separation_lower(noise_multiplier, rounds) * (1.0 - correction)
 
 
-@theorem(
-    "ertan-lemma-6.4",
-    shuffle_fnr=(PROBABILITY, "an upper bound on the shuffled trade-off curve at fpr"),
-    sample_rate=OPEN_UNIT,
-    rounds=COUNT,
-)
+@theorem("ertan-lemma-6.4")
 def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, rounds: int) -> float:
     """p (1 - a) + (1 - p) f'(a) with p = (1 - q)^M, for f' above the shuffled curve at the same a."""
     if shuffle_fnr > 1.0 - fpr:
@@ -173,13 +165,13 @@ def poisson_separation_lower(noise_multiplier: float, rounds: int) -> float:
 _ROOT_2 = math.sqrt(2.0)
 
 
-@theorem("ertan-lemma-5.3", fixed_point=(Domain(0.0, 0.5), "the a with f(a) = a"))
+@theorem("ertan-lemma-5.3")
 def symmetric_separation(fixed_point: float) -> float:
     """(1 - 2a)/sqrt 2; `calipers.curves.separation` serves every curve."""
     return (1.0 - 2.0 * fixed_point) / _ROOT_2
 
 
-@theorem("ertan-lemma-e.1", mu=NON_NEGATIVE)
+@theorem("ertan-lemma-e.1")
 def gdp_separation(mu: float) -> float:
     """(2 Phi(mu/2) - 1)/sqrt 2 = erf(mu/sqrt 8)/sqrt 2: exact, and accurate for small mu."""
     return float(erf(mu / math.sqrt(8.0))) / _ROOT_2
@@ -231,14 +223,11 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     log_rounds = math.log(rounds)
     log_power = log_rounds / s**2
     if log_power < math.log(least) * (1.0 - 1e-15):
-        raise ConditionError(
-            f"{place} needs rounds^(1/s^2) >= {least:g}, got {math.exp(log_power):.6g} "
-            f"at rounds={rounds}, s={s:g}. Use more rounds or a smaller s."
-        )
+        raise unmet("many-rounds", place=place, least=least, power=math.exp(log_power), rounds=rounds, s=s)
     return log_rounds, log_power
 
 
-@theorem("ertan-eq-51", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
+@theorem("ertan-eq-51")
 def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     """sqrt((M^(1/s^2) - 4)/M), for M^(1/s^2) >= 4: from Phi(1.5/sigma) >= 1/2 and Phi(-0.5/sigma) >= 0."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 4.0, "Equation (51)")
@@ -248,7 +237,7 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     return math.sqrt((math.exp(log_power) - 4.0) * math.exp(-log_rounds))
 
 
-@theorem("ertan-eq-52", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
+@theorem("ertan-eq-52")
 def scaled_noise_separation_lower(rounds: int, s: float) -> float:
     """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 8.0, "Equation (52)")

@@ -27,16 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.domains import POSITIVE, Domain
-from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, ratio_variance
-from calipers.theorems.registry import AT_LEAST_THREE, Described, theorem
+from calipers.theorems.registry import theorem, unmet
 
-_AROUND: Described = (
-    Domain(0.0, 0.5, high_open=True),
-    "distance from 1/2 up to which false positive rates count",
-)
 _CELLS = 60_000
 _REACH = 9.0
 _ROUNDED = 1e-12
@@ -83,10 +77,7 @@ def _step(noise_multiplier: float, rounds: int, around: float) -> _Step:
     w = ratio_variance(noise_multiplier, power=3)
     distance = berry_esseen_distance(noise_multiplier, rounds - 1) * (1.0 + _ROUNDED)
     if distance + around >= 0.5:
-        raise ConditionError(
-            f"Proposition D.2 needs the Berry-Esseen distance plus the distance of the false positive rate from 1/2 "
-            f"below 1/2, got {distance:.6g} + {around:.6g}. Use more rounds, or a rate nearer to 1/2."
-        )
+        raise unmet("near-half", distance=distance, around=around)
     return _Step(noise_multiplier, rounds, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
 
 
@@ -102,14 +93,14 @@ def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
     return Enclosure(lower, upper + left + right)
 
 
-@theorem("vandijk-prop-d.2", rounds=AT_LEAST_THREE, delta=_AROUND)
+@theorem("vandijk-prop-d.2")
 def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> Enclosure:
     """1 -+ kappa sqrt(w/M) with the smallest kappa allowed."""
     step = _step(noise_multiplier, rounds, delta)
     return Enclosure((1.0 - step.reach) - _ROUNDED, (1.0 + step.reach) * (1.0 + _ROUNDED))
 
 
-@theorem("vandijk-prop-d.4", rounds=AT_LEAST_THREE, threshold=(POSITIVE, "threshold h on the mean likelihood ratio"))
+@theorem("vandijk-prop-d.4")
 def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enclosure:
     """int Phi(gamma(h, z)) phi(z) dz -+ e, within [0, 1] as a rate is."""
     w = ratio_variance(noise_multiplier, power=3)
@@ -121,15 +112,13 @@ def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enc
     return Enclosure(max(found.lower - distance, 0.0), min(found.upper + distance, 1.0))
 
 
-@theorem("vandijk-prop-d.5", rounds=AT_LEAST_THREE)
+@theorem("vandijk-prop-d.5")
 def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Enclosure:
     """The integral of D.5 at the worst x, mu(z) and limit that D.2 leaves open, less e; at the best, plus e."""
     step = _step(noise_multiplier, rounds, abs(fpr - 0.5))
     shift = 0.5 * step.kappa / (step.rounds - 1)
     if step.reach >= 1.0:
-        raise ConditionError(
-            f"The interval of Proposition D.2 must stay above 0, got 1 - {step.reach:.6g}. Use more rounds."
-        )
+        raise unmet("positive-interval", step=step)
     low_level = float(ndtri(1.0 - fpr - step.distance)) - shift
     high_level = float(ndtri(1.0 - fpr + step.distance)) + shift
     below = _enclosed(step, low_level, step.last_noise(1.0 - step.reach))
@@ -137,20 +126,17 @@ def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Encl
     return Enclosure(max(below.lower - step.distance, 0.0), min(above.upper + step.distance, 1.0))
 
 
-@theorem("vandijk-prop-d.6", rounds=AT_LEAST_THREE, delta=_AROUND)
+@theorem("vandijk-prop-d.6")
 def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float:
     """theta of Equation (35): e^(-t^2/2)/(t sqrt(2 pi)) at t = sigma ln(M - kappa sqrt(w M)) - 1/(2 sigma)."""
     step = _step(noise_multiplier, rounds, delta)
     t = step.last_noise(1.0 - step.reach) * (1.0 - _ROUNDED) if step.reach < 1.0 else -math.inf
     if t <= 0.0:
-        raise ConditionError(
-            f"Equation (35) needs t > 0, got t={t:.6g} at noise_multiplier={noise_multiplier:g}, rounds={rounds}. "
-            "Use more rounds or more noise."
-        )
+        raise unmet("positive-t", t=t, noise=noise_multiplier, rounds=rounds)
     return math.exp(-0.5 * t * t) / (t * _ROOT_2PI) * (1.0 + 1e-10)
 
 
-@theorem("vandijk-prop-d.7", rounds=AT_LEAST_THREE)
+@theorem("vandijk-prop-d.7")
 def expanded_integral(noise_multiplier: float, rounds: int, fpr: float) -> float:
     """1 - a - e - {mu/sqrt(2 pi) + kappa/(sqrt(8 pi)(M-1))} - {...}/sqrt(8 e pi), kappa not yet replaced by (36)."""
     step = _step(noise_multiplier, rounds, abs(fpr - 0.5))

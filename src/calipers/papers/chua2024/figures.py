@@ -16,33 +16,25 @@ from calipers.papers.chua2024 import published
 from calipers.papers.chua2024.settings import Quantity, balls_and_bins, by_every_route, epoch, poisson
 from calipers.papers.items import Progress, jaws_of, printed, watched
 from calipers.papers.sheets import Computed, Sheet
+from calipers.run import Run
 
 _SIGMA = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1, 1.3)
 
 
 def add_epsilons(table: Sheet, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
     """Everything said about epsilon(delta) at one noise multiplier; `bins` adds balls-and-bins."""
-    name = f"{prefix}σ = {quote.noise_multiplier:g}: ε", ""
-    _add(table, quote, quote.noise_multiplier, steps, "epsilon", delta, name, bins)
+    _add(table, epoch(quote.noise_multiplier, steps), "epsilon", delta, bins)
+    table.beside(quote=quote, before=f"{prefix}σ = {quote.noise_multiplier:g}: ε", after="")
 
 
 def add_deltas(table: Sheet, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
     """Everything said about delta(epsilon) at one epsilon; `bins` adds balls-and-bins."""
-    _add(table, quote, noise_multiplier, steps, "delta", quote.epsilon, ("δ", f"({quote.epsilon:g})"), bins)
+    _add(table, epoch(noise_multiplier, steps), "delta", quote.epsilon, bins)
+    table.beside(quote=quote, before="δ", after=f"({quote.epsilon:g})")
 
 
-def _add(
-    table: Sheet,
-    quote: Any,
-    sigma: float,
-    steps: int,
-    quantity: Quantity,
-    level: float,
-    name: tuple[str, str],
-    bins: bool,
-) -> None:
-    run = epoch(sigma, steps)
-    table.add(**by_every_route(run, quantity, level)).beside(quote=quote, before=name[0], after=name[1])
+def _add(table: Sheet, run: Run, quantity: Quantity, level: float, bins: bool) -> None:
+    table.add(**by_every_route(run, quantity, level))
     table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None)
 
 

@@ -7,7 +7,6 @@ indistinguishable on paper, and the CSV files hold both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -48,9 +47,9 @@ def figure_1(progress: Progress) -> Computed:
     pure, fitted = adp_tradeoff(1.0), fit(dpsgd)
     epsilon = measured(run).epsilon(published.DELTA).upper
     regrets, values = Sheet("c"), Sheet().beside(gdp=fitted.regret)
-    regrets.add(mechanism="laplace", **asdict(laplace_regrets())).beside(name="Laplace")
-    regrets.add(mechanism="dp-sgd", **asdict(dpsgd_regrets(run))).beside(name="DP-SGD")
-    values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets().pure))
+    regrets.add(mechanism="laplace", **laplace_regrets()).beside(name="Laplace")
+    regrets.add(mechanism="dp-sgd", **dpsgd_regrets(run)).beside(name="DP-SGD")
+    values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets()["pure"]))
     progress(1, 1)
     pair = adp_tradeoff(epsilon, published.DELTA)(ALPHA)
     tables = (

@@ -15,7 +15,6 @@ bound; the attack is so close that the difference is below 1e-4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -49,21 +48,6 @@ from calipers.run import Run
 _PROFILE_POINTS = 1500
 
 
-@dataclass(frozen=True)
-class Regrets:
-    """Upper bounds of the regret of each representation of one mechanism."""
-
-    pure: float
-    epsilon_delta: float
-    rdp_as_published: float
-    rdp_optimal: float
-    zcdp: float
-    zcdp_on_grid: float
-    gdp: float
-    curve: float
-    """Delta from the attack to the guarantee: what is left when the whole curve is reported."""
-
-
 def _converted(orders: FloatArray, values: FloatArray) -> TradeoffCurve:
     """The curve of the profile that Proposition 12 (v4) of Canonne et al. gives, best order at each epsilon."""
     farthest = float(np.min(values + 60.0 / (orders - 1.0)))
@@ -71,10 +55,11 @@ def _converted(orders: FloatArray, values: FloatArray) -> TradeoffCurve:
     return TradeoffCurve.from_profile(epsilon, delta_from_rdp(orders, values, epsilon), Side.UPPER, symmetric=True)
 
 
-def _regrets(curves: Curves, pure: TradeoffCurve, epsilon: float, values: FloatArray, rho: float) -> Regrets:
+def _regrets(curves: Curves, pure: TradeoffCurve, epsilon: float, values: FloatArray, rho: float) -> dict[str, float]:
+    """Upper bounds of the regret of each representation; of the whole "curve", what is left when it is reported."""
     true = curves.attack
     grid_rho = zcdp_rho(ORDERS, values)
-    return Regrets(
+    return dict(
         pure=delta_divergence(true, pure),
         epsilon_delta=delta_divergence(true, adp_tradeoff(epsilon, published.DELTA)),
         rdp_as_published=delta_divergence(true, _converted(ORDERS, values)),
@@ -87,7 +72,7 @@ def _regrets(curves: Curves, pure: TradeoffCurve, epsilon: float, values: FloatA
 
 
 @cache
-def dpsgd_regrets(run: Run) -> Regrets:
+def dpsgd_regrets(run: Run) -> dict[str, float]:
     """The regrets of a DP-SGD run. Pure DP has no finite epsilon here: its curve is zero everywhere."""
     epsilon = measured(run).epsilon(published.DELTA).upper
     nothing = adp_tradeoff(0.0, 1.0)
@@ -95,7 +80,7 @@ def dpsgd_regrets(run: Run) -> Regrets:
 
 
 @cache
-def laplace_regrets() -> Regrets:
+def laplace_regrets() -> dict[str, float]:
     """The regrets of the Laplace mechanism with scale 1.
 
     It is 1-DP, and every 1-DP mechanism is 1/2-zCDP (Bun and Steinke, Proposition 1.4): that is `zcdp`. The largest
