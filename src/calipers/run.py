@@ -32,17 +32,7 @@ from typing import Any
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
-from calipers.run_keys import (
-    called,
-    complete,
-    exactly_one,
-    known,
-    overridden,
-    phase_tables,
-    read_toml,
-    toml_value,
-    whole,
-)
+from calipers.run_keys import as_toml, called, complete, exactly_one, known, overridden, phase_tables, read_toml, whole
 from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
 from calipers.shown import Shown
 
@@ -232,7 +222,7 @@ class Run(RunFields, Shown):
 
     def to_toml(self) -> str:
         """The same as the text of a run file."""
-        return "".join(f"{name} = {toml_value(value)}\n" for name, value in self.to_dict().items())
+        return as_toml(self.to_dict())
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Run:

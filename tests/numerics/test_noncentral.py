@@ -114,7 +114,7 @@ def test_many_degrees_agree_with_a_contour_integral(degrees, noncentrality, devi
 
 
 def test_the_two_routes_enclose_the_same_number():
-    """Contour and mixture share no formula; their certified intervals overlap over the whole domain."""
+    """Contour and mixture share no formula but psi; their certified intervals overlap over the whole domain."""
     rng = np.random.default_rng(11)
     degrees = np.round(10.0 ** rng.uniform(1.5, 9.0, 30))
     shift = 10.0 ** rng.uniform(-2.0, 4.5, 30)

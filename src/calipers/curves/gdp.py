@@ -160,7 +160,6 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
     Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Close to it while its errors are floats, up to mu = 30.
     """
     mu, count = POSITIVE.check("mu", mu), COUNT.check_int("points", points)
-    thresholds = np.linspace(-37.0, 37.0, 2 * count)
     if side is Side.UPPER:
         epsilon = mu * (np.linspace(0.0, 37.0, count) + 0.5 * mu)
         epsilon = np.concatenate((np.linspace(0.0, 0.5 * mu * mu, count // 4 + 2), epsilon))
@@ -170,10 +169,9 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
         delta, kept = np.where(small, 1.0 - kept, delta), np.where(small, kept, 1.0 - delta)
         return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True, kept=kept)
     # alpha = Phi(-x), beta = Phi(x - mu); both moved up and right by the accuracy of the tails.
-    if mu < 37.0:
-        x = thresholds[thresholds >= mu - 37.0]
-    else:
-        x = np.linspace(min(mu - 37.0, 0.5 * mu), max(37.0, 0.5 * mu), 2 * count)
+    ends = (-37.0, 37.0) if mu < 37.0 else (min(mu - 37.0, 0.5 * mu), max(37.0, 0.5 * mu))
+    x = np.linspace(*ends, 2 * count)
+    x = x[x >= mu - 37.0] if mu < 37.0 else x
     # A rate too small for a double is rounded up: no test is without errors.
     alpha, beta = np.maximum(normal_tail(x), _SMALLEST), np.maximum(normal_tail(mu - x), _SMALLEST)
     alpha_c, power = normal_tail(-x), normal_tail(x - mu)

@@ -189,9 +189,6 @@ def running_sum(values: FloatArray) -> tuple[FloatArray, float]:
     return (inner + offsets[:, None]).ravel()[:count], (block + blocks + 1) * UNIT
 
 
-_DOUBT = 64.0 * UNIT
-
-
 def _exact(x: float, x_c: float) -> Fraction:
     return Fraction(x) if x <= 0.5 else 1 - Fraction(x_c)
 
@@ -213,7 +210,7 @@ def lies_below(lower: Points, upper: Points) -> bool:
     beta, beta_c = settled(beta, beta_c)
     excess = np.where(beta <= 0.5, beta - upper.beta, upper.beta_c - beta_c)
     scale = np.maximum(np.minimum(beta, beta_c), np.minimum(upper.beta, upper.beta_c))
-    margin = np.where(rounding == 0.0, 0.0, _DOUBT * scale)
+    margin = 64.0 * UNIT * scale
     # Where both are stored numbers the integer keys settle the matter.
     stored = rounding == 0.0
     worse = order_key(beta, beta_c) > order_key(upper.beta, upper.beta_c)

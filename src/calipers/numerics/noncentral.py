@@ -1,4 +1,4 @@
-"""Noncentral chi-square tails between certified bounds, by two routes that share no formula.
+"""Noncentral chi-square tails between certified bounds, by two routes that share one elementary function (psi).
 
 X has d degrees and noncentrality L: the squared norm of a standard Gaussian vector shifted by sqrt(L).
 
@@ -190,17 +190,15 @@ def _log_bounds(columns: FloatArray, lower: bool) -> FloatArray:
     return bounds
 
 
-def log_noncentral_bounds_at(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool
-) -> FloatArray:
-    """(low, high) with low <= log P(X <= degrees + noncentrality + excess) <= high, or of P(X > ...) if not `lower`.
+def log_noncentral_bounds_at(excess: ArrayLike, degrees: ArrayLike, shift: ArrayLike, lower: bool) -> FloatArray:
+    """(low, high) with low <= log P(X <= degrees + shift + excess) <= high, or of P(X > ...) if not `lower`.
 
-    Arguments broadcast. By its excess over the mean a threshold loses no digits at many degrees, which are whole. The
-    interval is about 1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture
-    (few degrees) about 14 sqrt(noncentrality) gamma tails and 2 milliseconds.
+    `shift` is the noncentrality; arguments broadcast. By its excess over the mean a threshold loses no digits at many
+    degrees, which are whole. The interval is about 1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds
+    by the contour; by the mixture (few degrees) about 14 sqrt(shift) gamma tails and 2 milliseconds.
     """
-    count, shift = checked(_DEGREES, "degrees", degrees), checked(_NONCENTRALITY, "noncentrality", noncentrality)
-    parts = np.stack(np.broadcast_arrays(checked(REAL, "excess", excess), count, shift))
+    count, shifts = checked(_DEGREES, "degrees", degrees), checked(_NONCENTRALITY, "noncentrality", shift)
+    parts = np.stack(np.broadcast_arrays(checked(REAL, "excess", excess), count, shifts))
     columns = parts.reshape(3, -1)
     starts = range(0, max(columns.shape[1], 1), _ROWS)
     blocks = [_log_bounds(columns[:, start : start + _ROWS], lower) for start in starts]
