@@ -1,6 +1,6 @@
 """What every key of a run takes and means, said once for the command line and for the explorer's interface.
 
-Sentences name other keys as run files do ("give steps"); a command line writes them as options.
+Sentences name other keys as run files do ("or give steps"); the command line writes them as options.
 """
 
 from __future__ import annotations

@@ -111,12 +111,26 @@ def test_how_many_are_kept(others, rate, largest, unit):
             assert kept == pytest.approx(averaged / chances[sizes].sum(), rel=1e-9, abs=1e-300)
 
 
+@pytest.mark.parametrize(("others", "rate", "largest", "unit"), [(12, 0.4, 5, 6), (30, 0.1, 3, 1), (9, 0.3, 11, 3)])
+def test_full_batches_of_two_neighbors_are_split_into_what_they_share_and_the_rest(others, rate, largest, unit):
+    """Against sums of binomial and hypergeometric probabilities of another library."""
+    chances, kept = Truncation(others, rate, largest, unit).full_beside(Truncation(others + unit, rate, largest, unit))
+    m, k, j = np.arange(largest, others + unit + 1), np.arange(unit + 1), np.arange(unit + 1)
+    here, there = stats.binom.pmf(m, others, rate), stats.binom.pmf(m, others + unit, rate)
+    joining = stats.binom.pmf(j, unit, rate)
+    given = np.array([joining @ stats.hypergeom.pmf(k, size + j[:, None], j[:, None], largest) for size in m])
+    common = np.minimum(here, there)
+    for chance, row, weights in zip(chances, kept, (common, here - common, there - common), strict=True):
+        assert chance == pytest.approx(weights.sum(), rel=1e-9, abs=1e-14)
+        assert chance * row == pytest.approx(weights @ given[:, : len(row)], rel=1e-9, abs=1e-14)
+
+
 @pytest.mark.parametrize(("rate", "largest", "unit"), [(0.4, 5, 6), (0.1, 3, 1), (0.3, 9, 3)])
 def test_fewer_parts_dominate_all_parts_of_both_neighbors(rate, largest, unit):
     """Of far more records than would be put together: what one mixture proves holds for either number of others."""
     pair = [Truncation(12, rate, largest, unit), Truncation(12 + unit, rate, largest, unit)]
     cases = [truncated._cases(one) for one in pair]
-    whole = truncated._drawn(pair[0], truncated._together(truncated._of_both(*cases)), 0.6).upper(0.02, -40.0)
+    whole = truncated._drawn(pair[0], truncated._together(truncated._of_both(*pair)), 0.6).upper(0.02, -40.0)
     for one, parts in zip(pair, cases, strict=True):
         law = truncated._drawn(one, parts, 0.6).lower(0.02, -40.0)
         for eps in (*EPSILONS, 2.0, 4.0):
@@ -127,8 +141,8 @@ def test_fewer_parts_dominate_all_parts_of_both_neighbors(rate, largest, unit):
 def test_few_parts_are_as_good_as_all():
     """Two neighbors with 21 parts each, or one mixture of a few parts: the same number."""
     first, second = (Truncation(others, 256 / 60_000, 256, 20) for others in (59_980, 60_000))
-    both = truncated.proof_for_both(first, second, 1.0 / 1.1)
-    assert both is not None
+    both, share = truncated.proof_for_both(first, second, 1.0 / 1.1)
+    assert share <= 1e-3
     assert len(both.smooth) <= 8
     each = [truncated._drawn(one, truncated._cases(one), 1.0 / 1.1).upper(0.02, -40.0) for one in (first, second)]
     assert both.upper(0.02, -40.0).delta(1.0) == pytest.approx(max(law.delta(1.0) for law in each), rel=1e-3)
@@ -213,10 +227,10 @@ def test_the_upper_jaw_lies_below_dp_accountings_event(size, rate, largest, sigm
 @pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "substitute"])
 @pytest.mark.parametrize(
     ("size", "rate", "largest", "sigma", "steps"),
-    [(1000, 0.01, 30, 2.0, 200), (40, 0.4, 8, 4.0, 100)],
+    [(1000, 0.01, 30, 2.0, 200), (40, 0.4, 8, 4.0, 100), (13, 0.313, 20, 1.925, 27)],
 )
 def test_runs_and_events_are_never_above_dp_accounting(size, rate, largest, sigma, steps, adjacency):
-    """Batches that are hardly ever full, and batches that are nearly always full; both neighbors of the run's dataset.
+    """Batches that are hardly ever full, nearly always, or never; both neighbors of the run's dataset.
 
     Where truncation is rare both libraries bound the same number, and ours may not be the larger by its rounding.
     """

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from calipers.laws.composed.product import Product
 from calipers.laws.core.source import LawSource
+from calipers.measure.choice import Greatest
 from calipers.measure.evaluation import evaluated
 from calipers.mechanisms.classic import randomized_response
 from calipers.mechanisms.gaussian import gaussian
-from calipers.numerics.normal import gaussian_epsilon
+from calipers.numerics.normal import gaussian_delta, gaussian_epsilon
 from calipers.schemes.exposure import Attack, Exposure, Proof, closed
 
 DELTA, TOLERANCE = 1e-5, 1e-3
@@ -83,3 +86,20 @@ def test_a_pair_that_is_proven_and_attained_closes() -> None:
     nothing = evaluated([], replaced=False)
     assert nothing.closes
     assert nothing.above.delta(0.0, TOLERANCE).value == 0.0
+
+
+def test_curves_of_neighbors_are_those_of_the_proof_that_covers_them() -> None:
+    """Epsilon is the largest of theirs; a whole curve is read off the one proof about all of them."""
+    first = exposure([1.0], [0.5], [exposure([1.2], [0.5])])
+    found = evaluated([replace(first, covering=proof(1.3))], replaced=False)
+    assert found.above.epsilon(DELTA, TOLERANCE).value == pytest.approx(gaussian_epsilon(1.2, DELTA), rel=TIGHT)
+    assert found.above.mu(1e-6, TOLERANCE) == pytest.approx(1.3, rel=TIGHT)
+    curve = found.above.envelope(1e-6, TOLERANCE).absent[0]
+    assert curve.delta(np.array([1.0]))[0] == pytest.approx(gaussian_delta(1.3, 1.0), rel=TIGHT)
+
+
+def test_an_attack_that_neighbors_share_is_tried_once() -> None:
+    """The same attack object behind both neighbors is one jaw."""
+    one = exposure([1.0], [0.5])
+    found = evaluated([replace(one, neighbors=(Exposure((proof(1.2),), one.attack),))], replaced=False)
+    assert not isinstance(found.below, Greatest)

@@ -83,6 +83,21 @@ class Greatest(Choice):
         return self.parts[0].evidence()
 
 
+@dataclass(frozen=True)
+class Covered(Greatest):
+    """Neighbors with one proof that covers them all, hardly larger than the largest of theirs: curves are its own."""
+
+    covering: Jaw
+
+    def mu(self, delta0: float, tolerance: float) -> float:
+        """That of the one proof."""
+        return self.covering.mu(delta0, tolerance)
+
+    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
+        """That of the one proof."""
+        return self.covering.envelope(smallest_delta, tolerance)
+
+
 def least(proofs: Sequence[Jaw]) -> Jaw:
     """The best proof."""
     return proofs[0] if len(proofs) == 1 else Least(proofs)
@@ -98,9 +113,11 @@ def worst(neighbors: Sequence[Evaluation]) -> Evaluation:
     if len(neighbors) == 1:
         return neighbors[0]
     above: list[Jaw] = []
-    for one in neighbors:  # one proof may serve them all
+    below: list[Jaw] = []
+    for one in neighbors:  # one proof may serve them all, or one attack
         above += [] if one.above in above else [one.above]
-    return Evaluation(greatest(above), greatest([one.below for one in neighbors]))
+        below += [] if one.below in below else [one.below]
+    return Evaluation(greatest(above), greatest(below))
 
 
 def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:

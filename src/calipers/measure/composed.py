@@ -40,13 +40,13 @@ RECORD_WAYS = ("record present against absent", "record absent against present")
 
 
 class Composition:
-    """A product of pairs, each number computed once and from both sides; to a share `fineness` of the tolerance."""
+    """A product of pairs, each number computed once and from both sides; `published`: others publish the bound too."""
 
     sides: ClassVar[tuple[Side, ...]] = tuple(Side)
     """Of which curves are made."""
 
-    def __init__(self, product: Product, fineness: float = 1.0) -> None:
-        self.product, self.fineness = product, fineness
+    def __init__(self, product: Product, published: bool = False) -> None:
+        self.product, self.published = product, published
         # Both jaws ask for the same number, one after the other.
         self.epsilon = functools.cache(self._epsilon)
         self.delta = functools.cache(self._delta)
@@ -56,7 +56,7 @@ class Composition:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._steps == other._steps and self.fineness == other.fineness
+        return self._steps == other._steps and self.published == other.published
 
     def __hash__(self) -> int:
         return hash(self._steps)
@@ -78,13 +78,13 @@ class Composition:
 
     def one_sided(self, side: Side) -> Composition:
         """The same product, for whoever does not ask what is proven, or what the pairs show."""
-        return (AboveComposition if side is Side.UPPER else BelowComposition)(self.product, self.fineness)
+        return (AboveComposition if side is Side.UPPER else BelowComposition)(self.product, self.published)
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
-        return self.product.epsilon(delta, tolerance * self.fineness)
+        return self.product.epsilon(delta, tolerance)
 
     def _delta(self, epsilon: float, tolerance: float) -> Jaws:
-        return self.product.delta(epsilon, tolerance * self.fineness)
+        return self.product.delta(epsilon, tolerance)
 
     def _renyi(self, order: float) -> Jaws:
         return renyi(self.product, order)
@@ -107,10 +107,10 @@ class AboveComposition(Composition):
     sides = (Side.UPPER,)
 
     def _epsilon(self, delta: float, tolerance: float) -> Jaws:
-        return Jaws(0.0, epsilon_above(self.product, delta, tolerance * self.fineness), math.inf, False)
+        return Jaws(0.0, epsilon_above(self.product, delta, tolerance, self.published), math.inf, False)
 
     def _delta(self, epsilon: float, tolerance: float) -> Jaws:
-        return Jaws(0.0, delta_above(self.product, epsilon, tolerance * self.fineness), math.inf, False)
+        return Jaws(0.0, delta_above(self.product, epsilon, tolerance), math.inf, False)
 
     def _renyi(self, order: float) -> Jaws:
         return Jaws(0.0, renyi_above(self.product.factors, order), math.inf, False)
@@ -128,7 +128,7 @@ class LoneComposition(Composition):
     exact: ClassVar[bool] = True
 
     def __init__(self, laws: Composition, pair: LonePair) -> None:
-        super().__init__(laws.product, laws.fineness)
+        super().__init__(laws.product, laws.published)
         self._pair = pair
         self.renyi, self.envelopes = laws.renyi, laws.envelopes
 

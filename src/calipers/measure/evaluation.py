@@ -8,13 +8,14 @@ attack shows below. Where the neighbors of a dataset differ, the largest over th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.source import AnySource, LawSource
-from calipers.measure.choice import greatest, least, worst
+from calipers.measure.choice import Covered, Greatest, greatest, least, worst
 from calipers.measure.closed import gaussians
 from calipers.measure.composed import (
     RECORD_WAYS,
@@ -61,10 +62,17 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
     if not exposures:
         return no_release()
-    return worst([_one_neighbor(phases, replaced) for phases in _alternatives([(e, *e.neighbors) for e in exposures])])
+    neighbors, shown = _alternatives([(e, *e.neighbors) for e in exposures]), dict[tuple[int, ...], Jaw]()
+    found = worst([_one_neighbor(phases, replaced, shown) for phases in neighbors])
+    covering = [e.covering for e in exposures if e.covering is not None]
+    if isinstance(found.above, Greatest) and len(covering) == len(exposures):
+        one = _proven(covering, [e.attack for e in exposures], replaced)
+        return replace(found, above=Covered(found.above.parts, one))
+    return found
 
 
-def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
+def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, shown: dict[tuple[int, ...], Jaw]) -> Evaluation:
+    """`shown`: what attacks show, by their identity: neighbors may share them."""
     attacks = [exposure.attack for exposure in exposures]
     if all(exposure.closes for exposure in exposures):
         proofs = [exposure.proofs[0] for exposure in exposures]
@@ -74,7 +82,14 @@ def _one_neighbor(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     competing = _alternatives([exposure.proofs for exposure in exposures])
     tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
     above = least([_proven(proofs, attacks, replaced) for proofs in competing])
-    return Evaluation(above, greatest([_shown(one, replaced) for one in tried]))
+    for one in tried:
+        if _known(one) not in shown:
+            shown[_known(one)] = _shown(one, replaced)
+    return Evaluation(above, greatest([shown[_known(one)] for one in tried]))
+
+
+def _known(attacks: Sequence[Attack]) -> tuple[int, ...]:
+    return tuple(id(attack) for attack in attacks)
 
 
 def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:
@@ -142,7 +157,7 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    composed = sides(Product(pairs), min(proof.fineness for proof in proofs))
+    composed = sides(Product(pairs), any(proof.published for proof in proofs))
     narrow = pairs[0][0].lone_pair if count == 1 else None
     if narrow is not None:
         composed = LoneComposition(composed, narrow)

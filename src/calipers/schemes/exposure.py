@@ -38,8 +38,8 @@ class Proof:
     """`count` participations, each dominated by the laws of `source`.
 
     `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
-    kind that are there as well. `fineness`: the share of the tolerance asked for to which the product is computed;
-    below 1 where others publish the same bound, so that ours is never the larger for its rounding.
+    kind that are there as well. `published`: others publish the same bound, and ours is never the larger for its
+    rounding (`calipers.laws.composed.product`).
     """
 
     source: UpperSource
@@ -47,7 +47,7 @@ class Proof:
     statement: str
     reason: str
     beside: Proven = ()
-    fineness: float = 1.0
+    published: bool = False
 
     @property
     def shift(self) -> float | None:
@@ -83,12 +83,14 @@ class Exposure:
     """The proofs that compete for the upper jaw of one phase, and the attack behind its lower jaw.
 
     `attacks`: further attacks, which compete. `neighbors`: the exposures of further neighbors of the dataset.
+    `covering`: one proof about all neighbors that says next to nothing more, from which whole curves are read.
     """
 
     proofs: tuple[Proof, ...]
     attack: Attack
     attacks: tuple[Attack, ...] = ()
     neighbors: tuple[Exposure, ...] = ()
+    covering: Proof | None = None
 
     @property
     def closes(self) -> bool:

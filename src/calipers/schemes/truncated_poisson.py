@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from calipers.errors import InputError
 from calipers.laws.core.pair import Pair
@@ -24,12 +26,14 @@ _REASON = (
     "Whether the batch was full without the record is revealed: if not, a record moves the sum by its gradient; if so, "
     "it displaces another one, as in a batch of fixed size"
 )
+_MANY = 2000
+"""So many records, for each of the unit: then records of one neighbor of the dataset are displaced, not of both."""
+_ADDED, _ADDED_TO_PUBLISHED = 4e-3, 1e-12
+"""The share that one proof for both neighbors may add to probabilities of lengths, of which epsilon grows by a tenth to
+a third as much; and per step, where others publish the bound: of their rounding to a grid of 1e-4 it is a twentieth
+up to an epsilon of 100."""
 _OFTEN = 1e-3
 """Where batches are full at least so often, an attack through displaced records is tried too."""
-_HARDLY = 1e-8
-_FINENESS, _FINEST = 0.02, ((100, 0.003), (1000, 0.006))
-"""Of one record, and of few steps (up to so many) whose batches are full no more often than `_HARDLY`: there
-dp_accounting's event differs from ours by rounding alone, of which theirs has the less the fewer steps there are."""
 
 
 class TruncatedPoissonScheme(Scheme):
@@ -66,9 +70,11 @@ class TruncatedPoissonScheme(Scheme):
         others = run.dataset_size - run.records_per_unit
         sizes = (others, run.dataset_size) if run.adjacency == "add-remove" else (others,)
         counted = [Truncation(size, run.rate, run.max_batch_size, run.records_per_unit) for size in sizes]
-        proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency)
-        first, *further = (_exposure(run, *about) for about in zip(counted, proofs, strict=True))
-        return Exposure(first.proofs, first.attack, first.attacks, tuple(further))
+        both, proofs = _proofs(tuple(counted), 1.0 / run.noise_multiplier, run.adjacency, run.total_steps)
+        many = run.dataset_size >= _MANY * run.records_per_unit
+        attacks = _shown(run, counted[0], counted[-1:] if many else counted)
+        first, *further = (Exposure((_proof(run, proof),), *attacks) for proof in proofs)
+        return replace(first, neighbors=tuple(further), covering=None if both is None else _proof(run, both))
 
     def notes(self, run: RunFields) -> tuple[str, ...]:
         """What truncation does."""
@@ -97,31 +103,36 @@ class TruncatedPoissonScheme(Scheme):
         return ((text, {"max_batch_size": enough}),)
 
 
-def _exposure(run: RunFields, truncation: Truncation, proof: UpperSource) -> Exposure:
+def _proof(run: RunFields, source: UpperSource) -> Proof:
+    # Of one record dp_accounting's event says the same.
+    return Proof(source, run.total_steps, STATEMENT, _REASON, published=run.records_per_unit == 1)
+
+
+def _shown(run: RunFields, fewest: Truncation, some: Sequence[Truncation]) -> tuple[Attack, tuple[Attack, ...]]:
+    """All others zero, of which the fewest hide least; and, of some numbers of others, those that are displaced."""
     shift, steps = 1.0 / run.noise_multiplier, run.total_steps
-    alone, displacing = _attacks(truncation, shift, run.adjacency)
+    alone, _ = _attacks(fewest, shift, run.adjacency)
+    displacing = [found for one in some if (found := _attacks(one, shift, run.adjacency)[1]) is not None]
     if run.view == "isolated":  # what the others do is not seen
-        displacing = None
+        displacing = []
     replaced = {"add-remove": "", "zero-out": " (zero once zeroed out)", "substitute": " (-u once replaced)"}
     scene = f"{all_of(run)}{replaced[run.adjacency]}, and all other gradients are"
-    attacks = [Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)]
-    if displacing is not None:
-        told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
-        attacks.append(Attack(displacing, steps, STATEMENT, told, one_sided=True))
-    finest = (fine for most, fine in _FINEST if steps <= most and truncation.truncated <= _HARDLY)
-    fineness = 1.0 if run.records_per_unit > 1 else next(finest, _FINENESS)
-    above = Proof(proof, steps, STATEMENT, _REASON, fineness=fineness)
-    return Exposure((above,), attacks[0], tuple(attacks[1:]))
+    first = Attack(alone, steps, STATEMENT, f"{scene} zero. The score of a step is its log ratio.", one_sided=True)
+    told = f"{scene} -u. The score of a step is the log ratio of the sum along u."
+    return first, tuple(Attack(source, steps, STATEMENT, told, one_sided=True) for source in displacing)
 
 
 @functools.lru_cache(maxsize=32)
-def _proofs(truncations: tuple[Truncation, ...], shift: float, adjacency: str) -> tuple[UpperSource, ...]:
-    """One proof for every neighbor, the same one where it serves both; one object per kind, so that equal phases are
-    counted together."""
-    both = proof_for_both(*truncations, shift) if len(truncations) == 2 else None
-    if both is not None:
-        return both, both
-    return tuple(truncated_proof(truncation, shift, adjacency) for truncation in truncations)
+def _proofs(
+    truncations: tuple[Truncation, ...], shift: float, adjacency: str, steps: int
+) -> tuple[UpperSource | None, tuple[UpperSource, ...]]:
+    """A proof for all neighbors together, where it adds little, and one for every neighbor; one object per kind, so
+    that equal phases are counted together."""
+    both, share = proof_for_both(*truncations, shift) if len(truncations) == 2 else (None, 0.0)
+    if both is not None and share <= (_ADDED if truncations[0].unit > 1 else _ADDED_TO_PUBLISHED * steps):
+        return None, (both, both)
+    every = tuple(truncated_proof(truncation, shift, adjacency) for truncation in truncations)
+    return both if share <= _ADDED else None, every
 
 
 @functools.lru_cache(maxsize=32)

@@ -221,7 +221,10 @@ class Above(_Order):
         Cells of width w move the mean of the total by about V w^2/6, V being its variance: hardly, unless that is huge.
         """
         if self._pilot is None:
-            rough = saddle_at(self.upper_laws(_PILOT, log_tail, None), 1.0)
+            laws = self.upper_laws(_PILOT, log_tail, None)
+            if Charges.of(laws).infinite_upper >= 0.99:  # next to nothing is proven, however fine the cells are
+                return laws
+            rough = saddle_at(laws, 1.0)
             self._pilot = min(_PILOT, max(_FINEST_PILOT, math.sqrt(6.0 * _ASTRAY / rough.deviation)))
         return self.upper_laws(self._pilot, log_tail, None)
 

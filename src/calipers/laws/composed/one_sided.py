@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from calipers.laws.composed.direction import FINEST, Direction, Look, eta_for, log_escape_for, within
-from calipers.laws.composed.product import Product
+from calipers.laws.composed.product import Product, signed_eta
 from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
 from calipers.laws.composed.tails import TailFocus
 
@@ -50,23 +50,34 @@ def _depth(log_delta: float, direction: Direction) -> float:
     return log_delta - math.log(direction.steps()) - _SPARE
 
 
-def epsilon_above(product: Product, delta: float, tolerance: float) -> float:
-    """At least epsilon(delta) of what the UPPER laws dominate, in both orders."""
-    return max(_epsilon_above(direction, delta, tolerance) for direction in product.directions)
+def epsilon_above(product: Product, delta: float, tolerance: float, signed: bool = False) -> float:
+    """At least epsilon(delta) of what the UPPER laws dominate, in both orders; `signed`: as fine as of both jaws."""
+    log_delta = math.log(delta)
+    ordered = [(saddle_for_delta(way.pilot(_depth(log_delta, way)), log_delta), way) for way in product.directions]
+    ordered.sort(key=lambda item: -item[0].mean)
+    best = 0.0
+    for saddle, direction in ordered:
+        best = max(best, _epsilon_above(direction, saddle, delta, tolerance, signed, best))
+    return best
 
 
-def _epsilon_above(direction: Direction, delta: float, tolerance: float) -> float:
+def _epsilon_above(
+    direction: Direction, saddle: Saddle, delta: float, tolerance: float, signed: bool, known: float
+) -> float:
+    """In one order, no more finely than to see that it is at most `known`."""
     log_delta = math.log(delta)
     log_tail = _depth(log_delta, direction)
     far, log_leak = direction.end(log_tail)
     if log_leak > log_delta:
         return math.inf
-    pilot = direction.pilot(log_tail)
-    saddle, best = saddle_for_delta(pilot, log_delta), max(0.0, far)
+    if direction.moment_bound(known, saddle, log_tail) <= delta:
+        return known
+    pilot, best = direction.pilot(log_tail), max(0.0, far)
     for _ in range(_LOOKS):
         relative = 0.1 * tolerance * max(saddle.mean, 0.05 * saddle.deviation) * (saddle.tilt - 1.0)
         log_escape = log_escape_for(saddle, min(max(1e-9, relative), 1e-3)) - 5.0
         eta = _eta(direction, 0.3 * eta_for(saddle, tolerance))
+        eta = signed_eta(saddle, direction.steps(), eta) if signed else eta
         found = direction.upper(Look(saddle, eta, log_tail, log_escape, TailFocus(delta=delta))).epsilon(delta)
         best = min(best, found)
         if abs(found - saddle.mean) <= _NEAR * saddle.deviation:
@@ -80,7 +91,9 @@ def _epsilon_above(direction: Direction, delta: float, tolerance: float) -> floa
 
 def delta_above(product: Product, epsilon: float, tolerance: float) -> float:
     """At least delta(epsilon) of what the UPPER laws dominate, in both orders."""
-    return max(_delta_above(direction, epsilon, tolerance) for direction in product.directions)
+    # Total variation has no direction.
+    ways = product.directions if epsilon > 0.0 else product.directions[:1]
+    return max(_delta_above(direction, epsilon, tolerance) for direction in ways)
 
 
 def _delta_above(direction: Direction, epsilon: float, tolerance: float) -> float:

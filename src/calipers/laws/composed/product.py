@@ -48,8 +48,9 @@ SMALLEST_DELTA = 1e-300
 _ROUNDS = 6
 MOST_STEPS = 10**11
 """More steps than this are refused: the rounding of their masses and ratios would exceed any answer."""
-_SIGNED_STEP, _SIGNED_LENGTH = 0.95e-4, 60_000.0
-"""The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it."""
+_SIGNED_STEP, _SIGNED_LENGTH, _FEW_STEPS = 0.9e-4, 200_000.0, 1000
+"""The upper jaw is split no coarser than this lattice, as long as a lattice of this length can hold it; one of twice
+the length, where steps are few."""
 
 
 class Product:
@@ -179,14 +180,15 @@ def _finest_eta(steps: int) -> float:
     return max(FINEST, 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / 4e5)
 
 
-def _signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
+def signed_eta(saddle: Saddle, steps: int, eta: float) -> float:
     """The finer eta of the upper jaw: cells and lattice together cost no more than a lattice of _SIGNED_STEP."""
     if steps == 1:
         return min(eta, max(0.1 * eta, 2e-3))
     # A total made of few large steps is not bell-shaped, and errors weigh more than the saddle point says.
     caution = 0.55 if saddle.deviation > saddle.mean else 1.0
     wanted = caution * _SIGNED_STEP * math.sqrt(steps / (1.0 + SIGNED_CELLS**2)) / saddle.deviation
-    affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / _SIGNED_LENGTH
+    longest = _SIGNED_LENGTH * (2.0 if steps <= _FEW_STEPS else 1.0)
+    affordable = caution**1.5 * 13.0 * math.sqrt(min(float(steps), 2.0 * math.sqrt(steps))) / longest
     return float(min(eta, max(affordable, wanted)))
 
 
@@ -229,7 +231,7 @@ def _tilted_epsilon(direction: Direction, saddle: Saddle, delta: float, log_tail
             best = Jaws(max(lower, best.lower), best.upper, tests.best_test(lower)[1], direction.reverse)
             continue
         light = _lighter(direction, log_tail, saddle, lower)
-        fine = _signed_eta(light, direction.steps(), eta)
+        fine = signed_eta(light, direction.steps(), eta)
         signed_escape = log_escape - (5.0 if saddle.deviation < saddle.mean else 0.0)
         upper = direction.upper(Look(light, fine, log_tail, signed_escape, TailFocus(delta=delta))).epsilon(delta)
         if lower > best.lower:

@@ -27,6 +27,8 @@ _ETA = 0.05
 _RELATIVE = 1e-4
 _SPACING, _MOST_SADDLES = 2.0, 60
 _DEEPEST = -600.0
+_NOTHING_PROVEN = -1e-9
+"""Log of the mass at infinity, where that is all there is."""
 
 
 class ProofProduct:
@@ -45,6 +47,9 @@ class ProofProduct:
         return max(self._epsilon_one_way(direction, delta, log_tail) for direction in self.directions)
 
     def _epsilon_one_way(self, direction: Above, delta: float, log_tail: float) -> float:
+        far, log_leak = direction.end(log_tail)
+        if log_leak > math.log(delta):
+            return math.inf
         pilot = direction.pilot(log_tail)
         saddle, best = saddle_for_delta(pilot, math.log(delta)), math.inf
         for _ in range(4):
@@ -53,8 +58,7 @@ class ProofProduct:
                 break
             center = best if math.isfinite(best) else saddle.mean + 3.0 * saddle.deviation
             saddle = saddle_for_epsilon(pilot, center)
-        far, log_leak = direction.end(log_tail)
-        return min(best, max(0.0, far)) if log_leak <= math.log(delta) else best
+        return min(best, max(0.0, far))
 
     def delta(self, epsilon: float) -> float:
         """At least the divergence at epsilon >= 0 in both directions."""
@@ -67,6 +71,8 @@ class ProofProduct:
     def _delta_one_way(self, direction: Above, epsilon: float, enough: float) -> float:
         """At least the divergence in one direction, no more finely than to see that it is at most `enough`."""
         log_tail = -40.0 - math.log(self.steps)
+        if direction.end(log_tail)[1] >= _NOTHING_PROVEN:
+            return 1.0
         saddle = saddle_for_epsilon(direction.pilot(log_tail), epsilon)
         cheap = direction.moment_bound(epsilon, saddle, log_tail)
         if cheap <= enough:
@@ -95,6 +101,9 @@ class ProofProduct:
     def _swept(self, direction: Above, log_smallest: float) -> UpperTail:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
         log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
+        far, log_leak = direction.end(log_tail)
+        if log_leak >= _NOTHING_PROVEN:
+            return UpperTail(np.array([0.0]), np.array([0.0]))
         pilot = direction.pilot(log_tail)
         first, most = saddle_for_epsilon(pilot, 0.0), _MOST_SADDLES if self.steps > 1 else 1
         found = []
@@ -102,7 +111,6 @@ class ProofProduct:
             tail = self._tail(direction, saddle, log_tail, None)
             near = np.abs(tail.epsilon_nodes - saddle.mean) <= _SPACING * saddle.deviation
             found.append(tail if self.steps == 1 or saddle.tilt <= 1.0 + 1e-6 else tail.taken(near))
-        far, log_leak = direction.end(log_tail)
         return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 
 

@@ -40,11 +40,15 @@ _RULES = (4, 6, 12, 24)
 _ENOUGH, _RARE, _NEW, _THIN = 0.6, 0.2, 0.6, 0.1
 """Shares of the mean square width that is asked for: of a table that is fine enough, or of the rare parts in it and of
 the parts cut anew; and of nodes."""
+_FINEST = 1e-3
+"""Of widths that are asked for: such cells add no more than some 1e-4 of it to an epsilon of any size."""
 _NARROWER, _USUAL = 0.65, 20
 """Of the mean square width that is asked for, with as many parts as is usual: cells that masses want narrower than that
 would be finer too."""
 _COARSEST, _FEWEST = 0.08, 6000
 """Cells of a table and nodes of a law, whatever the tilt: curves are read in other places too."""
+_DEPTH = 30.0
+"""Tables are as deep as multiples of this."""
 _PILOT = 3000
 """Nodes of laws that are not placed for a tilt, by which saddle points are found."""
 _FINELY, _EVEN = 0.01, 60_000
@@ -105,11 +109,13 @@ class RevealedShifts(RoundedPair):
         """The table of this depth with fewer nodes, or with finer cells where they matter."""
         if not 0.0 < resolution <= 1.0:
             raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        # What is asked for one after the other is of about one depth, and a deeper table serves as well.
+        log_tail = log_tail if log_tail > -_DEPTH else _DEPTH * math.floor(log_tail / _DEPTH)
         table = _table(self, log_tail)
         if tilt is None:
             return self._charged(table.even(self, resolution))
         # The fewer parts there are, the less finer cells cost.
-        target = _NARROWER * min(1.0, len(self.shifts) / _USUAL) * resolution * resolution
+        target = _NARROWER * min(1.0, len(self.shifts) / _USUAL) * max(_FINEST, resolution) ** 2
         atoms = table.atoms
         weights = atoms.tilted(tilt)
         own = np.bincount(atoms.parts, weights * table.squares, minlength=len(self.shifts))

@@ -16,9 +16,13 @@ q' = q B E[1/(m + 1) | m >= B] and *twice* the sensitivity, as under batches of 
 
 **Fewer parts.** A drawn shift that is stochastically larger dominates. So neighboring cases f may be put together,
 all of them with the law whose tails P(length >= t) are the largest of theirs at every t; that is done where it adds
-next to nothing to the tails of the whole mixture (`_ADDED`). In the same way one mixture serves both neighbors of a
-dataset (n others, or n + g): the probabilities of both are coupled from full batches on, and each share has the
-larger tails of the two cases that it comes from.
+next to nothing to the tails of the whole mixture (`_ADDED`).
+
+**One mixture for both neighbors** of a dataset, n others or n + g. Given m the step is the same whatever n is. So let a
+coin, heads with probability min(P_n(m), P_(n+g)(m)) / P_n(m), be tossed and revealed: given heads, m has the same law
+on both sides, and so has everything. Given tails, few or many are left: their probabilities are coupled from full
+batches on, and each share has the larger tails of the two cases that it comes from. Computed probabilities are split
+into parts that add up to them, so the parts err by the same share.
 
 **Zeroed out or replaced, one record.** The pairs of `calipers.laws.drawn.fixed_size` at rate q' where the batch is
 full, the Poisson pairs where it is not.
@@ -62,10 +66,9 @@ from calipers.numerics.types import FloatArray
 _SPARE = 30.0
 """How far below e^log_tail the probability of what is left out lies."""
 _FINEST, _DEPTH = 0.01, 40.0
-_ADDED, _ADDED_TO_BOTH, _RARE = 3e-4, 2.4e-3, 1e-12
+_ADDED, _RARE = 3e-4, 1e-12
 """Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
-than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed. The
-lengths that differ most between both neighbors are rare ones, and the share of the usual ones is a tenth of it."""
+than `_RARE` a share is less of the epsilon that goes with it: 1 + log(_RARE/p) times as much is allowed."""
 _MANY = 7
 """So many cases are cut together."""
 _UNSEEN = 1e-40
@@ -82,24 +85,22 @@ class _Case(NamedTuple):
 
 def _cases(truncation: Truncation) -> list[_Case]:
     """Full batches first, then those with ever more room, and last those with room for all."""
-    count = len(truncation.joining)
-    t = np.arange(2 * count - 1)
-    found = []
-    for free, probability, kept in zip(truncation.free, truncation.probabilities, truncation.kept, strict=True):
-        # The sum moves by t or more if k + (k - f)+ >= t.
-        least = np.where(t <= free, t, np.ceil(0.5 * (t + free))).astype(np.int64)
-        found.append(_Case(float(free), float(probability), _beyond(kept)[np.minimum(least, count)]))
-    found.append(_Case(math.inf, truncation.plain, _beyond(truncation.joining)[np.minimum(t, count)]))
+    rows = zip(truncation.free, truncation.probabilities, truncation.kept, strict=True)
+    found = [_case(float(free), float(probability), kept) for free, probability, kept in rows]
+    found.append(_case(math.inf, truncation.plain, truncation.joining))
     return [case for case in found if case.probability > 0.0]
+
+
+def _case(free: float, probability: float, kept: FloatArray) -> _Case:
+    t = np.arange(2 * len(kept) - 1)
+    # The sum moves by t or more if k + (k - f)+ >= t.
+    least = np.where(t <= free, t, np.ceil(0.5 * (t + min(free, t[-1])))).astype(np.int64)
+    return _Case(free, probability, _beyond(kept)[np.minimum(least, len(kept))])
 
 
 def _beyond(chances: FloatArray) -> FloatArray:
     """P(k or more), k = 0 .. as many as there are."""
     return np.append(np.cumsum(chances[::-1])[::-1], 0.0)
-
-
-def _largest(cases: Sequence[_Case]) -> FloatArray:
-    return np.asarray(np.max([case.tails for case in cases], axis=0))
 
 
 def _mixed(cases: Sequence[_Case]) -> FloatArray:
@@ -116,18 +117,41 @@ def _added(more: FloatArray, less: FloatArray) -> float:
 def _together(cases: Sequence[_Case]) -> list[_Case]:
     """Neighboring cases put together, each group with the largest tails in it."""
     whole = _mixed(cases)
-    groups = [[cases[-1]]]
+    found, mixed = [cases[-1]], _mixed(cases[-1:])
     for case in cases[-2::-1]:
-        wider = [case, *groups[0]]
-        grown = _largest(wider) * math.fsum(one.probability for one in wider)
-        if _added(whole + grown - _mixed(wider), whole) <= _ADDED:
-            groups[0] = wider
+        wider = _Case(case.free, case.probability + found[0].probability, np.maximum(case.tails, found[0].tails))
+        together = mixed + case.probability * case.tails
+        if _added(whole + wider.probability * wider.tails - together, whole) <= _ADDED:
+            found[0], mixed = wider, together
         else:
-            groups.insert(0, [case])
-    return [_Case(group[0].free, math.fsum(one.probability for one in group), _largest(group)) for group in groups]
+            found.insert(0, case)
+            mixed = case.probability * case.tails
+    return found
 
 
-def _of_both(first: Sequence[_Case], second: Sequence[_Case]) -> list[_Case]:
+def _of_both(first: Truncation, second: Truncation) -> list[_Case]:
+    """Cases that dominate both: what both have in common, m by m, and of the rest those that are coupled."""
+    chances, kept = first.full_beside(second)
+    common, here, there = ([_case(0.0, float(chance), row)] for chance, row in zip(chances, kept, strict=True))
+    rest = {case.free: case for case in _cases(second) if case.free > 0.0}
+    for case in _cases(first):
+        if case.free > 0.0:
+            other = rest.pop(case.free, case._replace(probability=0.0))
+            shared = min(case.probability, other.probability)
+            common.append(case._replace(probability=shared))
+            here.append(case._replace(probability=case.probability - shared))
+            there.append(case._replace(probability=other.probability - shared))
+    there += rest.values()
+    here, there = (sorted((one for one in cases if one.probability > 0.0), key=_free) for cases in (here, there))
+    found = [*common, *(_coupled(here, there) if here and there else (*here, *there))]
+    return sorted((one for one in found if one.probability > 0.0), key=_free)
+
+
+def _free(case: _Case) -> float:
+    return case.free
+
+
+def _coupled(first: Sequence[_Case], second: Sequence[_Case]) -> list[_Case]:
     """Cases that dominate both: their probability is shared out from full batches on, and each share has the larger
     tails of the two cases that it comes from."""
     found: list[_Case] = []
@@ -191,14 +215,13 @@ def _drawn(truncation: Truncation, cases: Sequence[_Case], shift: float) -> Roun
     return revealed(name, [(drawn_shift(shifts), chance) for shifts, chance in parts], truncation.rounding)
 
 
-def proof_for_both(first: Truncation, second: Truncation, shift: float) -> RoundedPair | None:
-    """One pair for two numbers of others, added or removed; None where either of them alone proves visibly less."""
-    cases, others = _cases(first), _cases(second)
-    both = _of_both(cases, others)
-    # Of one record others publish nearly the same bound, so either neighbor is proven as finely as it can be.
-    if first.unit == 1 or _added(_mixed(both), np.maximum(_mixed(cases), _mixed(others))) > _ADDED_TO_BOTH:
-        return None
-    return _drawn(first, _together(both), POSITIVE.check("shift", shift))
+def proof_for_both(first: Truncation, second: Truncation, shift: float) -> tuple[RoundedPair, float]:
+    """One pair for two numbers of others, added or removed, and the share that it adds to what one of them proves."""
+    both = _of_both(first, second)
+    whole = _mixed(both)
+    share = min(_added(whole, _mixed(_cases(one))) for one in (first, second))
+    cases = both if first.unit == 1 else _together(both)
+    return _drawn(first, cases, POSITIVE.check("shift", shift)), share
 
 
 @implements("calipers:truncated")

@@ -107,11 +107,28 @@ class Truncation:
         if len(self.free) == 0 or self.free[0] > 0.0:
             return rows
         sizes, weights = self._sizes
-        full, chunk = np.zeros(len(self.joining)), max(1, _SOME // len(self.joining))
+        return np.vstack((self._kept_by(sizes, weights) / np.sum(weights), rows))
+
+    def _kept_by(self, sizes: FloatArray, weights: FloatArray) -> FloatArray:
+        """P(k are kept) of full batches, weighted; one row for each row of weights."""
+        full, chunk = np.zeros((*weights.shape[:-1], len(self.joining))), max(1, _SOME // len(self.joining))
         for start in range(0, len(sizes), chunk):
             some = slice(start, start + chunk)
-            full += weights[some] @ _kept(self.rate, self.largest, self.unit, sizes[some])
-        return np.vstack((full / np.sum(weights), rows))
+            full += weights[..., some] @ _kept(self.rate, self.largest, self.unit, sizes[some])
+        return full
+
+    def full_beside(self, other: Truncation) -> tuple[FloatArray, FloatArray]:
+        """Of full batches here and of other many others: the probabilities that both have in common, that are left
+        over here and there, m by m; and P(k are kept) in each of the three."""
+        sizes = np.union1d(self._sizes[0], other._sizes[0])
+        here, there = np.zeros((2, len(sizes)))
+        for weights, one in ((here, self), (there, other)):
+            if one.truncated > 0.0:
+                weights[np.searchsorted(sizes, one._sizes[0])] = one._sizes[1]
+        common = np.minimum(here, there)
+        every = np.array([common, here - common, there - common])
+        total = np.sum(every, axis=1)
+        return total, self._kept_by(sizes, every) / np.maximum(total, 1e-300)[:, None]
 
 
 @lru_cache(maxsize=32)
