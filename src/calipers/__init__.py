@@ -33,85 +33,56 @@ from typing import TYPE_CHECKING
 from calipers._version import __version__
 
 if TYPE_CHECKING:
-    from calipers.auditing.audit import AuditResult, audit
-    from calipers.bracket import Bracket, Evidence, Kind, Side
-    from calipers.calibrate import Calibration, calibrate
-    from calipers.certificates import Certificate, certify, verify
-    from calipers.curves.tradeoff import TradeoffCurve
-    from calipers.errors import (
-        CalipersError,
-        CertificationError,
-        ConditionError,
-        InputError,
-        MissingExtraError,
-        UnsupportedError,
-    )
-    from calipers.gate import Budget, check
-    from calipers.measure import Measurement, measure, worst_dataset_size
-    from calipers.receipts import verify_receipt, write_receipt
-    from calipers.reports.comparison import Comparison, compare
-    from calipers.reports.files import write_report
-    from calipers.run import Run, load_runs
-    from calipers.stated import Guarantee
-
-__all__ = [
-    "AuditResult",
-    "Bracket",
-    "Budget",
-    "Calibration",
-    "CalipersError",
-    "Certificate",
-    "CertificationError",
-    "Comparison",
-    "ConditionError",
-    "Evidence",
-    "Guarantee",
-    "InputError",
-    "Kind",
-    "Measurement",
-    "MissingExtraError",
-    "Run",
-    "Side",
-    "TradeoffCurve",
-    "UnsupportedError",
-    "__version__",
-    "audit",
-    "calibrate",
-    "certify",
-    "check",
-    "compare",
-    "load_runs",
-    "measure",
-    "verify",
-    "verify_receipt",
-    "worst_dataset_size",
-    "write_receipt",
-    "write_report",
-]
+    from calipers.auditing.audit import AuditResult as AuditResult
+    from calipers.auditing.audit import audit as audit
+    from calipers.bracket import Bracket as Bracket
+    from calipers.bracket import Evidence as Evidence
+    from calipers.bracket import Kind as Kind
+    from calipers.bracket import Side as Side
+    from calipers.calibrate import Calibration as Calibration
+    from calipers.calibrate import calibrate as calibrate
+    from calipers.certificates import Certificate as Certificate
+    from calipers.certificates import certify as certify
+    from calipers.certificates import verify as verify
+    from calipers.curves.tradeoff import TradeoffCurve as TradeoffCurve
+    from calipers.errors import CalipersError as CalipersError
+    from calipers.errors import CertificationError as CertificationError
+    from calipers.errors import ConditionError as ConditionError
+    from calipers.errors import InputError as InputError
+    from calipers.errors import MissingExtraError as MissingExtraError
+    from calipers.errors import UnsupportedError as UnsupportedError
+    from calipers.gate import Budget as Budget
+    from calipers.gate import check as check
+    from calipers.measure import Measurement as Measurement
+    from calipers.measure import measure as measure
+    from calipers.measure import worst_dataset_size as worst_dataset_size
+    from calipers.receipts import verify_receipt as verify_receipt
+    from calipers.receipts import write_receipt as write_receipt
+    from calipers.reports.comparison import Comparison as Comparison
+    from calipers.reports.comparison import compare as compare
+    from calipers.reports.files import write_report as write_report
+    from calipers.run import Run as Run
+    from calipers.run import load_runs as load_runs
+    from calipers.stated import Guarantee as Guarantee
 
 _ROOMS = {
-    "calipers.auditing.audit": ("AuditResult", "audit"),
-    "calipers.bracket": ("Bracket", "Evidence", "Kind", "Side"),
-    "calipers.calibrate": ("Calibration", "calibrate"),
-    "calipers.certificates": ("Certificate", "certify", "verify"),
-    "calipers.curves.tradeoff": ("TradeoffCurve",),
-    "calipers.errors": (
-        "CalipersError",
-        "CertificationError",
-        "ConditionError",
-        "InputError",
-        "MissingExtraError",
-        "UnsupportedError",
-    ),
-    "calipers.gate": ("Budget", "check"),
-    "calipers.measure": ("Measurement", "measure", "worst_dataset_size"),
-    "calipers.receipts": ("verify_receipt", "write_receipt"),
-    "calipers.reports.comparison": ("Comparison", "compare"),
-    "calipers.reports.files": ("write_report",),
-    "calipers.run": ("Run", "load_runs"),
-    "calipers.stated": ("Guarantee",),
+    "auditing.audit": "AuditResult audit",
+    "bracket": "Bracket Evidence Kind Side",
+    "calibrate": "Calibration calibrate",
+    "certificates": "Certificate certify verify",
+    "curves.tradeoff": "TradeoffCurve",
+    "errors": "CalipersError CertificationError ConditionError InputError MissingExtraError UnsupportedError",
+    "gate": "Budget check",
+    "measure": "Measurement measure worst_dataset_size",
+    "receipts": "verify_receipt write_receipt",
+    "reports.comparison": "Comparison compare",
+    "reports.files": "write_report",
+    "run": "Run load_runs",
+    "stated": "Guarantee",
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+_HOME = {name: f"calipers.{room}" for room, names in _ROOMS.items() for name in names.split()}
+if not TYPE_CHECKING:  # whoever checks types reads the imports above
+    __all__ = ["__version__", *_HOME]
 
 
 class _Facade(ModuleType):
@@ -134,7 +105,7 @@ class _Facade(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+        return sorted({*super().__dir__(), *_HOME})
 
 
 sys.modules[__name__].__class__ = _Facade

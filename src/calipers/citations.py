@@ -50,10 +50,8 @@ class Statement:
 
 _RECORDS = json.loads(Path(__file__).with_name("citations.json").read_text("utf-8"))
 
-SOURCES = {
-    key: Source(key, record["authors"], record["title"], record["year"], record["where"])
-    for key, record in _RECORDS.items()
-}
+_NAMED = ("authors", "title", "year", "where")
+SOURCES = {key: Source(key, *(record[name] for name in _NAMED)) for key, record in _RECORDS.items()}
 STATEMENTS = {
     f"{key}:{place}": Statement(f"{key}:{place}", SOURCES[key], where, says)
     for key, record in _RECORDS.items()

@@ -31,9 +31,7 @@ class Domain:
             return f"the whole numbers{f' from {first}' if first else ''}{f' to {last}' if last else ' on'}"
         left = "(" if self.low_open or math.isinf(self.low) else "["
         right = ")" if self.high_open or math.isinf(self.high) else "]"
-        low = "-inf" if math.isinf(self.low) else f"{self.low:g}"
-        high = "inf" if math.isinf(self.high) else f"{self.high:g}"
-        return f"{left}{low}, {high}{right}"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
 
     def __contains__(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -42,21 +40,16 @@ class Domain:
             number = float(value)
         except OverflowError:  # an integer beyond double precision lies outside every domain
             return False
-        if math.isnan(number) or math.isinf(number):
-            return False
-        if self.integer and number != math.floor(number):
-            return False
         above = number > self.low if self.low_open else number >= self.low
         below = number < self.high if self.high_open else number <= self.high
-        return above and below
+        return above and below and math.isfinite(number) and (not self.integer or number.is_integer())
 
     def check(self, name: str, value: object, remedy: str = "") -> float:
         """The value as a float (an int for integer domains), or `InputError`."""
         if value not in self:
             # 1e-05 as it is spelled everywhere: 1e-5.
             shown = repr(value) if isinstance(value, str) else re.sub(r"e([+-])0(?=\d)", r"e\1", str(value))
-            tail = f" {remedy}" if remedy else ""
-            raise InputError(f"Expected {name} in {self}, got {name}={shown}.{tail}")
+            raise InputError(f"Expected {name} in {self}, got {name}={shown}.{remedy and ' ' + remedy}")
         assert isinstance(value, numbers.Real)
         number = float(value)
         return int(number) if self.integer else number
@@ -81,6 +74,5 @@ def choice(name: str, value: object, allowed: tuple[str, ...], remedy: str = "")
     if not isinstance(value, str) or value not in allowed:
         shown = repr(value) if isinstance(value, str) else value
         listed = ", ".join(repr(a) for a in allowed)
-        tail = f" {remedy}" if remedy else ""
-        raise InputError(f"Expected {name} to be one of {listed}, got {name}={shown}.{tail}")
+        raise InputError(f"Expected {name} to be one of {listed}, got {name}={shown}.{remedy and ' ' + remedy}")
     return value

@@ -53,13 +53,10 @@ def command() -> str:
 def date() -> str:
     """Now, in UTC to the second; `SOURCE_DATE_EPOCH`, seconds since 1970, stands in for now where it is set."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    if fixed is None:
-        moment = datetime.now(UTC)
-    else:
-        try:
-            moment = datetime.fromtimestamp(int(fixed), UTC)
-        except (ValueError, OverflowError, OSError) as error:
-            raise InputError(f"Expected SOURCE_DATE_EPOCH to be a number of seconds, got {fixed!r}.") from error
+    try:
+        moment = datetime.now(UTC) if fixed is None else datetime.fromtimestamp(int(fixed), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(f"Expected SOURCE_DATE_EPOCH to be a number of seconds, got {fixed!r}.") from error
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -32,17 +32,7 @@ from typing import Any
 from calipers.domains import POSITIVE, Domain, choice
 from calipers.errors import InputError
 from calipers.run_fields import RunFields
-from calipers.run_keys import (
-    called,
-    complete,
-    exactly_one,
-    known,
-    overridden,
-    phase_tables,
-    read_toml,
-    toml_value,
-    whole,
-)
+from calipers.run_keys import as_toml, called, complete, exactly_one, known, overridden, phase_tables, read_toml, whole
 from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
 from calipers.shown import Shown
 
@@ -150,12 +140,9 @@ class Run(RunFields, Shown):
     def _check_batches(self) -> None:
         if self.participations is None or self._sized:
             exactly_one(self, "batch_size", "sample_rate", "how large a batch is")
-        if self.batch_size is None:
-            scheme_of(self).check(self)
-            return
-        if self.dataset_size is None:
+        if self.batch_size is not None and self.dataset_size is None:
             raise InputError("batch_size needs dataset_size; add dataset_size, or give sample_rate instead.")
-        if self.batch_size > self.dataset_size:
+        if self.sizes is not None and self.sizes[1] > self.sizes[0]:
             raise InputError(
                 f"Expected batch_size <= dataset_size, got batch_size={self.batch_size} and "
                 f"dataset_size={self.dataset_size}."
@@ -198,11 +185,8 @@ class Run(RunFields, Shown):
             return ""
         kept = dataclasses.replace(self, last_batch="keep", steps=None, epochs=1).steps_per_epoch
         fits = kept != self.steps_per_epoch and self.total_steps % kept == 0
-        return (
-            f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
-            if fits
-            else ""
-        )
+        said = f" If the loader keeps its last, shorter batch, say last_batch='keep': {kept} steps per epoch."
+        return said if fits else ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -238,7 +222,7 @@ class Run(RunFields, Shown):
 
     def to_toml(self) -> str:
         """The same as the text of a run file."""
-        return "".join(f"{name} = {toml_value(value)}\n" for name, value in self.to_dict().items())
+        return as_toml(self.to_dict())
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Run:
@@ -253,13 +237,7 @@ class Run(RunFields, Shown):
 
     @classmethod
     def from_opacus(
-        cls,
-        version: str,
-        *,
-        dataset_size: int,
-        noise_multiplier: float,
-        dimension: int | None = None,
-        **settings: Any,
+        cls, version: str, *, dataset_size: int, noise_multiplier: float, dimension: int | None = None, **settings: Any
     ) -> Run:
         """What a release of Opacus executes under Poisson sampling: its own rate, steps and divisor.
 

@@ -53,9 +53,8 @@ class RunFields:
         if self.participations is not None and self.batch_size is None:
             assert self.steps is not None
             return self.participations / self.steps
-        assert self.batch_size is not None
-        assert self.dataset_size is not None
-        return self.batch_size * (self.cycle or 1) / self.dataset_size
+        assert self.sizes is not None
+        return self.sizes[1] * (self.cycle or 1) / self.sizes[0]
 
     @property
     def mean_rate(self) -> float:
@@ -65,11 +64,10 @@ class RunFields:
     @property
     def steps_per_epoch(self) -> int:
         """Batches in one epoch: floor(dataset_size / batch_size), or floor(1/q); one more if a short one is kept."""
-        if self.batch_size is not None and self.dataset_size is not None:
-            batches, rest = divmod(self.dataset_size, self.batch_size)
+        if self.sizes is not None:
+            batches, rest = divmod(self.sizes[0], self.sizes[1])
             return batches + 1 if rest and self.last_batch == "keep" else batches
-        inverse = whole(1 / self.mean_rate)
-        return inverse if inverse is not None else math.floor(1 / self.mean_rate)
+        return whole(1 / self.mean_rate) or math.floor(1 / self.mean_rate)
 
     @property
     def total_steps(self) -> int:

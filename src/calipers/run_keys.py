@@ -105,6 +105,7 @@ def whole(value: float) -> int | None:
     return nearest if nearest >= 1 and abs(value - nearest) <= WHOLE * nearest else None
 
 
-def toml_value(value: object) -> str:
-    """A value as TOML writes it."""
-    return json.dumps(value) if isinstance(value, str | bool) else repr(value)
+def as_toml(table: Mapping[str, object]) -> str:
+    """A table as TOML writes it, a line for each key."""
+    quoted = {key: json.dumps(value) for key, value in table.items() if isinstance(value, str | bool)}
+    return "".join(f"{key} = {quoted.get(key, repr(value))}\n" for key, value in table.items())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain, choice
 from calipers.errors import InputError
 from calipers.numerics.decimals import setting
-from calipers.run_keys import known, read_toml, toml_value
+from calipers.run_keys import as_toml, known, read_toml
 
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
 _EPSILON = Domain(0.0, 500.0)
@@ -57,7 +57,7 @@ class Stated:
         """The same as the text of a file."""
         ((table, keys),) = self.to_dict().items()
         assert isinstance(keys, dict)
-        return f"[{table}]\n" + "".join(f"{name} = {toml_value(value)}\n" for name, value in keys.items())
+        return f"[{table}]\n{as_toml(keys)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from calipers.errors import CertificationError, InputError
-from calipers.numerics.gamma import log_gamma_lower
+from calipers.numerics.gamma import exponential_excess, log_gamma_lower
 from calipers.numerics.noncentral import (
     _arctan_excess,
     _contour,
-    _log1p_excess,
     _mixture,
     log_noncentral_bounds_at,
 )
@@ -115,7 +114,7 @@ def test_many_degrees_agree_with_a_contour_integral(degrees, noncentrality, devi
 
 
 def test_the_two_routes_enclose_the_same_number():
-    """Contour and mixture share no formula; their certified intervals overlap over the whole domain."""
+    """Contour and mixture share no formula but psi; their certified intervals overlap over the whole domain."""
     rng = np.random.default_rng(11)
     degrees = np.round(10.0 ** rng.uniform(1.5, 9.0, 30))
     shift = 10.0 ** rng.uniform(-2.0, 4.5, 30)
@@ -158,12 +157,30 @@ def test_the_certified_error_of_the_contour_is_an_error_bound(monkeypatch, coars
     assert np.any(off[usable] > 1e-8)
 
 
+@pytest.mark.parametrize("z", [-4.0, 0.5, 6.0])
+@pytest.mark.parametrize(("spreads", "drop"), [(0.6, 0.05), (0.0, -1.0)])
+def test_the_bounds_of_a_cut_mixture_hold_what_is_cut_off(monkeypatch, z, spreads, drop):
+    """With a window that leaves out most of the terms the interval is wide, and still holds the truth."""
+    noncentrality = 1e6
+    r = math.sqrt(noncentrality)
+    t = (r + z) ** 2
+    monkeypatch.setattr("calipers.numerics.noncentral._INDEX_SPREADS", spreads)
+    monkeypatch.setattr("calipers.numerics.noncentral._DROP", drop)
+    with mp.workdps(60):
+        s = mp.sqrt(mp.mpf(t))
+        truths = normal_tail(r - s) - normal_tail(r + s), normal_tail(s - r) + normal_tail(s + r)
+        for lower, truth in zip((True, False), truths, strict=True):
+            low, high = _mixture(t, 1.0, noncentrality, lower)
+            assert low <= mp.log(truth) <= high
+            assert high - low > 1e-3
+
+
 def test_small_differences_keep_their_digits():
     """a - log(1 + a) and v - arctan v against mpmath."""
     with mp.workdps(DIGITS):
         for a in (-0.95, -0.5, -0.3, -1e-7, 1e-12, 1e-3, 0.4, 0.99, 1.01, 50.0):
             truth = mp.mpf(a) - mp.log1p(mp.mpf(a))
-            assert abs(mp.mpf(float(_log1p_excess(np.array(a)))) / truth - 1) < 2e-15
+            assert abs(mp.mpf(float(exponential_excess(np.log1p(a)))) / truth - 1) < 2e-15
         for v in (1e-9, 1e-3, 0.1, 0.2499, 0.2501, 1.0, 60.0):
             truth = mp.mpf(v) - mp.atan(mp.mpf(v))
             assert abs(mp.mpf(float(_arctan_excess(np.array(v)))) / truth - 1) < 2e-14

@@ -25,20 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.curves.points import (
-    TINY,
-    UNIT,
-    Points,
-    convex_chain,
-    join,
-    lower_hull,
-    order_key,
-    outward,
-    rise,
-    running_sum,
-    settle,
-    settled,
-)
+from calipers.curves.points import TINY, UNIT, Points, convex_chain, order_key, rise, running_sum, settled
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -52,7 +39,7 @@ CORNERS = Points(*(np.array(column) for column in ([0.0, 1.0], [1.0, 0.0], [1.0,
 
 
 def _single(alpha: float, beta: float, alpha_c: float, beta_c: float) -> Points:
-    return Points(np.array([alpha]), np.array([beta]), np.array([alpha_c]), np.array([beta_c]))
+    return Points(np.array([alpha]), np.array([beta]), np.array([alpha_c]), np.array([beta_c])).settled()
 
 
 class Lines(NamedTuple):
@@ -65,11 +52,6 @@ class Lines(NamedTuple):
     def take(self, index: IntArray) -> Lines:
         """The nodes at `index`."""
         return Lines(self.epsilon[index], self.delta[index], self.kept[index])
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return self.epsilon.size
 
 
 def _falls(lines: Lines, first: IntArray, second: IntArray) -> FloatArray:
@@ -98,13 +80,13 @@ def _binding_lines(lines: Lines, side: Side) -> Lines:
             step = _falls(lines, first, second) * np.exp(-lines.epsilon[first]) / np.expm1(gap)
         return np.where(i == 0, from_zero, step)
 
-    kept = convex_chain(lines.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
+    kept = convex_chain(lines.epsilon.size + 1, steepness, drop_in_doubt=side is Side.UPPER)[1:] - 1
     return lines.take(kept)
 
 
 def _line_vertices(lines: Lines, side: Side) -> Points:
     """Vertices of the forward lines, from alpha = 0 up to the meeting of the two flattest."""
-    index = np.arange(lines.size)
+    index = np.arange(lines.epsilon.size)
     epsilon, delta, kept = lines.epsilon[:-1], lines.delta[:-1], lines.kept[:-1]
     with np.errstate(over="ignore"):
         lifted = _falls(lines, index[:-1], index[1:]) / np.expm1(np.diff(lines.epsilon))
@@ -116,10 +98,10 @@ def _line_vertices(lines: Lines, side: Side) -> Points:
     alpha = np.where(alpha < TINY, 0.0 if side is Side.UPPER else TINY, alpha)
     beta_c = np.where(beta_c < TINY, TINY if side is Side.UPPER else 0.0, beta_c)
     beta_c = np.minimum(beta_c, 1.0)
-    computed = outward(settle(Points(alpha, np.minimum(beta, 1.0), 1.0 - alpha, beta_c)), LINE_ROUNDING, side)
+    computed = Points(alpha, np.minimum(beta, 1.0), 1.0 - alpha, beta_c).settled().outward(LINE_ROUNDING, side)
     # The end at alpha = 0 is the input itself, so it is not moved: f(0) = 1 - delta exactly.
-    end = settle(_single(0.0, float(lines.kept[-1]), 1.0, float(lines.delta[-1])))
-    return join(end, computed.take(index[:-1][::-1]))
+    end = _single(0.0, float(lines.kept[-1]), 1.0, float(lines.delta[-1]))
+    return Points.joined(end, computed.take(index[:-1][::-1]))
 
 
 def _meeting(forward: Lines, reverse: Lines, side: Side) -> Points:
@@ -139,21 +121,21 @@ def _meeting(forward: Lines, reverse: Lines, side: Side) -> Points:
     over_y = numerator(epsilon, kept_r, -gap) / below
     alpha, beta = min(x * over_x, 1.0), min(y * over_y, 1.0)
     vertex = _single(alpha, beta, min(delta_r + over_y, 1.0), min(delta + over_x, 1.0))
-    return outward(settle(vertex), LINE_ROUNDING, side)
+    return vertex.outward(LINE_ROUNDING, side)
 
 
 def _axis_meeting(lines: Lines, side: Side) -> Points:
     """Where the flattest line reaches beta = 0."""
     epsilon, delta, kept = (float(column[0]) for column in lines)
     if epsilon == 0.0:
-        return settle(_single(kept, 0.0, delta, 1.0))
+        return _single(kept, 0.0, delta, 1.0)
     alpha = float(np.exp(-epsilon)) * kept
-    return outward(settle(_single(alpha, 0.0, 1.0 - alpha, 1.0)), LINE_ROUNDING, side)
+    return _single(alpha, 0.0, 1.0 - alpha, 1.0).outward(LINE_ROUNDING, side)
 
 
 def _sharing_zero(forward: Lines, reverse: Lines, side: Side) -> tuple[Lines, Lines]:
     """Total variation is the same in both directions, so a line with epsilon = 0 serves both."""
-    zero = [lines.take(np.array([0])) for lines in (forward, reverse) if lines.size and lines.epsilon[0] == 0.0]
+    zero = [lines.take(np.array([0])) for lines in (forward, reverse) if lines.epsilon.size and lines.epsilon[0] == 0.0]
     if not zero:
         return forward, reverse
     least = max(zero, key=lambda line: (float(line.kept[0]), -float(line.delta[0])))
@@ -166,8 +148,8 @@ def profile_points(forward: Lines, reverse: Lines, side: Side) -> Points:
     """Vertices of the maximum of forward and reverse lines, every epsilon >= 0; either set may be empty."""
     forward, reverse = _sharing_zero(_binding_lines(forward, side), _binding_lines(reverse, side), side)
     while True:
-        left = _line_vertices(forward, side) if forward.size else None
-        right = _line_vertices(reverse, side).swapped() if reverse.size else None
+        left = _line_vertices(forward, side) if forward.epsilon.size else None
+        right = _line_vertices(reverse, side).swapped() if reverse.epsilon.size else None
         if left is None and right is None:
             raise InputError(
                 "Expected at least one node of the profile, got none. Pass epsilon and delta of equal length."
@@ -178,20 +160,20 @@ def profile_points(forward: Lines, reverse: Lines, side: Side) -> Points:
             middle = _axis_meeting(forward, side)
         elif forward.epsilon[0] == 0.0 and reverse.epsilon[0] == 0.0:
             crossed = order_key(left.alpha, left.alpha_c)[-1] > order_key(right.alpha, right.alpha_c)[0]
-            if not crossed or min(forward.size, reverse.size) == 1:
-                return lower_hull(join(left, right), side)
+            if not crossed or min(forward.epsilon.size, reverse.epsilon.size) == 1:
+                return Points.joined(left, right).hull(side)
             forward, reverse = Lines(*(c[1:] for c in forward)), Lines(*(c[1:] for c in reverse))
             continue
         else:
             middle = _meeting(forward, reverse, side)
         # A flattest line that meets its partner before it meets its neighbor binds nowhere.
-        if left is not None and forward.size > 1 and middle.alpha[0] < left.alpha[-1]:
+        if left is not None and forward.epsilon.size > 1 and middle.alpha[0] < left.alpha[-1]:
             forward = Lines(*(column[1:] for column in forward))
-        elif right is not None and reverse.size > 1 and middle.beta[0] < right.beta[0]:
+        elif right is not None and reverse.epsilon.size > 1 and middle.beta[0] < right.beta[0]:
             reverse = Lines(*(column[1:] for column in reverse))
         else:
             parts = [part for part in (left, middle, right) if part is not None]
-            return lower_hull(join(*parts), side)
+            return Points.joined(*parts).hull(side)
 
 
 def atom_points(p: FloatArray, q: FloatArray, p_inf: float, q_zero: float, side: Side, rounding: float) -> Points:
@@ -213,12 +195,12 @@ def atom_points(p: FloatArray, q: FloatArray, p_inf: float, q_zero: float, side:
     alpha = np.concatenate(([0.0], running_sum(q)[0]))
     beta = np.concatenate((running_sum(p[::-1])[0][::-1], [0.0]))
     alpha_c = running_sum(np.concatenate(([q_zero], q[::-1])))[0][::-1]
-    points = settle(Points(alpha, np.minimum(beta, 1.0), np.minimum(alpha_c, 1.0), np.minimum(beta_c, 1.0)))
+    points = Points(alpha, *(np.minimum(column, 1.0) for column in (beta, alpha_c, beta_c))).settled()
     # Order errors of p/q act like a relative change of p by 2 UNIT; they and the sums' errors move both coordinates.
     relative = error + 8.0 * UNIT + 2.0 * mismatch + rounding
-    return lower_hull(outward(points, relative, side), side)
+    return points.outward(relative, side).hull(side)
 
 
 def tested_points(points: Points, side: Side) -> Points:
     """Vertices of the hull of the points of tests and the two trivial tests."""
-    return lower_hull(join(settle(points), CORNERS), side)
+    return Points.joined(points.settled(), CORNERS).hull(side)

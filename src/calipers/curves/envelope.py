@@ -30,6 +30,7 @@ from calipers.curves.points import UNIT
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import PROBABILITY
 from calipers.errors import InputError
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 
@@ -102,12 +103,6 @@ class Envelope:
         return places, self(places)
 
 
-def _rounded(curve: TradeoffCurve, value: float) -> float:
-    """A success probability moved outward by its rounding, up for UPPER and down for LOWER."""
-    slack = 8.0 * UNIT if curve.side is Side.UPPER else -8.0 * UNIT
-    return min(value * (1.0 + slack), 1.0)
-
-
 def advantage(curve: TradeoffCurve) -> float:
     """max over alpha of 1 - alpha - f(alpha): the total variation distance, the best accuracy above guessing.
 
@@ -126,7 +121,8 @@ def separation(curve: TradeoffCurve) -> float:
 
     Post-condition: at least that of the true pair (UPPER), at most (LOWER).
     """
-    return _rounded(curve, advantage(curve) / math.sqrt(2.0))
+    slack = 8.0 * UNIT if curve.side is Side.UPPER else -8.0 * UNIT
+    return min(advantage(curve) / math.sqrt(2.0) * (1.0 + slack), 1.0)
 
 
 def tpr(curve: TradeoffCurve, fpr: ArrayLike) -> FloatArray:
@@ -143,10 +139,8 @@ def bayes_error(curve: TradeoffCurve, prior: ArrayLike, prior_c: ArrayLike | Non
 
     Post-condition: at most the error of every adversary (UPPER), at least that of the best one (LOWER).
     """
-    priors = np.asarray(prior, dtype=np.float64)
-    complements = 1.0 - priors if prior_c is None else np.asarray(prior_c, dtype=np.float64)
-    if not np.all((priors >= 0.0) & (priors <= 1.0) & (complements >= 0.0) & (complements <= 1.0)):
-        raise InputError(f"Expected prior in {PROBABILITY}, got prior={prior!r}.")
+    priors = checked(PROBABILITY, "prior", prior)
+    complements = 1.0 - priors if prior_c is None else checked(PROBABILITY, "prior_c", prior_c)
     # The segment from (0, 1) down to (0, f(0)) and the one beyond the last breakpoint are never better.
     errors = np.multiply.outer(priors, curve.alpha) + np.multiply.outer(complements, curve.beta)
     slack = -8.0 * UNIT if curve.side is Side.UPPER else 8.0 * UNIT

@@ -27,7 +27,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.envelope import bayes_error
-from calipers.curves.points import UNIT
+from calipers.curves.points import UNIT, moved
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, Domain
 from calipers.numerics.normal import (
@@ -110,8 +110,7 @@ def regret(curve: TradeoffCurve, mu: float, delta0: float = 0.0) -> float:
         gaussian = gaussian_delta(mu, epsilon) * (1.0 + up * GAUSSIAN_RELATIVE_ERROR)
         return np.asarray((delta0 + (1.0 - delta0) * gaussian) * (1.0 + up * 4.0 * UNIT), dtype=np.float64)
 
-    worst = max(_worst_ratio(side, profile, up) for side in (curve, curve.inverse()))
-    return max(worst, 0.0)
+    return max(0.0, *(_worst_ratio(side, profile, up) for side in (curve, curve.inverse())))
 
 
 def _profile_of(g: TradeoffCurve) -> Callable[[FloatArray], FloatArray]:
@@ -134,11 +133,8 @@ def delta_divergence(f: TradeoffCurve, g: TradeoffCurve) -> float:
 
     Post-condition: Delta(f, g) <= returned <= Delta(f, g) + 1e-14; 0 when f lies below g by more than rounding.
     """
-    worst = max(
-        _worst_ratio(f, _profile_of(g), 1.0),
-        _worst_ratio(f.inverse(), _profile_of(g.inverse()), 1.0),
-    )
-    return max(worst, 0.0)
+    both = (f, g), (f.inverse(), g.inverse())
+    return max(0.0, *(_worst_ratio(first, _profile_of(second), 1.0) for first, second in both))
 
 
 def symmetric_divergence(f: TradeoffCurve, g: TradeoffCurve) -> float:
@@ -164,7 +160,6 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
     Post-condition: f <= G_mu (UPPER), f >= G_mu (LOWER). Close to it while its errors are floats, up to mu = 30.
     """
     mu, count = POSITIVE.check("mu", mu), COUNT.check_int("points", points)
-    thresholds = np.linspace(-37.0, 37.0, 2 * count)
     if side is Side.UPPER:
         epsilon = mu * (np.linspace(0.0, 37.0, count) + 0.5 * mu)
         epsilon = np.concatenate((np.linspace(0.0, 0.5 * mu * mu, count // 4 + 2), epsilon))
@@ -174,21 +169,12 @@ def gaussian_curve(mu: float, side: Side, points: int = 1000) -> TradeoffCurve:
         delta, kept = np.where(small, 1.0 - kept, delta), np.where(small, kept, 1.0 - delta)
         return TradeoffCurve.from_profile(epsilon, delta, Side.UPPER, symmetric=True, kept=kept)
     # alpha = Phi(-x), beta = Phi(x - mu); both moved up and right by the accuracy of the tails.
-    grow, shrink = 1.0 + GAUSSIAN_RELATIVE_ERROR, 1.0 - GAUSSIAN_RELATIVE_ERROR
-    if mu < 37.0:
-        x = thresholds[thresholds >= mu - 37.0]
-    else:
-        x = np.linspace(min(mu - 37.0, 0.5 * mu), max(37.0, 0.5 * mu), 2 * count)
+    ends = (-37.0, 37.0) if mu < 37.0 else (min(mu - 37.0, 0.5 * mu), max(37.0, 0.5 * mu))
+    x = np.linspace(*ends, 2 * count)
+    x = x[x >= mu - 37.0] if mu < 37.0 else x
     # A rate too small for a double is rounded up: no test is without errors.
     alpha, beta = np.maximum(normal_tail(x), _SMALLEST), np.maximum(normal_tail(mu - x), _SMALLEST)
     alpha_c, power = normal_tail(-x), normal_tail(x - mu)
-    alpha, alpha_c = _raised(alpha, alpha_c, grow, shrink)
-    beta, power = _raised(beta, power, grow, shrink)
+    alpha, alpha_c = moved(alpha, alpha_c, GAUSSIAN_RELATIVE_ERROR, up=True)
+    beta, power = moved(beta, power, GAUSSIAN_RELATIVE_ERROR, up=True)
     return TradeoffCurve.from_tests(alpha, power, alpha_c, beta, side=Side.LOWER)
-
-
-def _raised(x: FloatArray, x_c: FloatArray, grow: float, shrink: float) -> tuple[FloatArray, FloatArray]:
-    """A tail and its complement, the tail moved up by its relative accuracy."""
-    small = x <= 0.5
-    raised, lowered = x * grow, x_c * shrink
-    return np.where(small, raised, 1.0 - lowered), np.where(small, 1.0 - raised, lowered)

@@ -49,6 +49,11 @@ class Points(NamedTuple):
     alpha_c: FloatArray
     beta_c: FloatArray
 
+    @classmethod
+    def joined(cls, *parts: Points) -> Points:
+        """All vertices of `parts`, one after the other."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
     def take(self, index: IntArray) -> Points:
         """The vertices at `index`."""
         return Points(self.alpha[index], self.beta[index], self.alpha_c[index], self.beta_c[index])
@@ -57,23 +62,74 @@ class Points(NamedTuple):
         """The vertices mirrored at the diagonal, in order of increasing alpha again."""
         return Points(self.beta[::-1], self.alpha[::-1], self.beta_c[::-1], self.alpha_c[::-1])
 
+    def settled(self) -> Points:
+        """`settled` for both coordinates."""
+        (alpha, alpha_c), (beta, beta_c) = settled(self.alpha, self.alpha_c), settled(self.beta, self.beta_c)
+        return Points(alpha, beta, alpha_c, beta_c)
+
+    def outward(self, relative: float, side: Side) -> Points:
+        """All vertices moved to the side's safe direction: down-left for UPPER, up-right for LOWER."""
+        up = side is Side.LOWER
+        alpha, alpha_c = moved(self.alpha, self.alpha_c, relative, up)
+        beta, beta_c = moved(self.beta, self.beta_c, relative, up)
+        return Points(alpha, beta, alpha_c, beta_c)
+
+    def steepness(self, i: IntArray, j: IntArray) -> FloatArray:
+        """(beta_i - beta_j)/(alpha_j - alpha_i), relative error at most 5 UNIT."""
+        run = rise(self.alpha[i], self.alpha_c[i], self.alpha[j], self.alpha_c[j])
+        fall = rise(self.beta[j], self.beta_c[j], self.beta[i], self.beta_c[i])
+        with np.errstate(over="ignore"):
+            return np.asarray(fall / run, dtype=np.float64)
+
+    def hull(self, side: Side) -> Points:
+        """Vertices of the lower convex hull with the up-right quadrants added, in order of alpha.
+
+        Post-condition: the piecewise linear curve through the result lies at or below the points, and for Side.LOWER no
+        lower than their hull. alpha and 1 - beta strictly increase.
+        """
+        alpha_key = order_key(self.alpha, self.alpha_c)
+        beta_key = order_key(self.beta, self.beta_c)
+        order = np.lexsort((beta_key, alpha_key))
+        sorted_beta = beta_key[order]
+        before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(sorted_beta)[:-1]))
+        chain = self.take(order[sorted_beta < before])
+        kept = convex_chain(chain.alpha.size, chain.steepness, drop_in_doubt=side is Side.LOWER)
+        return chain.take(kept)
+
+    def locate(self, x: FloatArray, x_c: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """(i, distance to alpha_i, distance to alpha_(i+1)) with alpha_i <= x; both distances relatively accurate.
+
+        At or beyond the last breakpoint i is the last index and the second distance is 0.
+        """
+        keys = order_key(self.alpha, self.alpha_c)
+        index = np.searchsorted(keys, order_key(x, x_c), side="right") - 1
+        following = np.minimum(index + 1, keys.size - 1)
+        inside = index < keys.size - 1
+        past = rise(self.alpha[index], self.alpha_c[index], x, x_c)
+        ahead = rise(x, x_c, self.alpha[following], self.alpha_c[following])
+        return index, past, np.where(inside, ahead, 0.0)
+
+    def at(self, x: FloatArray, x_c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(beta, 1 - beta, relative rounding) of the curve at x.
+
+        Both come from weights that add positive numbers, so each is relatively accurate in its own tail.
+        At breakpoints and beyond the last one the rounding is exactly 0.
+        """
+        index, past, ahead = self.locate(x, x_c)
+        following = np.minimum(index + 1, self.alpha.size - 1)
+        at_end = index == self.alpha.size - 1
+        exact = (past == 0.0) | at_end
+        total = np.where(exact, 1.0, past + ahead)
+        left, right = np.where(exact, 1.0, ahead / total), np.where(exact, 0.0, past / total)
+        beta = left * self.beta[index] + right * self.beta[following]
+        beta_c = left * self.beta_c[index] + right * self.beta_c[following]
+        return beta, beta_c, np.where(exact, 0.0, 16.0 * UNIT)
+
 
 def settled(x: FloatArray, x_c: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The pair (x, 1 - x) with the larger entry recomputed from the smaller one."""
     small = x <= 0.5
     return np.where(small, x, 1.0 - x_c), np.where(small, 1.0 - x, x_c)
-
-
-def settle(points: Points) -> Points:
-    """`settled` for both coordinates."""
-    alpha, alpha_c = settled(points.alpha, points.alpha_c)
-    beta, beta_c = settled(points.beta, points.beta_c)
-    return Points(alpha, beta, alpha_c, beta_c)
-
-
-def join(*parts: Points) -> Points:
-    """All vertices of `parts`, one after the other."""
-    return Points(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def order_key(x: FloatArray, x_c: FloatArray) -> IntArray:
@@ -100,14 +156,6 @@ def moved(x: FloatArray, x_c: FloatArray, relative: float, up: bool) -> tuple[Fl
     return np.where(small, changed, 1.0 - changed), np.where(small, 1.0 - changed, changed)
 
 
-def outward(points: Points, relative: float, side: Side) -> Points:
-    """All vertices moved to the side's safe direction: down-left for UPPER, up-right for LOWER."""
-    up = side is Side.LOWER
-    alpha, alpha_c = moved(points.alpha, points.alpha_c, relative, up)
-    beta, beta_c = moved(points.beta, points.beta_c, relative, up)
-    return Points(alpha, beta, alpha_c, beta_c)
-
-
 def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArray], drop_in_doubt: bool) -> IntArray:
     """Indices of a chain whose steepness (minus the slope, >= 0) decreases from segment to segment.
 
@@ -125,34 +173,6 @@ def convex_chain(count: int, steepness: Callable[[IntArray, IntArray], FloatArra
     return keep
 
 
-def steepness_of(points: Points) -> Callable[[IntArray, IntArray], FloatArray]:
-    """The function (i, j) -> (beta_i - beta_j)/(alpha_j - alpha_i), relative error at most 5 UNIT."""
-
-    def steepness(i: IntArray, j: IntArray) -> FloatArray:
-        run = rise(points.alpha[i], points.alpha_c[i], points.alpha[j], points.alpha_c[j])
-        fall = rise(points.beta[j], points.beta_c[j], points.beta[i], points.beta_c[i])
-        with np.errstate(over="ignore"):
-            return np.asarray(fall / run, dtype=np.float64)
-
-    return steepness
-
-
-def lower_hull(points: Points, side: Side) -> Points:
-    """Vertices of the lower convex hull with the up-right quadrants added, in order of alpha.
-
-    Post-condition: the piecewise linear curve through the result lies at or below the points, and for Side.LOWER no
-    lower than their hull. alpha and 1 - beta strictly increase.
-    """
-    alpha_key = order_key(points.alpha, points.alpha_c)
-    beta_key = order_key(points.beta, points.beta_c)
-    order = np.lexsort((beta_key, alpha_key))
-    sorted_beta = beta_key[order]
-    before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(sorted_beta)[:-1]))
-    chain = points.take(order[sorted_beta < before])
-    kept = convex_chain(chain.alpha.size, steepness_of(chain), drop_in_doubt=side is Side.LOWER)
-    return chain.take(kept)
-
-
 def running_sum(values: FloatArray) -> tuple[FloatArray, float]:
     """Cumulative sums of non-negative numbers, with a bound of their relative error.
 
@@ -167,40 +187,6 @@ def running_sum(values: FloatArray) -> tuple[FloatArray, float]:
     inner = np.cumsum(padded.reshape(blocks, block), axis=1)
     offsets = np.concatenate(([0.0], np.cumsum(inner[:-1, -1])))
     return (inner + offsets[:, None]).ravel()[:count], (block + blocks + 1) * UNIT
-
-
-_DOUBT = 64.0 * UNIT
-
-
-def locate(points: Points, x: FloatArray, x_c: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """(i, distance to alpha_i, distance to alpha_(i+1)) with alpha_i <= x; both distances relatively accurate.
-
-    At or beyond the last breakpoint i is the last index and the second distance is 0.
-    """
-    keys = order_key(points.alpha, points.alpha_c)
-    index = np.searchsorted(keys, order_key(x, x_c), side="right") - 1
-    following = np.minimum(index + 1, keys.size - 1)
-    inside = index < keys.size - 1
-    past = rise(points.alpha[index], points.alpha_c[index], x, x_c)
-    ahead = rise(x, x_c, points.alpha[following], points.alpha_c[following])
-    return index, past, np.where(inside, ahead, 0.0)
-
-
-def interpolate(points: Points, x: FloatArray, x_c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(beta, 1 - beta, relative rounding) of the curve at x.
-
-    Both come from weights that add positive numbers, so each is relatively accurate in its own tail.
-    At breakpoints and beyond the last one the rounding is exactly 0.
-    """
-    index, past, ahead = locate(points, x, x_c)
-    following = np.minimum(index + 1, points.alpha.size - 1)
-    at_end = index == points.alpha.size - 1
-    exact = (past == 0.0) | at_end
-    total = np.where(exact, 1.0, past + ahead)
-    left, right = np.where(exact, 1.0, ahead / total), np.where(exact, 0.0, past / total)
-    beta = left * points.beta[index] + right * points.beta[following]
-    beta_c = left * points.beta_c[index] + right * points.beta_c[following]
-    return beta, beta_c, np.where(exact, 0.0, 16.0 * UNIT)
 
 
 def _exact(x: float, x_c: float) -> Fraction:
@@ -220,18 +206,18 @@ def _exact_value(points: Points, index: int, x: Fraction) -> Fraction:
 
 def lies_below(lower: Points, upper: Points) -> bool:
     """True iff the curve through `lower` is at or below the one through `upper` at every alpha. Exact."""
-    beta, beta_c, rounding = interpolate(lower, upper.alpha, upper.alpha_c)
+    beta, beta_c, rounding = lower.at(upper.alpha, upper.alpha_c)
     beta, beta_c = settled(beta, beta_c)
     excess = np.where(beta <= 0.5, beta - upper.beta, upper.beta_c - beta_c)
     scale = np.maximum(np.minimum(beta, beta_c), np.minimum(upper.beta, upper.beta_c))
-    margin = np.where(rounding == 0.0, 0.0, _DOUBT * scale)
+    margin = 64.0 * UNIT * scale
     # Where both are stored numbers the integer keys settle the matter.
     stored = rounding == 0.0
     worse = order_key(beta, beta_c) > order_key(upper.beta, upper.beta_c)
     if bool(np.any(np.where(stored, worse, excess > margin))):
         return False
     doubtful = np.flatnonzero(~stored & (np.abs(excess) <= margin))
-    indices, _, _ = locate(lower, upper.alpha[doubtful], upper.alpha_c[doubtful])
+    indices, _, _ = lower.locate(upper.alpha[doubtful], upper.alpha_c[doubtful])
     for j, index in zip(doubtful, indices, strict=True):
         x = _exact(upper.alpha[j], upper.alpha_c[j])
         if _exact_value(lower, int(index), x) > _exact(upper.beta[j], upper.beta_c[j]):

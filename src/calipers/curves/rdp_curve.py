@@ -25,16 +25,18 @@ too, but the weakest of the list. Here all lines of all orders enter one maximum
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.points import UNIT
-from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp
+from calipers.curves.renyi import delta_from_rdp, epsilon_from_rdp, paired
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY
-from calipers.errors import InputError
+from calipers.domains import COUNT, NON_NEGATIVE, POSITIVE, PROBABILITY, Domain
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 _BISECTIONS = 64
@@ -150,12 +152,8 @@ def _nodes(order: FloatArray, bound: FloatArray, depth: FloatArray) -> tuple[Flo
 
 
 def _checked(orders: ArrayLike, rdp: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    t, e = np.array(orders, dtype=np.float64, ndmin=1), np.array(rdp, dtype=np.float64, ndmin=1)
-    if t.shape != e.shape or t.size == 0 or not np.all((t >= 0.5) & np.isfinite(t)):
-        raise InputError(f"Expected orders in [1/2, inf), one per rdp value, got orders={orders!r}.")
-    if not np.all((e >= 0.0) & np.isfinite(e)):
-        raise InputError(f"Expected rdp in [0, inf), got rdp={rdp!r}. Leave out the orders without a finite value.")
-    return t, e
+    t, e = paired(orders, rdp, Domain(0.5, math.inf), "")
+    return t, checked(NON_NEGATIVE, "rdp", e, "Leave out the orders without a finite value.")
 
 
 @implements("gomez2025:a6")

@@ -26,20 +26,23 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves.points import TINY, UNIT
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import NON_NEGATIVE, POSITIVE, POSITIVE_PROBABILITY
+from calipers.domains import NON_NEGATIVE, POSITIVE, POSITIVE_PROBABILITY, Domain
 from calipers.errors import InputError
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 _ROUNDING = 1e-13
 """Relative rounding of the closed forms below, charged upward."""
+_ORDERS = Domain(1.0, math.inf, low_open=True)
 
 
-def _pairs(orders: ArrayLike, rdp: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    t, e = np.array(orders, dtype=np.float64, ndmin=1), np.array(rdp, dtype=np.float64, ndmin=1)
+def paired(
+    orders: ArrayLike, rdp: ArrayLike, domain: Domain = _ORDERS, remedy: str = "Orders up to 1 go through rdp_tradeoff."
+) -> tuple[FloatArray, FloatArray]:
+    """The orders, checked, and as many values of at least 0, which may be infinite."""
+    t, e = np.atleast_1d(checked(domain, "orders", orders, remedy)), np.array(rdp, dtype=np.float64, ndmin=1)
     if t.shape != e.shape or t.ndim != 1 or t.size == 0:
         raise InputError(f"Expected one rdp value per order, got {t.size} orders and {e.size} values.")
-    if not np.all((t > 1.0) & np.isfinite(t)):
-        raise InputError(f"Expected orders in (1, inf), got orders={orders!r}. Orders up to 1 go through rdp_tradeoff.")
     if not np.all(e >= 0.0):
         raise InputError(f"Expected rdp in [0, inf], got rdp={rdp!r}.")
     return t, e
@@ -51,11 +54,8 @@ def delta_from_rdp(orders: ArrayLike, rdp: ArrayLike, epsilon: ArrayLike) -> Flo
 
     Post-condition: returned >= the true delta(epsilon), rounding included; the best of the given orders.
     """
-    t, e = _pairs(orders, rdp)
-    epsilons = np.asarray(epsilon, dtype=np.float64)
-    if not np.all((epsilons >= 0.0) & np.isfinite(epsilons)):
-        raise InputError(f"Expected epsilon in {NON_NEGATIVE}, got epsilon={epsilon!r}.")
-    column = epsilons[..., None]
+    t, e = paired(orders, rdp)
+    column = checked(NON_NEGATIVE, "epsilon", epsilon)[..., None]
     constant = t * np.log1p(-1.0 / t) - np.log(t - 1.0)
     log_delta = (t - 1.0) * (e - column) + constant
     size = (t - 1.0) * (e + column) + np.abs(np.log(t - 1.0)) - t * np.log1p(-1.0 / t) + 1.0
@@ -70,7 +70,7 @@ def epsilon_from_rdp(orders: ArrayLike, rdp: ArrayLike, delta: float) -> float:
 
     Post-condition: returned >= the true epsilon(delta), rounding included.
     """
-    t, e = _pairs(orders, rdp)
+    t, e = paired(orders, rdp)
     delta = POSITIVE_PROBABILITY.check("delta", delta)
     shift = -(math.log(delta) + np.log(t)) / (t - 1.0)
     epsilon = e + np.log1p(-1.0 / t) + shift
@@ -85,7 +85,7 @@ def zcdp_rho(orders: ArrayLike, rdp: ArrayLike) -> float:
     Post-condition: no rho below the returned one is consistent with these divergences if they are exact. It is a
     guarantee only if no order outside the list needs more, which a grid of orders does not prove.
     """
-    t, e = _pairs(orders, rdp)
+    t, e = paired(orders, rdp)
     return float(np.max(e / t))
 
 
@@ -100,9 +100,7 @@ def rdp_of_gdp(mu: float, order: float) -> float:
 
 def _divergence(p: FloatArray, q: FloatArray, p_inf: float, order: float) -> tuple[float, float]:
     """Renyi divergence of (p, q) and an absolute bound of its rounding."""
-    if p_inf > 0.0 and order >= 1.0:
-        return math.inf, 0.0
-    if p.size == 0:
+    if p.size == 0 or (p_inf > 0.0 and order >= 1.0):
         return math.inf, 0.0
     log_p, log_q = np.log(p), np.log(q)
     if order == 1.0:

@@ -26,22 +26,11 @@ from numpy.typing import ArrayLike
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.curves.construction import Lines, atom_points, profile_points, tested_points
-from calipers.curves.points import (
-    UNIT,
-    Points,
-    interpolate,
-    join,
-    lies_below,
-    lower_hull,
-    order_key,
-    rise,
-    settle,
-    settled,
-    steepness_of,
-)
-from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
+from calipers.curves.construction import CORNERS, Lines, atom_points, profile_points, tested_points
+from calipers.curves.points import UNIT, Points, lies_below, order_key, rise, settled
+from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY, REAL
 from calipers.errors import InputError
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 CURVE_ALLOWANCE = 1e-12
@@ -111,7 +100,7 @@ class TradeoffCurve:
         if alpha.size == 0 or alpha.shape != beta.shape:
             raise InputError(f"Expected as many alpha as beta, at least one, got {alpha.size} and {beta.size}.")
         alpha_c, beta_c = _complement("alpha", alpha, self.alpha_c), _complement("beta", beta, self.beta_c)
-        points = settle(Points(alpha, beta, alpha_c, beta_c))
+        points = Points(alpha, beta, alpha_c, beta_c).settled()
         if points.alpha[0] != 0.0 or points.beta[-1] != 0.0:
             raise InputError("Expected breakpoints from alpha = 0 to beta = 0. Build the curve with from_tests.")
         rising = np.all(np.diff(order_key(points.alpha, points.alpha_c)) > 0)
@@ -140,7 +129,7 @@ class TradeoffCurve:
     @classmethod
     def perfect_privacy(cls, side: Side = Side.UPPER) -> TradeoffCurve:
         """f(alpha) = 1 - alpha: the two distributions are the same. Exact."""
-        return cls._of(Points(*map(np.array, ([0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]))), side)
+        return cls._of(CORNERS, side)
 
     @classmethod
     @implements("dong2022:thm2.4")
@@ -243,7 +232,7 @@ class TradeoffCurve:
     def odds(self) -> FloatArray:
         """Likelihood ratios dP/dQ of the segments, decreasing; relative error at most 5 units of roundoff."""
         index = np.arange(self.alpha.size)
-        return steepness_of(self.points)(index[:-1], index[1:])
+        return self.points.steepness(index[:-1], index[1:])
 
     @cached_property
     def atoms(self) -> tuple[FloatArray, FloatArray, float, float]:
@@ -263,7 +252,7 @@ class TradeoffCurve:
         shape = np.shape(alpha)
         alphas = _column("alpha", np.ravel(alpha))
         x, x_c = settled(alphas, _complement("alpha", alphas, None if alpha_c is None else np.ravel(alpha_c)))
-        beta, beta_c, rounding = interpolate(self.points, x, x_c)
+        beta, beta_c, rounding = self.points.at(x, x_c)
         if self.side is Side.LOWER:
             rounding = -rounding
         # A rate is at most 1, so rounding up may stop there.
@@ -280,9 +269,7 @@ class TradeoffCurve:
 
         Post-condition: at least the profile of the stored curve (UPPER), at most (LOWER).
         """
-        epsilons = np.asarray(epsilon, dtype=np.float64)
-        if not np.all(np.isfinite(epsilons)):
-            raise InputError(f"Expected epsilon in (-inf, inf), got epsilon={epsilon!r}.")
+        epsilons = checked(REAL, "epsilon", epsilon)
         with np.errstate(over="ignore"):
             odds = np.exp(epsilons.ravel())
         result = np.empty(odds.size)
@@ -350,7 +337,7 @@ class TradeoffCurve:
 
         Applying it twice changes nothing.
         """
-        return self._of(lower_hull(join(self.points, self.points.swapped()), self.side), self.side)
+        return self._of(Points.joined(self.points, self.points.swapped()).hull(self.side), self.side)
 
     @implements("dong2022:thm3.2")
     def tensor(self, other: TradeoffCurve) -> TradeoffCurve:
@@ -378,9 +365,6 @@ class TradeoffCurve:
 
 def compare(first: TradeoffCurve, second: TradeoffCurve) -> str:
     """One of "equal", "first more private", "second more private" or "incomparable": the Blackwell order, exactly."""
-    below, above = first.is_below(second), second.is_below(first)
-    if below and above:
-        return "equal"
-    if above:
-        return "first more private"
-    return "second more private" if below else "incomparable"
+    if first.is_below(second):
+        return "equal" if second.is_below(first) else "second more private"
+    return "first more private" if second.is_below(first) else "incomparable"

@@ -6,19 +6,13 @@ check(run, Budget(epsilon=3, delta=1e-5)).outcome      # within, unproven, excee
 
 from __future__ import annotations
 
-from calipers.gate.budget import Budget, configured, find_settings, settings_of
-from calipers.gate.outcome import Checked, Outcome, check, uncertified
-from calipers.gate.sources import Described, read_described
-
-__all__ = [
-    "Budget",
-    "Checked",
-    "Described",
-    "Outcome",
-    "check",
-    "configured",
-    "find_settings",
-    "read_described",
-    "settings_of",
-    "uncertified",
-]
+from calipers.gate.budget import Budget as Budget
+from calipers.gate.budget import configured as configured
+from calipers.gate.budget import find_settings as find_settings
+from calipers.gate.budget import settings_of as settings_of
+from calipers.gate.outcome import Checked as Checked
+from calipers.gate.outcome import Outcome as Outcome
+from calipers.gate.outcome import check as check
+from calipers.gate.outcome import uncertified as uncertified
+from calipers.gate.sources import Described as Described
+from calipers.gate.sources import read_described as read_described

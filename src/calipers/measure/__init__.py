@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from calipers.measure.beside import Beside, count_noise, joint_noise
-from calipers.measure.correlated import CorrelatedNoise
-from calipers.measure.measurement import Claim, Gdp, Measurement
-from calipers.measure.routes import WorstSize, measure, worst_dataset_size
-from calipers.measure.selection import Selection
-
-__all__ = [
-    "Beside",
-    "Claim",
-    "CorrelatedNoise",
-    "Gdp",
-    "Measurement",
-    "Selection",
-    "WorstSize",
-    "count_noise",
-    "joint_noise",
-    "measure",
-    "worst_dataset_size",
-]
+from calipers.measure.beside import Beside as Beside
+from calipers.measure.beside import count_noise as count_noise
+from calipers.measure.beside import joint_noise as joint_noise
+from calipers.measure.correlated import CorrelatedNoise as CorrelatedNoise
+from calipers.measure.measurement import Claim as Claim
+from calipers.measure.measurement import Gdp as Gdp
+from calipers.measure.measurement import Measurement as Measurement
+from calipers.measure.routes import WorstSize as WorstSize
+from calipers.measure.routes import measure as measure
+from calipers.measure.routes import worst_dataset_size as worst_dataset_size
+from calipers.measure.selection import Selection as Selection

@@ -6,9 +6,9 @@ n! = n log n - n + log(2 pi n)/2 + R(n), what remains is small:
 
     log b(k) = R(n) - R(k) - R(n-k) - n D(k/n, q) + log(n / (2 pi k (n-k))) / 2,
 
-where R is the remainder of Stirling's series, and n D = k log(k/(n q)) + (n-k) log((n-k)/(n p)) is a sum of two terms
-of the form y d(x/y), d(t) = t log t - t + 1 >= 0, evaluated without cancellation around t = 1. (The decomposition is
-C. Loader's, 2000.)
+where R is the remainder of Stirling's series (`stirling_correction` of `numerics.gamma`), and n D = k log(k/(n q)) +
+(n-k) log((n-k)/(n p)) is a sum of two terms of the form x psi(log(y/x)), psi(u) = e^u - 1 - u >= 0, evaluated without
+cancellation around x = y. (The decomposition is C. Loader's, 2000.)
 
 **Hypergeometric** probabilities: how many of a few marked records a random batch holds. With g marked records among
 n, a batch of B holds k of them with probability
@@ -30,7 +30,8 @@ from scipy.special import gammaln
 
 from calipers.domains import Domain
 from calipers.errors import InputError
-from calipers.numerics.elementary import STIRLING, halved
+from calipers.numerics.elementary import halved
+from calipers.numerics.gamma import exponential_excess, stirling_correction
 from calipers.numerics.types import FloatArray, IntArray
 
 BINOMIAL_RELATIVE_ERROR = 1e-12
@@ -39,38 +40,12 @@ BINOMIAL_RELATIVE_ERROR = 1e-12
 TRIALS = Domain(0, 10**10, integer=True)
 RATE = Domain(0.0, 1.0, low_open=True)
 
-# From n = 16 on the terms of Stirling's series leave less than 1e-17.
-_EXACT = np.array(
-    [0.0] + [math.lgamma(n + 1.0) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2 * math.pi) for n in range(1, 16)]
-)
-_NEAR = 0.3
-
-
-def stirling_remainder(n: FloatArray) -> FloatArray:
-    """R(n) = log n! - (n + 1/2) log n + n - log(2 pi)/2 for whole n >= 1, to 1e-16 absolute."""
-    n = np.asarray(n, dtype=np.float64)
-    inverse = 1.0 / np.maximum(n, 1.0)
-    square = inverse * inverse
-    total = np.zeros_like(n)
-    for coefficient in reversed(STIRLING):
-        total = coefficient + square * total
-    small = _EXACT[np.clip(n, 0, len(_EXACT) - 1).astype(np.int64)]
-    return np.asarray(np.where(n < len(_EXACT), small, total * inverse))
-
 
 def excess(x: FloatArray, y: FloatArray, difference: FloatArray) -> FloatArray:
-    """x log(x/y) + y - x >= 0, given x - y exactly enough; x = 0 gives y."""
-    x, y, difference = np.broadcast_arrays(np.asarray(x, dtype=np.float64), y, difference)
+    """x log(x/y) + y - x = x psi(log(y/x)) >= 0 for x > 0, given x - y exactly enough."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(x > 0, x * np.log(x / y) - difference, y)
-    v = difference / (x + y)
-    # x log(x/y) = 2 x artanh(v) and x - y = v (x + y): the sum is v (x - y) + 2 x (v^3/3 + v^5/5 + ...).
-    square = v * v
-    series = np.zeros_like(v)
-    for power in range(35, 1, -2):
-        series = 1.0 / power + square * series
-    near = difference * v + 2.0 * x * v * square * series
-    return np.asarray(np.where(np.abs(v) < _NEAR, near, far))
+        near = np.log1p(-difference / x)
+    return x * exponential_excess(np.where(np.abs(difference) <= 0.5 * x, near, np.log(y / x)))
 
 
 def log_binomial(k: FloatArray, trials: int, rate: float) -> FloatArray:
@@ -94,7 +69,7 @@ def log_binomial(k: FloatArray, trials: int, rate: float) -> FloatArray:
     exponent = excess(k_in, np.asarray(mean), np.where(inside, distance, 1.0 - mean)) + excess(
         rest_in, np.asarray(other), np.where(inside, -distance, 1.0 - other)
     )
-    remainders = stirling_remainder(np.asarray(n)) - stirling_remainder(k_in) - stirling_remainder(rest_in)
+    remainders = stirling_correction(n) - stirling_correction(k_in) - stirling_correction(rest_in)
     interior = remainders - exponent + 0.5 * np.log(n / (2.0 * math.pi * k_in * rest_in))
     ends = np.where(k == 0, n * math.log1p(-rate), n * math.log(rate))
     return np.where(inside, interior, ends)

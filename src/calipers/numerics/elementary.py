@@ -1,4 +1,4 @@
-"""Elementary steps that many rooms take: halving an interval, sums and complements of exponentials."""
+"""Elementary steps that many rooms take: checking arrays, halving, sums and complements of exponentials."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from calipers.domains import Domain
+from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
 
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 """B_2j / (2j (2j-1)): the remainder of Stirling's formula is the sum of these over n^(2j-1)."""
+
+
+def checked(domain: Domain, name: str, values: ArrayLike, remedy: str = "") -> FloatArray:
+    """The values as an array of floats, or `InputError` unless all lie in the domain: `Domain.check` for many."""
+    array = np.asarray(values, dtype=np.float64)
+    above = array > domain.low if domain.low_open else array >= domain.low
+    below = array < domain.high if domain.high_open else array <= domain.high
+    if not np.all(above & below & np.isfinite(array) & (not domain.integer or array % 1.0 == 0.0)):
+        raise InputError(f"Expected {name} in {domain}, got {name}={values!r}.{remedy and ' ' + remedy}")
+    return array
 
 
 def halved(

@@ -51,16 +51,10 @@ _FFT_CONSTANT = 12.0
 _MANY = 8
 
 
-def _keep_what_is_freed() -> None:
-    """Let glibc keep the memory of arrays that are freed, up to 64 MiB; elsewhere this does nothing.
-
-    It returns arrays larger than any mapping freed before to the system, and hands out zeroed pages for the next: a
-    quarter of the time of an epsilon. One mapping as large as it heeds, of which no page is touched, teaches it better.
-    """
-    np.empty(2**25 - 2**16, dtype=np.uint8)
-
-
-_keep_what_is_freed()
+# Let glibc keep the memory of arrays that are freed, up to 64 MiB; elsewhere this does nothing. It returns arrays
+# larger than any mapping freed before to the system, and hands out zeroed pages for the next: a quarter of the time of
+# an epsilon. One mapping as large as it heeds, of which no page is touched, teaches it better.
+np.empty(2**25 - 2**16, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -74,11 +68,6 @@ class CyclicFactor:
     count: int
     error: float = 0.0
     jump: FloatArray | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is one vector, without jumps."""
-        return self.jump is None
 
     def spectrum(self) -> tuple[np.ndarray, float]:
         """Fourier coefficients, and a bound on the 2-norm of the error they stand for in the data."""
@@ -117,22 +106,12 @@ def fft_relative_error(n: int) -> float:
 
 
 def _power(base: np.ndarray, exponent: int) -> np.ndarray:
-    """base**exponent by binary powering (relative error below sqrt(5) u exponent); works in place on copies."""
-    if exponent == 1:
-        return base
-    square = base.copy()
-    result: np.ndarray | None = None
-    while True:
-        if exponent & 1:
-            if result is None:
-                result = square.copy() if exponent > 1 else square
-            else:
-                np.multiply(result, square, out=result)
-        exponent >>= 1
-        if not exponent:
-            break
-        np.multiply(square, square, out=square)
-    assert result is not None
+    """base**exponent by binary powering (relative error below sqrt(5) u exponent); works in place on a copy."""
+    result = base.copy()
+    for bit in f"{exponent:b}"[1:]:
+        np.multiply(result, result, out=result)
+        if bit == "1":
+            np.multiply(result, base, out=result)
     return result
 
 
@@ -148,14 +127,14 @@ def cyclic_product(factors: Sequence[CyclicFactor], directly: bool = True) -> tu
     # |computed coefficient| <= 1 + |its error|: bound its T-th power. The error is at most sqrt(n) * data_error, and
     # for a plain vector that of a single coefficient.
     growth = math.fsum(
-        f.count * (math.sqrt(n) * f.error + 1.01 * fft_relative_error(n) if f.plain else math.sqrt(n) * error)
+        f.count * (math.sqrt(n) * f.error + 1.01 * fft_relative_error(n) if f.jump is None else math.sqrt(n) * error)
         for f, (_, error) in zip(factors, spectra, strict=True)
     )
     _refuse_growth(growth, total, n)
     spectrum = _power(spectra[0][0], factors[0].count)
     for factor, (coefficients, _) in zip(factors[1:], spectra[1:], strict=True):
         spectrum = spectrum * _power(coefficients, factor.count)
-    plain = all(factor.plain for factor in factors)
+    plain = all(factor.jump is None for factor in factors)
     slow = slow_waves([(f.terms[0], f.count) for f in factors], spectrum, n) if plain and directly else None
     others, summed = spectrum, 0.0
     if slow is not None:

@@ -37,16 +37,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from calipers.domains import NON_NEGATIVE, Domain
 from calipers.errors import CertificationError, InputError
-from calipers.numerics.elementary import STIRLING, log_complement
+from calipers.numerics.elementary import STIRLING, checked, log_complement
 from calipers.numerics.normal import log_normal_tail_quantile
 from calipers.numerics.types import FloatArray
 
 GAMMA_LOG_ERROR = 2e-14
 """|returned - true| <= GAMMA_LOG_ERROR * max(1, |true|) for every logarithm of this module (checked; often 2e-15)."""
 
-SMALLEST_SHAPE = 0.5
 LARGEST_SHAPE = 1e15
+_SHAPE = Domain(0.5, LARGEST_SHAPE)
+_LOG = Domain(-math.inf, 0.0, high_open=True)
 
 _DEPTH = 40.0
 _SERIES_BELOW = 20.0
@@ -83,9 +85,7 @@ def stirling_correction(a: ArrayLike) -> FloatArray:
     """s(a) with log Gamma(a) = (a - 1/2) log a - a + log(2 pi)/2 + s(a); absolute error below 1e-14."""
     shape = np.asarray(a, dtype=np.float64)
     inverse_square = 1.0 / np.square(np.maximum(shape, _STIRLING_FROM))
-    total = np.full_like(inverse_square, STIRLING[-1])
-    for coefficient in STIRLING[-2::-1]:
-        total = total * inverse_square + coefficient
+    total = np.polyval(STIRLING[::-1], inverse_square)
     small = np.minimum(shape, _STIRLING_FROM)
     direct = special.gammaln(small) - ((small - 0.5) * np.log(small) - small + _HALF_LOG_TWO_PI)
     return np.where(shape < _STIRLING_FROM, direct, total / shape)
@@ -158,18 +158,14 @@ def _log_density_and_tail(a: FloatArray, y: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _shapes(a: ArrayLike, other: FloatArray) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
-    shape = np.asarray(a, dtype=np.float64)
-    if not np.all((shape >= SMALLEST_SHAPE) & (shape <= LARGEST_SHAPE)):
-        raise InputError(f"Expected a in [{SMALLEST_SHAPE:g}, {LARGEST_SHAPE:g}], got a={a!r}.")
+    shape = checked(_SHAPE, "a", a)
     common = np.broadcast_shapes(shape.shape, other.shape)
     return np.broadcast_to(shape, common).ravel(), np.broadcast_to(other, common).ravel(), common
 
 
 def log_ratio_of(a: ArrayLike, x: ArrayLike) -> FloatArray:
     """log(x/a), relative accuracy near x = a too (x - a is exact there); -inf at x = 0."""
-    shape, point = np.asarray(a, dtype=np.float64), np.asarray(x, dtype=np.float64)
-    if not np.all((point >= 0.0) & np.isfinite(point)):
-        raise InputError(f"Expected x in [0, inf), got x={x!r}.")
+    shape, point = np.asarray(a, dtype=np.float64), checked(NON_NEGATIVE, "x", x)
     with np.errstate(divide="ignore", over="ignore"):
         near = np.abs(point - shape) <= 0.5 * shape
         return np.where(near, np.log1p(np.where(near, point - shape, 0.0) / shape), np.log(point) - np.log(shape))
@@ -253,10 +249,7 @@ def _solve(a: FloatArray, log_tail: FloatArray, lower: bool) -> FloatArray:
 
 
 def _quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArray:
-    logs = np.asarray(log_probability, dtype=np.float64)
-    if not np.all((logs < 0.0) & np.isfinite(logs)):
-        raise InputError(f"Expected log_probability in (-inf, 0), got log_probability={log_probability!r}.")
-    shape, target, common = _shapes(a, logs)
+    shape, target, common = _shapes(a, checked(_LOG, "log_probability", log_probability))
     same = target <= _LOG_HALF
     result = np.empty_like(shape)
     result[same] = _solve(shape[same], target[same], lower)

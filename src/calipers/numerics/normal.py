@@ -31,8 +31,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calipers.citations import implements
-from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, Domain
-from calipers.errors import CertificationError, InputError
+from calipers.domains import NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, REAL, Domain
+from calipers.errors import CertificationError
+from calipers.numerics.elementary import checked
 from calipers.numerics.types import FloatArray
 
 GAUSSIAN_RELATIVE_ERROR = 1e-12
@@ -81,10 +82,7 @@ def _mills_slope(x: FloatArray) -> FloatArray:
     result[~far] = 1.0 - near * mills_ratio(near)
     if far.any():
         inverse_square = 1.0 / np.square(x[far])
-        total = np.full_like(inverse_square, _SERIES[-1])
-        for coefficient in _SERIES[-2::-1]:
-            total = total * inverse_square + coefficient
-        result[far] = total * inverse_square
+        result[far] = np.polyval(_SERIES[::-1], inverse_square) * inverse_square
     return result
 
 
@@ -138,24 +136,14 @@ def _log_parts(mu: FloatArray, epsilon: FloatArray) -> tuple[FloatArray, FloatAr
     return high, low, factor
 
 
-def _broadcast(mu: ArrayLike, epsilon: ArrayLike) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
-    mus = np.asarray(mu, dtype=np.float64)
-    epsilons = np.asarray(epsilon, dtype=np.float64)
-    if not np.all((mus >= _MU.low) & (mus <= _MU.high)):
-        raise InputError(f"Expected mu in {_MU}, got mu={mu!r}.")
-    if not np.all(np.isfinite(epsilons)):
-        raise InputError(f"Expected epsilon in (-inf, inf), got epsilon={epsilon!r}.")
-    shape = np.broadcast_shapes(mus.shape, epsilons.shape)
-    return np.broadcast_to(mus, shape).ravel(), np.broadcast_to(epsilons, shape).ravel(), shape
-
-
 @implements("dong2022:cor2.13")
 def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """delta_mu(epsilon), the profile of mu-GDP, at any real epsilon; mu and epsilon broadcast.
 
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR wherever the true value exceeds 1e-300.
     """
-    mus, epsilons, shape = _broadcast(mu, epsilon)
+    both = np.broadcast_arrays(checked(_MU, "mu", mu), checked(REAL, "epsilon", epsilon))
+    mus, epsilons = (part.ravel() for part in both)
     result = np.zeros(mus.shape)
     live = mus > 0.0
     high, low, factor = _log_parts(mus[live], np.abs(epsilons[live]))
@@ -163,7 +151,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     negative = epsilons < 0.0
     eps_negative = epsilons[negative]
     result[negative] = -np.expm1(eps_negative) + np.exp(eps_negative) * result[negative]
-    return result.reshape(shape)
+    return result.reshape(both[0].shape)
 
 
 def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
@@ -267,10 +255,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _tail_argument(alpha: ArrayLike, alpha_c: ArrayLike | None) -> FloatArray:
-    alphas = np.asarray(alpha, dtype=np.float64)
-    complements = 1.0 - alphas if alpha_c is None else np.asarray(alpha_c, dtype=np.float64)
-    if not np.all((alphas >= 0.0) & (alphas <= 1.0) & (complements >= 0.0) & (complements <= 1.0)):
-        raise InputError(f"Expected alpha in [0, 1], got alpha={alpha!r}.")
+    alphas = checked(PROBABILITY, "alpha", alpha)
+    complements = 1.0 - alphas if alpha_c is None else checked(PROBABILITY, "alpha_c", alpha_c)
     small = alphas <= 0.5
     argument = normal_tail_quantile(np.where(small, alphas, complements))
     return np.where(small, argument, -argument)

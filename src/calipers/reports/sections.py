@@ -35,7 +35,7 @@ from calipers.reports.remedies import Remedy
 from calipers.reports.standing import claim_cell, is_closed
 from calipers.reports.words import unit_text
 from calipers.run import KEYS, Run
-from calipers.run_keys import toml_value
+from calipers.run_keys import as_toml
 from calipers.stated import Stated
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def run_file(runs: Sequence[Run]) -> str:
 
 def calibrated_file(calibration: Calibration) -> str:
     """What was calibrated, as the text of a run file."""
-    beside = "".join(f"{name} = {toml_value(value)}\n" for name, value in calibration.beside.items())
+    beside = as_toml(calibration.beside)
     return beside + (run_file(calibration.phases) if calibration.phases else "")
 
 

@@ -21,25 +21,13 @@ operating system's entropy (`numpy.random.default_rng()`) when privacy and not r
 
 from __future__ import annotations
 
-from calipers.samplers.balls_and_bins import BallsAndBins
-from calipers.samplers.cyclic_poisson import CyclicPoisson
-from calipers.samplers.deterministic import Deterministic
-from calipers.samplers.fixed_size import FixedSize
-from calipers.samplers.law import Sampler, SamplerLaw
-from calipers.samplers.poisson import Poisson
-from calipers.samplers.random_allocation import RandomAllocation
-from calipers.samplers.shuffle import Shuffle
-from calipers.samplers.truncated_poisson import TruncatedPoisson
-
-__all__ = [
-    "BallsAndBins",
-    "CyclicPoisson",
-    "Deterministic",
-    "FixedSize",
-    "Poisson",
-    "RandomAllocation",
-    "Sampler",
-    "SamplerLaw",
-    "Shuffle",
-    "TruncatedPoisson",
-]
+from calipers.samplers.balls_and_bins import BallsAndBins as BallsAndBins
+from calipers.samplers.cyclic_poisson import CyclicPoisson as CyclicPoisson
+from calipers.samplers.deterministic import Deterministic as Deterministic
+from calipers.samplers.fixed_size import FixedSize as FixedSize
+from calipers.samplers.law import Sampler as Sampler
+from calipers.samplers.law import SamplerLaw as SamplerLaw
+from calipers.samplers.poisson import Poisson as Poisson
+from calipers.samplers.random_allocation import RandomAllocation as RandomAllocation
+from calipers.samplers.shuffle import Shuffle as Shuffle
+from calipers.samplers.truncated_poisson import TruncatedPoisson as TruncatedPoisson

@@ -15,37 +15,24 @@ PyTorch is imported when training begins, not before.
 
 from __future__ import annotations
 
-from calipers.training.audited import Audited, train_audited
-from calipers.training.canaries import Canaries, CanaryPairs
-from calipers.training.datasets import DATASETS, Dataset, load_dataset
-from calipers.training.distributed import RankError, Ranks, joined_ranks
-from calipers.training.evaluation import accuracy
-from calipers.training.loop import Trained, Trainer, train
-from calipers.training.lora import with_lora
-from calipers.training.losses import cross_entropy, own_loss
-from calipers.training.models import MODELS, build_model
-from calipers.training.plan import Plan, run_of
-
-__all__ = [
-    "DATASETS",
-    "MODELS",
-    "Audited",
-    "Canaries",
-    "CanaryPairs",
-    "Dataset",
-    "Plan",
-    "RankError",
-    "Ranks",
-    "Trained",
-    "Trainer",
-    "accuracy",
-    "build_model",
-    "cross_entropy",
-    "joined_ranks",
-    "load_dataset",
-    "own_loss",
-    "run_of",
-    "train",
-    "train_audited",
-    "with_lora",
-]
+from calipers.training.audited import Audited as Audited
+from calipers.training.audited import train_audited as train_audited
+from calipers.training.canaries import Canaries as Canaries
+from calipers.training.canaries import CanaryPairs as CanaryPairs
+from calipers.training.datasets import DATASETS as DATASETS
+from calipers.training.datasets import Dataset as Dataset
+from calipers.training.datasets import load_dataset as load_dataset
+from calipers.training.distributed import RankError as RankError
+from calipers.training.distributed import Ranks as Ranks
+from calipers.training.distributed import joined_ranks as joined_ranks
+from calipers.training.evaluation import accuracy as accuracy
+from calipers.training.loop import Trained as Trained
+from calipers.training.loop import Trainer as Trainer
+from calipers.training.loop import train as train
+from calipers.training.lora import with_lora as with_lora
+from calipers.training.losses import cross_entropy as cross_entropy
+from calipers.training.losses import own_loss as own_loss
+from calipers.training.models import MODELS as MODELS
+from calipers.training.models import build_model as build_model
+from calipers.training.plan import Plan as Plan
+from calipers.training.plan import run_of as run_of

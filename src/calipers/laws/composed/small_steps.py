@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.bracket import Side
-from calipers.curves.points import Points, lower_hull, settle, steepness_of
+from calipers.curves.points import Points
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
 from calipers.laws.composed.saddle import saddle_at, saddles_outward
@@ -198,9 +198,9 @@ class SmallSteps:
         alpha, power = alpha[useful], power[useful]
         if len(alpha) == 0:
             return None
-        hull = lower_hull(settle(Points(alpha, 1.0 - power, 1.0 - alpha, power)), Side.LOWER)
+        hull = Points(alpha, 1.0 - power, 1.0 - alpha, power).settled().hull(Side.LOWER)
         places = np.arange(len(hull.alpha))
-        return hull, -np.log(steepness_of(hull)(places[:-1], places[1:]))
+        return hull, -np.log(hull.steepness(places[:-1], places[1:]))
 
 
 def _chord(mass: float, first: float, value: float, epsilon: FloatArray) -> FloatArray | float:
