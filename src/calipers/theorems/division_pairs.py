@@ -40,7 +40,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import exponential_excess
-from calipers.numerics.noncentral import log_noncentral_cdf_bounds_at, log_noncentral_tail_bounds_at
+from calipers.numerics.noncentral import log_noncentral_bounds_at
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import theorem
 
@@ -66,8 +66,8 @@ class Balls:
         above = (1.0 + r) * (n * exponential_excess(-y) - 2.0 * tau) / r + m * z
         noncentrality = np.square(z)
         return (
-            log_noncentral_cdf_bounds_at(below, n, noncentrality)[0],
-            log_noncentral_tail_bounds_at(above, n, noncentrality / (1.0 + r))[0],
+            log_noncentral_bounds_at(below, n, noncentrality, True)[0],
+            log_noncentral_bounds_at(above, n, noncentrality / (1.0 + r), False)[0],
         )
 
 
