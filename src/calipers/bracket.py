@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
-from calipers.shown import as_html
+from calipers.shown import as_html, as_record
 
 
 class Side(enum.Enum):
@@ -68,10 +68,7 @@ class Evidence:
 
     def to_dict(self) -> dict[str, object]:
         """The JSON object of the command-line contract."""
-        record: dict[str, object] = {"kind": self.kind.value, "statement": self.statement, "source": self.source}
-        if self.confidence is not None:
-            record["confidence"] = self.confidence
-        return record
+        return {name: value for name, value in as_record(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -105,9 +102,7 @@ class Bracket:
 
     def to_dict(self) -> dict[str, object]:
         """Both ends and what licenses them, as JSON objects have it."""
-        ends: dict[str, object] = {"lower": self.lower, "upper": self.upper}
-        licenses = {"lower_evidence": self.lower_evidence.to_dict(), "upper_evidence": self.upper_evidence.to_dict()}
-        return ends | licenses
+        return as_record(self)
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper

@@ -31,8 +31,11 @@ be read as a public constant.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
 
 from calipers.citations import implements
 from calipers.domains import Domain, choice
@@ -45,7 +48,10 @@ _RATE = Domain(2**-53, 1)
 
 @dataclass(frozen=True)
 class Release:
-    """Releases that share one rule; `normalization` is for `loss_reduction="mean"` and Poisson sampling."""
+    """Releases that share one rule; `normalization` is for `loss_reduction="mean"` and Poisson sampling.
+
+    They are data (`opacus_releases.json`). One without a `commit` is newer than the paper.
+    """
 
     versions: tuple[str, ...]
     normalization: str
@@ -54,18 +60,9 @@ class Release:
     verified: str
 
 
-_RUN, _READ = "read and run", "read"
-
-RELEASES = (
-    Release(("0.9.0", "0.9.1"), "realized", "not supported", "33a7ca4", _READ),
-    Release(("0.10.0", "0.10.1", "0.11.0"), "realized", "not supported", "9d76ea5", _READ),
-    Release(("0.12.0", "0.13.0"), "realized", "ASGM", "9d76ea5", _RUN),
-    Release(("0.14.0", "0.15.0"), "expected", "EASGM", "e9983ec", _RUN),
-    Release(("1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "1.1.2", "1.1.3"), "floor", "FEASGM", "1241e62", _RUN),
-    Release(("1.2.0", "1.3.0", "1.4.0", "1.4.1"), "floor", "FEASGM", "1241e62", _RUN),
-    Release(("1.5", "1.5.1", "1.5.2", "1.5.3", "1.5.4"), "floor", "FEASGM", "1241e62", _RUN),
-    # Newer than the paper.
-    Release(("1.6.0",), "floor", "FEASGM", "", _RUN),
+RELEASES = tuple(
+    Release(**entry | {"versions": tuple(entry["versions"])})
+    for entry in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 )
 VERSIONS = tuple(version for release in RELEASES for version in release.versions)
 
@@ -76,6 +73,14 @@ def release_of(version: str) -> Release:
     name = "1.5" if version == "1.5.0" else version
     choice("version", name, VERSIONS, "For another release, run `calipers probe opacus` beside it.")
     return next(release for release in RELEASES if name in release.versions)
+
+
+class Loader(TypedDict, total=False):
+    """What says how large batches are: `batch_size` or `sample_rate`, and whether a short last batch is dropped."""
+
+    batch_size: int | None
+    sample_rate: float | None
+    drop_last: bool
 
 
 @dataclass(frozen=True)
@@ -141,24 +146,24 @@ def _from_loader(dataset_size: int, batch_size: int, drop_last: bool) -> OpacusN
     return OpacusNumbers(dataset_size, sampled, accounted, steps, int(dataset_size * accounted))
 
 
-def neighbors(version: str, dataset_size: int, **settings: float | None) -> tuple[OpacusNumbers, ...]:
-    """The numbers at N - 1 (where they exist), N and N + 1; settings as for `opacus_numbers`."""
+def neighbors(version: str, dataset_size: int, **loader: Unpack[Loader]) -> tuple[OpacusNumbers, ...]:
+    """The numbers at N - 1 (where they exist), N and N + 1."""
     found = []
     for size in (dataset_size - 1, dataset_size, dataset_size + 1):
         try:
-            found.append(opacus_numbers(version, dataset_size=size, **settings))  # type: ignore[arg-type]
+            found.append(opacus_numbers(version, dataset_size=size, **loader))
         except InputError:
             if size >= dataset_size:
                 raise
     return tuple(found)
 
 
-def quiet_size(version: str, dataset_size: int, **settings: float | None) -> int | None:
+def quiet_size(version: str, dataset_size: int, **loader: Unpack[Loader]) -> int | None:
     """The largest size at most `dataset_size` at which no number moves between neighbors, if one is near."""
-    batch_size = settings.get("batch_size")
-    reach = 64 if batch_size is None else 2 * int(batch_size) + 2
+    batch_size = loader.get("batch_size")
+    reach = 64 if batch_size is None else 2 * batch_size + 2
     for size in range(dataset_size, max(1, dataset_size - reach), -1):
-        found = neighbors(version, size, **settings)
+        found = neighbors(version, size, **loader)
         if len(found) == 3 and len({(_schedule(entry, None), entry.divisor) for entry in found}) == 1:
             return size
     return None
@@ -168,13 +173,11 @@ def run_keys(
     version: str,
     *,
     dataset_size: int,
-    batch_size: int | None = None,
-    sample_rate: float | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     loss_reduction: str = "mean",
-    drop_last: bool = False,
     public_rate: bool = False,
+    **loader: Unpack[Loader],
 ) -> dict[str, object]:
     """The keys of the `Run` that a release executes: rate, steps, sampler and normalization.
 
@@ -185,13 +188,10 @@ def run_keys(
     choice("loss_reduction", loss_reduction, LOSS_REDUCTIONS)
     if (epochs is None) == (steps is None):
         raise InputError("Nothing says, or two things say, how long the run is; give one of epochs and steps.")
-    settings: dict[str, float | None] = {"batch_size": batch_size, "sample_rate": sample_rate, "drop_last": drop_last}
-    here = opacus_numbers(
-        version, dataset_size=dataset_size, batch_size=batch_size, sample_rate=sample_rate, drop_last=drop_last
-    )
-    around = neighbors(version, here.dataset_size, **settings)
+    here = opacus_numbers(version, dataset_size=dataset_size, **loader)
+    around = neighbors(version, here.dataset_size, **loader)
     if not public_rate and len({_schedule(entry, steps) for entry in around}) > 1:
-        raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **settings)))
+        raise UnsupportedError(_moving(version, around, quiet_size(version, here.dataset_size, **loader)))
     total = steps if epochs is None else _SIZE.check_int("epochs", epochs) * here.steps_per_epoch
     return {
         "dataset_size": here.dataset_size,

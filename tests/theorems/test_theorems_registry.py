@@ -10,7 +10,6 @@ from importlib import resources
 import pytest
 
 from calipers.citations import IMPLEMENTATIONS, STATEMENTS
-from calipers.domains import POSITIVE
 from calipers.errors import CalipersError, ConditionError, InputError
 from calipers.theorems import THEOREMS, Relation, evaluate, find, theorem
 
@@ -172,9 +171,9 @@ def test_whole_floats_are_accepted_as_counts():
 
 
 def test_a_name_cannot_be_taken_twice_and_parameters_must_match():
-    register = theorem("chua-prop-3.1", x=(POSITIVE, "x"))
+    register = theorem("chua-prop-3.1")
     with pytest.raises(InputError, match="registered twice"):
-        register(lambda x: x)
+        register(lambda epsilon: epsilon)
     with pytest.raises(InputError, match="but takes"):
         register(lambda y: y)
 

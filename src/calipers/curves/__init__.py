@@ -17,7 +17,6 @@ from calipers.curves.renyi import (
     epsilon_from_rdp,
     rdp_of_curve,
     rdp_of_gdp,
-    zcdp_of_gdp,
     zcdp_rho,
 )
 from calipers.curves.tradeoff import TradeoffCurve, compare
@@ -43,7 +42,6 @@ __all__ = [
     "separation",
     "symmetric_divergence",
     "tpr",
-    "zcdp_of_gdp",
     "zcdp_rho",
     "zcdp_tradeoff",
 ]

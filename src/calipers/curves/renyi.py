@@ -90,14 +90,11 @@ def zcdp_rho(orders: ArrayLike, rdp: ArrayLike) -> float:
 
 
 @implements("bun2016:prop1.6")
-def zcdp_of_gdp(mu: float) -> float:
-    """rho = mu^2/2: mu-GDP implies rho-zCDP, and no smaller rho holds for the Gaussian mechanism."""
-    return 0.5 * POSITIVE.check("mu", mu) ** 2
-
-
-@implements("bun2016:prop1.6")
 def rdp_of_gdp(mu: float, order: float) -> float:
-    """order mu^2/2, the Renyi divergence of N(mu, 1) and N(0, 1) at any order > 0."""
+    """order mu^2/2, the Renyi divergence of N(mu, 1) and N(0, 1) at any order > 0.
+
+    So mu-GDP implies rho-zCDP with rho = mu^2/2, that of order 1, and no smaller rho holds for the Gaussian mechanism.
+    """
     return 0.5 * POSITIVE.check("order", order) * POSITIVE.check("mu", mu) ** 2
 
 

@@ -111,7 +111,11 @@ def best_guarantee(curves: Sequence[TradeoffCurve]) -> TradeoffCurve:
     return TradeoffCurve.from_profile(*forward, side=Side.UPPER, reverse=backward)
 
 
+def profile_nodes(odds: FloatArray) -> FloatArray:
+    """The epsilons >= 0 at which a profile of segments with these odds has its kinks, 0 among them."""
+    return np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
+
+
 def _least_profile(curves: Sequence[TradeoffCurve]) -> tuple[FloatArray, FloatArray]:
-    odds = np.unique(np.concatenate([curve.odds for curve in curves]))
-    nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
+    nodes = profile_nodes(np.unique(np.concatenate([curve.odds for curve in curves])))
     return nodes, np.min([curve.delta(nodes) for curve in curves], axis=0)

@@ -15,16 +15,17 @@ would miss the unit's own). Nothing more is shown here, so the bracket stays ope
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import implements
-from calipers.curves.envelope import Envelope
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import UnsupportedError
 from calipers.kept import kept
+from calipers.measure.choice import Greatest
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Found, Jaw
 from calipers.numerics.types import FloatArray
@@ -115,37 +116,17 @@ class GroupedProof(CurveJaw):
 
 
 @dataclass(frozen=True)
-class OneOfUnit(Jaw):
-    """An attack on one record of a unit whose other records do nothing."""
+class OneOfUnit(Greatest):
+    """An attack on one record of a unit whose other records do nothing: `parts` is that attack alone."""
 
-    single: Jaw
     unit: str
-    side = Side.LOWER
 
-    def epsilon(self, delta: float, tolerance: float) -> Found:
+    def best(self, found: Sequence[Found]) -> Found:
         """That of one record."""
-        return self._said(self.single.epsilon(delta, tolerance))
-
-    def delta(self, epsilon: float, tolerance: float) -> Found:
-        """That of one record."""
-        return self._said(self.single.delta(epsilon, tolerance))
-
-    def renyi(self, order: float) -> Found:
-        """That of one record."""
-        return self._said(self.single.renyi(order))
-
-    def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
-        """That of one record."""
-        return self.single.envelope(smallest_delta, tolerance)
-
-    def mu(self, delta0: float, tolerance: float) -> float:
-        """That of one record."""
-        return self.single.mu(delta0, tolerance)
+        value, shown = super().best(found)
+        text = f"All records of the {self.unit} but one do nothing. {shown.statement}"
+        return Found(value, replace(shown, statement=text))
 
     def evidence(self) -> Evidence:
         """The attack on one record, the others doing nothing."""
-        return self._said(Found(0.0, self.single.evidence())).evidence
-
-    def _said(self, found: Found) -> Found:
-        text = f"All records of the {self.unit} but one do nothing. {found.evidence.statement}"
-        return Found(found.value, replace(found.evidence, statement=text))
+        return self.best([Found(0.0, super().evidence())]).evidence

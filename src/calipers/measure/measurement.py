@@ -129,50 +129,42 @@ class Measurement:
         """epsilon(delta): the smallest epsilon at which the run is (epsilon, delta)-private."""
         delta = OPEN_UNIT.check("delta", delta)
         found = self._once(("epsilon", delta), lambda jaw: jaw.epsilon(delta, self.tolerance))
-        found = self._sharpened(found, self._known_epsilons(delta))
+        found = self._sharpened(found, "epsilon", delta, depth_for(delta), lambda curve: curve.epsilon(delta))
         return self._noted(_bracket_of(found), f"epsilon at delta = {setting(delta)}")
 
     def delta(self, epsilon: float) -> Bracket:
         """delta(epsilon), the privacy profile."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         found = self._once(("delta", epsilon), lambda jaw: jaw.delta(epsilon, self.tolerance))
-        found = self._sharpened(found, self._known_deltas(epsilon))
+        found = self._sharpened(found, "delta", epsilon, 1e-280, lambda curve: float(curve.delta(epsilon)))
         return self._noted(_bracket_of(found), f"delta at epsilon = {setting(epsilon)}")
 
-    def _sharpened(self, found: _Jaws, known: Iterator[tuple[float, float]]) -> _Jaws:
-        """Where the tolerance was missed, the best of what was computed and of all (lower, upper) that are `known`."""
+    def _sharpened(
+        self, found: _Jaws, asked: str, at: float, depth: float, read: Callable[[TradeoffCurve], float]
+    ) -> _Jaws:
+        """Where the tolerance was missed, the best of what was computed and of all else that is known.
+
+        Other answers say something about epsilon(delta), and about its inverse delta(epsilon), since both fall; and so
+        do the curves of this depth, of which it is `read`.
+        """
         below, above = found
         narrow = above.value - below.value <= self.tolerance * above.value or above.value <= _TINY
         if narrow or not self._one_pair:
             return found
+        known = []
+        for kind, place, low, high in self._answered():
+            if kind == asked:
+                known.append(((low if place >= at else 0.0), (high if place <= at else math.inf)))
+            else:
+                known.append(((place if low > at else 0.0), (place if high <= at else math.inf)))
+        if all(jaw.curves_add for jaw in self._both):
+            low, high = (read(jaw.curve(depth, self.tolerance)) for jaw in self._both)
+            known.append((low, high))
         for lower, upper in known:
             if lower > below.value:
                 below = Found(lower, self.evaluation.below.evidence())
             above = Found(min(above.value, upper), above.evidence)
         return below, above
-
-    def _known_epsilons(self, delta: float) -> Iterator[tuple[float, float]]:
-        """What other answers and the curves say about epsilon(delta): it falls as delta grows."""
-        for kind, at, low, high in self._answered():
-            if kind == "epsilon":
-                yield (low if at >= delta else 0.0), (high if at <= delta else math.inf)
-            else:
-                yield (at if low > delta else 0.0), (at if high <= delta else math.inf)
-        if all(jaw.curves_add for jaw in self._both):
-            depth = depth_for(delta)
-            low, high = (jaw.curve(depth, self.tolerance).epsilon(delta) for jaw in self._both)
-            yield low, high
-
-    def _known_deltas(self, epsilon: float) -> Iterator[tuple[float, float]]:
-        """What other answers and the curves say about delta(epsilon): it falls as epsilon grows."""
-        for kind, at, low, high in self._answered():
-            if kind == "delta":
-                yield (low if at >= epsilon else 0.0), (high if at <= epsilon else 1.0)
-            else:
-                yield (at if low >= epsilon else 0.0), (at if high <= epsilon else 1.0)
-        if all(jaw.curves_add for jaw in self._both):
-            low, high = (float(jaw.curve(1e-280, self.tolerance).delta(epsilon)) for jaw in self._both)
-            yield low, high
 
     @property
     def _both(self) -> tuple[Jaw, Jaw]:

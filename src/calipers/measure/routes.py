@@ -107,7 +107,7 @@ def _evaluation(phases: tuple[Run, ...]) -> Evaluation:
     if records > 1 and not all(run.adjacency in scheme_of(run).counts_units for run in phases):
         alone = tuple(run.replace(unit=None, records_per_unit=None) for run in phases)
         unit, shown = phases[0].unit_name, _evaluation(_shown_of_units(alone)).below
-        return Evaluation(GroupedProof(_evaluation(alone).above, records, unit), OneOfUnit(shown, unit))
+        return Evaluation(GroupedProof(_evaluation(alone).above, records, unit), OneOfUnit((shown,), unit))
     return evaluated([scheme_of(run).exposure(run) for run in phases], phases[0].adjacency == "substitute")
 
 

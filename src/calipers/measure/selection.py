@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from calipers.curves.envelope import Envelope
 from calipers.curves.rdp_curve import rdp_tradeoff
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.errors import CalipersError
-from calipers.measure.choice import best_guarantee
+from calipers.kept import kept
+from calipers.measure.choice import best_guarantee, profile_nodes
 from calipers.measure.closed import CurveJaw
 from calipers.measure.jaw import Evaluation, Found, Jaw
 from calipers.mechanisms.selection import Trials
@@ -72,7 +73,6 @@ class SelectionProof(CurveJaw):
     one: Jaw
     trials: Trials
     side = Side.UPPER
-    _curves: dict[float, TradeoffCurve] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def _single(self) -> TradeoffCurve:
@@ -136,16 +136,15 @@ class SelectionProof(CurveJaw):
 
     def curve(self, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """The nodes of one trial's profile, shifted, and the Renyi bound."""
-        depth = _depth(self.trials, smallest_delta)
-        if depth not in self._curves:
-            single = self.one.curve(depth, tolerance)
-            odds = single.odds
-            nodes = np.unique(np.append(np.log(odds[(odds >= 1.0) & np.isfinite(odds)]), 0.0))
-            deltas = np.minimum(self.trials.mean * single.delta(nodes) * (1.0 + 1e-12), 1.0)
-            proven = TradeoffCurve.from_profile(nodes + self._shift, deltas, side=Side.UPPER, symmetric=True)
-            renyi = self._by_orders
-            self._curves[depth] = proven if renyi is None else best_guarantee([proven, renyi])
-        return self._curves[depth]
+        return self._curve(_depth(self.trials, smallest_delta), tolerance)
+
+    @kept
+    def _curve(self, depth: float, tolerance: float) -> TradeoffCurve:
+        single, renyi = self.one.curve(depth, tolerance), self._by_orders
+        nodes = profile_nodes(single.odds)
+        deltas = np.minimum(self.trials.mean * single.delta(nodes) * (1.0 + 1e-12), 1.0)
+        proven = TradeoffCurve.from_profile(nodes + self._shift, deltas, side=Side.UPPER, symmetric=True)
+        return proven if renyi is None else best_guarantee([proven, renyi])
 
     def renyi(self, order: float) -> Found:
         """The published bound."""
@@ -186,39 +185,37 @@ class SelectionAttack(Jaw):
     one: Jaw
     trials: Trials
     side = Side.LOWER
-    _kept: dict[tuple[float, bool], Envelope] = field(default_factory=dict, repr=False)
 
-    def _attack(self, smallest_delta: float, turned: bool) -> Envelope:
+    @kept
+    def _attack(self, depth: float, turned: bool) -> Envelope:
         """The directed curves of both scores, on every pair of one trial; and of turned orders.
 
         Every point of a turned curve has an order of its own: each shows an epsilon and a delta, but no attack attains
         the rates between two of them, so curves and rates do without.
         """
-        key = (_depth(self.trials, smallest_delta), turned)
-        if key not in self._kept:
-            single, made = self.one.envelope(key[0], _COARSE), _turned_orders if turned else _scored
-            self._kept[key] = Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
-        return self._kept[key]
+        single, made = self.one.envelope(depth, _COARSE), _turned_orders if turned else _scored
+        return Envelope(tuple(found for curve in single.absent for found in made(curve, self.trials)))
+
+    @property
+    def _points(self) -> TradeoffCurve:
+        """Turned orders included."""
+        return self._attack(_depth(self.trials, _USUAL), True).hull()
 
     def epsilon(self, delta: float, tolerance: float) -> Found:
-        """Read off the attack, turned orders included."""
-        del tolerance
-        return Found(self._attack(_USUAL, True).hull().epsilon(delta), self.evidence())
+        """Read off the attack."""
+        return Found(self._points.epsilon(delta), self.evidence())
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
-        """Read off the attack, turned orders included."""
-        del tolerance
-        return Found(float(self._attack(_USUAL, True).hull().delta(epsilon)), self.evidence())
+        """Read off the attack."""
+        return Found(float(self._points.delta(epsilon)), self.evidence())
 
     def renyi(self, order: float) -> Found:
         """No attack is claimed."""
-        del order
         return Found(0.0, self.evidence())
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """Both scores."""
-        del tolerance
-        return self._attack(smallest_delta, False)
+        return self._attack(_depth(self.trials, smallest_delta), False)
 
     def evidence(self) -> Evidence:
         """The likelihood-ordered test."""

@@ -17,9 +17,7 @@ from calipers.errors import InputError
 from calipers.numerics.gamma import (
     gamma_lower_quantile_at,
     gamma_upper_quantile_at,
-    log_gamma_lower,
     log_gamma_lower_at,
-    log_gamma_upper,
     log_gamma_upper_at,
 )
 from calipers.numerics.types import FloatArray
@@ -32,23 +30,6 @@ def _half(degrees: ArrayLike) -> FloatArray:
     if not np.all((count >= 1.0) & (count <= LARGEST_DEGREES)):
         raise InputError(f"Expected degrees in [1, {LARGEST_DEGREES:g}], got degrees={degrees!r}.")
     return 0.5 * count
-
-
-def _half_point(t: ArrayLike) -> FloatArray:
-    point = np.asarray(t, dtype=np.float64)
-    if not np.all((point >= 0.0) & np.isfinite(point)):
-        raise InputError(f"Expected t in [0, inf), got t={t!r}.")
-    return 0.5 * point
-
-
-def log_chi_square_cdf(t: ArrayLike, degrees: ArrayLike) -> FloatArray:
-    """log P(X <= t) for X chi-square with `degrees` >= 1 (whole or not); error as in `log_gamma_lower`."""
-    return log_gamma_lower(_half(degrees), _half_point(t))
-
-
-def log_chi_square_tail(t: ArrayLike, degrees: ArrayLike) -> FloatArray:
-    """log P(X > t) for X chi-square with `degrees` >= 1 (whole or not); error as in `log_gamma_upper`."""
-    return log_gamma_upper(_half(degrees), _half_point(t))
 
 
 def log_scale_test_error(log_alpha: ArrayLike, degrees: ArrayLike, log_variance_ratio: ArrayLike) -> FloatArray:

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers.errors import CertificationError, InputError
-from calipers.numerics.chi_square import LARGEST_DEGREES, log_chi_square_cdf, log_chi_square_tail
+from calipers.numerics.chi_square import LARGEST_DEGREES
 from calipers.numerics.gamma import (
     GAMMA_LOG_ERROR,
     log_gamma_lower,
@@ -250,7 +250,7 @@ def _mixture(t: float, degrees: float, noncentrality: float, lower: bool) -> tup
     if t == 0.0:
         return (-math.inf, -math.inf) if lower else (0.0, 0.0)
     if noncentrality == 0.0:
-        value = float((log_chi_square_cdf if lower else log_chi_square_tail)(t, degrees))
+        value = float((log_gamma_lower if lower else log_gamma_upper)(0.5 * degrees, 0.5 * t))
         slack = GAMMA_LOG_ERROR * max(1.0, abs(value))
         return value - slack, min(value + slack, 0.0)
     if noncentrality > _MIXTURE_UP_TO:
@@ -293,9 +293,15 @@ def _log_bounds(
     return low, high
 
 
-def _bounds(
-    excess: FloatArray, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool
+def log_noncentral_bounds_at(
+    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike, lower: bool
 ) -> tuple[FloatArray, FloatArray]:
+    """(low, high) with low <= log P(X <= degrees + noncentrality + excess) <= high, or of P(X > ...) if not `lower`.
+
+    Arguments broadcast. By its excess over the mean a threshold loses no digits at many degrees, which are whole. The
+    interval is about 1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture
+    (few degrees) about 14 sqrt(noncentrality) gamma tails and 20 milliseconds.
+    """
     shift, count = np.asarray(noncentrality, dtype=np.float64), np.asarray(degrees, dtype=np.float64)
     if not np.all((shift >= 0.0) & (shift <= LARGEST_NONCENTRALITY)):
         raise InputError(f"Expected noncentrality in [0, {LARGEST_NONCENTRALITY:g}], got {noncentrality!r}.")
@@ -304,28 +310,10 @@ def _bounds(
         raise InputError(
             f"Expected degrees in the whole numbers from 1 to {LARGEST_DEGREES:g}, got degrees={degrees!r}."
         )
-    if not np.all(np.isfinite(excess)):
+    above = np.asarray(excess, dtype=np.float64)
+    if not np.all(np.isfinite(above)):
         raise InputError(f"Expected a finite threshold, got an excess of {excess!r} over the mean.")
-    parts = np.broadcast_arrays(excess, count, shift)
+    parts = np.broadcast_arrays(above, count, shift)
     thresholds, counts, shifts = (np.ascontiguousarray(part).ravel() for part in parts)
     low, high = _log_bounds(thresholds, counts, shifts, lower)
     return low.reshape(parts[0].shape), high.reshape(parts[0].shape)
-
-
-def log_noncentral_cdf_bounds_at(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) with lower <= log P(X <= degrees + noncentrality + excess) <= upper; arguments broadcast.
-
-    By its excess over the mean a threshold loses no digits at many degrees, which are whole. The interval is about
-    1e-12 max(1, |log|/100) wide. A point costs 10 to 100 microseconds by the contour; by the mixture (few degrees)
-    about 14 sqrt(noncentrality) gamma tails and 20 milliseconds.
-    """
-    return _bounds(np.asarray(excess, dtype=np.float64), degrees, noncentrality, lower=True)
-
-
-def log_noncentral_tail_bounds_at(
-    excess: ArrayLike, degrees: ArrayLike, noncentrality: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) with lower <= log P(X > degrees + noncentrality + excess) <= upper; likewise."""
-    return _bounds(np.asarray(excess, dtype=np.float64), degrees, noncentrality, lower=False)

@@ -44,7 +44,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.curves import TradeoffCurve
-from calipers.domains import OPEN_UNIT, POSITIVE_PROBABILITY, PROBABILITY, Domain
+from calipers.domains import POSITIVE_PROBABILITY, PROBABILITY
 from calipers.errors import ConditionError, InputError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
@@ -94,7 +94,7 @@ def expected_ceiling(fpr: float, dimension: int, dataset_size: int) -> float:
     return scale_ceiling(fpr, dimension - 1, dataset_size)
 
 
-@theorem("wang-thm-3.9", fpr=OPEN_UNIT, fnr=(OPEN_UNIT, "false negative rate to fall below"))
+@theorem("wang-thm-3.9")
 def collapse_dimension(fpr: float, fnr: float, dataset_size: int) -> int:
     """The first dimension at which the ceiling of Theorem 3.8 falls to fnr; by Lemma 3.15 it stays below.
 
@@ -170,16 +170,10 @@ def batch_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sampl
     return min(one, batch_ceiling(level, dimension, dataset_size, sample_rate) ** steps * (1.0 + 1e-15 * steps))
 
 
-_COPIES = Domain(1, 10**6, integer=True)
 _MASS_ALLOWANCE = 1e-9
 
 
-@theorem(
-    "wang-lemma-2.6",
-    copies=(_COPIES, "number of copies of f"),
-    single_fpr=(OPEN_UNIT, "false positive rate of a test of one copy"),
-    single_fnr=(OPEN_UNIT, "its false negative rate"),
-)
+@theorem("wang-lemma-2.6")
 def repeated_test_fnr(fpr: float, copies: int, single_fpr: float, single_fnr: float) -> float:
     """The false negative rate of the best test that counts rejections of one test, rounded up.
 

@@ -32,13 +32,12 @@ import math
 
 import numpy as np
 
-from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import Described, theorem
+from calipers.theorems.registry import theorem
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -182,8 +181,6 @@ def floor_delta(
     return delta_from_above(revealed, epsilon)
 
 
-_MOST_FPR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false positive rate")
-_MOST_FNR: Described = (POSITIVE_PROBABILITY, "upper confidence limit of the test's false negative rate")
 _ROUNDOFF = 1e-15
 
 
@@ -196,7 +193,7 @@ def private_fnr(fpr: float, epsilon: float, delta: float) -> float:
     return max(0.0, steep - _ROUNDOFF * (1.0 + cost), flat - _ROUNDOFF)
 
 
-@theorem("wang-eq-2", fpr=_MOST_FPR, fnr=_MOST_FNR)
+@theorem("wang-eq-2")
 def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     """max(0, log((1 - delta - fpr)/fnr), log((1 - delta - fnr)/fpr)), rounded down."""
     room = 1.0 - delta
@@ -209,7 +206,7 @@ def audited_epsilon(fpr: float, fnr: float, delta: float) -> float:
     return best
 
 
-@theorem("wang-eq-3", fpr=_MOST_FPR, fnr=_MOST_FNR)
+@theorem("wang-eq-3")
 def audited_delta(fpr: float, fnr: float, epsilon: float) -> float:
     """max(0, 1 - fpr - e^epsilon fnr, 1 - fnr - e^epsilon fpr), rounded down."""
     odds = math.exp(min(epsilon, 700.0))

@@ -28,7 +28,6 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.domains import COUNT, POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
@@ -107,13 +106,7 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
     return GaussianLimit(min(upper + ROUNDED, 1.0), max(lower - ROUNDED, 0.0), mu, gamma)
 
 
-@theorem(
-    "wang-thm-3.12",
-    copies=(COUNT, "number of copies of f"),
-    kl=(POSITIVE, "-integral of log|f'|"),
-    kappa2=(POSITIVE, "integral of log|f'|^2"),
-    kappa3=(POSITIVE, "integral of |log|f'| + kl|^3"),
-)
+@theorem("wang-thm-3.12")
 def symmetric_composition(fpr: float, copies: int, kl: float, kappa2: float, kappa3: float) -> GaussianLimit:
     """Both sides of the limit theorem for identical copies, with mu and gamma."""
     functionals = Functionals(kl, kappa2, kappa3)

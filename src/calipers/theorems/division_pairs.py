@@ -37,11 +37,10 @@ from typing import Final
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from calipers.domains import NON_NEGATIVE
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers.numerics.gamma import exponential_excess
-from calipers.numerics.noncentral import log_noncentral_cdf_bounds_at, log_noncentral_tail_bounds_at
+from calipers.numerics.noncentral import log_noncentral_bounds_at
 from calipers.numerics.types import FloatArray
 from calipers.theorems.registry import theorem
 
@@ -67,8 +66,8 @@ class Balls:
         above = (1.0 + r) * (n * exponential_excess(-y) - 2.0 * tau) / r + m * z
         noncentrality = np.square(z)
         return (
-            log_noncentral_cdf_bounds_at(below, n, noncentrality)[0],
-            log_noncentral_tail_bounds_at(above, n, noncentrality / (1.0 + r))[0],
+            log_noncentral_bounds_at(below, n, noncentrality, True)[0],
+            log_noncentral_bounds_at(above, n, noncentrality / (1.0 + r), False)[0],
         )
 
 
@@ -174,7 +173,7 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
     return float(ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z))
 
 
-@theorem("wang-thm-3.4", shift=(NON_NEGATIVE, "mean of the second law"))
+@theorem("wang-thm-3.4")
 def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
     """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
 from calipers.citations import implements
-from calipers.domains import COUNT, OPEN_UNIT, POSITIVE
+from calipers.domains import COUNT, POSITIVE
 from calipers.errors import ConditionError
 from calipers.theorems.registry import theorem
 
@@ -115,7 +115,7 @@ def ratio_moments(noise_multiplier: float) -> RatioMoments:
     )
 
 
-@theorem("vandijk-prop-c.3", rounds=(COUNT, "number n of ratios averaged"))
+@theorem("vandijk-prop-c.3")
 def berry_esseen_distance(noise_multiplier: float, rounds: int) -> float:
     """Equation (19): B E|Y-1|^3 / (sqrt(n) Var^(3/2)), the sharpest of the three forms."""
     skewness = absolute_third_moment(noise_multiplier) / math.pow(ratio_variance(noise_multiplier), 1.5)
@@ -163,7 +163,7 @@ def positive_part_variance(noise_multiplier: float) -> float:
     return variance * float(ndtr(1.5 * shift)) + odd
 
 
-@theorem("bu-clt-mu", sample_rate=OPEN_UNIT)
+@theorem("bu-clt-mu")
 def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = q sqrt(T (e^(1/sigma^2) - 1)), the limit for one direction of add/remove adjacency.
 
@@ -172,7 +172,7 @@ def noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> flo
     return sample_rate * math.sqrt(steps * ratio_variance(noise_multiplier))
 
 
-@theorem("dong-cor-5.4", sample_rate=OPEN_UNIT)
+@theorem("dong-cor-5.4")
 def symmetrized_noisy_sgd_mu(sample_rate: float, steps: int, noise_multiplier: float) -> float:
     """mu = sqrt(2) c sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2) with c = q sqrt(T).
 

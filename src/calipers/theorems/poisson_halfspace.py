@@ -25,7 +25,6 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from calipers.citations import implements
-from calipers.domains import NON_NEGATIVE, PROBABILITY, REAL
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_epsilon_bounds
@@ -37,21 +36,13 @@ from calipers.theorems.samplers_gap import EventBound, best_threshold, determini
 _MOST_DRAWS = 100
 
 
-@theorem(
-    "chua-prop-c.1",
-    mean=(REAL, "a.mu / |a|, the mean along the normal of the halfspace"),
-    threshold=(REAL, "b / |a|, the distance of the halfspace from the origin"),
-)
+@theorem("chua-prop-c.1")
 def halfspace_mass(mean: float, threshold: float, noise_multiplier: float) -> float:
     """Phi((a.mu - b)/(sigma |a|)), whatever the dimension."""
     return float(ndtr((mean - threshold) / noise_multiplier))
 
 
-@theorem(
-    "chua-prop-c.3",
-    delta=(PROBABILITY, "delta of the pair at epsilon"),
-    smaller_epsilon=(NON_NEGATIVE, "the epsilon, at most the other, at which delta is asked for"),
-)
+@theorem("chua-prop-c.3")
 def delta_at_smaller_epsilon(delta: float, epsilon: float, smaller_epsilon: float) -> float:
     """min{delta + e^epsilon - e^smaller_epsilon, 1}, rounded up."""
     if smaller_epsilon > epsilon:

@@ -13,8 +13,9 @@ for one statement by name and read off what the number means:
 
 Parameters are checked against their domains whenever the function is called, by name or directly.
 
-`DESCRIBED` are the parameters that theorems take, each with its domain and one line of help. One name per thing:
-`rounds` is the number of batches in one epoch (T or M in the papers), `steps` the number of batches of a whole run."""
+`parameters.toml` has the parameters that theorems take, each with its domain and one line of help, and a statement has
+what differs for its own (`takes`). One name per thing: `rounds` is the number of batches in one epoch (T or M in the
+papers), `steps` the number of batches of a whole run."""
 
 from __future__ import annotations
 
@@ -23,15 +24,14 @@ import difflib
 import enum
 import functools
 import inspect
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, POSITIVE_PROBABILITY, PROBABILITY, Domain
+from calipers.domains import Domain
 from calipers.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -105,9 +105,9 @@ class TheoremValue:
 THEOREMS: dict[str, Theorem] = {}
 
 
-def _stated() -> dict[str, dict[str, str]]:
-    """What `statements/` says of every theorem: `statement`, `direction`, `reads`, `note`."""
-    found: dict[str, dict[str, str]] = {}
+def _stated() -> dict[str, dict[str, Any]]:
+    """What `statements/` says of every theorem: `statement`, `direction`, `reads`, `note`, `takes`."""
+    found: dict[str, dict[str, Any]] = {}
     for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
         source = tomllib.loads(path.read_text("utf-8"))
         for name, entry in source["theorems"].items():
@@ -116,23 +116,38 @@ def _stated() -> dict[str, dict[str, str]]:
     return found
 
 
+def _interval(text: str) -> Domain:
+    """The domain that is written as an interval, "whole" before that of integers."""
+    ends = text.removeprefix("whole ")
+    low, high = (float(end) for end in ends[1:-1].split(","))
+    return Domain(low, high, ends[0] == "(", ends[-1] == ")", integer=ends != text)
+
+
+def _parameters(
+    entries: Mapping[str, str | list[str]], known: Mapping[str, tuple[Domain, str]]
+) -> dict[str, tuple[Domain, str]]:
+    """Domain and help of every parameter; where no help is given, that of the `known` one of its name."""
+    both = {key: [entry, known[key][1]] if isinstance(entry, str) else entry for key, entry in entries.items()}
+    return {key: (_interval(domain), text) for key, (domain, text) in both.items()}
+
+
 _STATED = _stated()
+DESCRIBED = _parameters(tomllib.loads(Path(__file__).with_name("parameters.toml").read_text("utf-8")), {})
+"""What a parameter of this name is, unless its theorem says otherwise."""
 
 
-def theorem(name: str, **described: Described | Domain) -> Callable[[F], F]:
+def theorem(name: str) -> Callable[[F], F]:
     """Register the decorated function under `name`, and as an implementation of its statement.
 
-    The function is called with what its parameters' domains make of the arguments, or not at all. `DESCRIBED` says what
-    a parameter of some name is; `described` has what differs, a domain or all of it. Defaults are read from the
-    signature. A name used twice, or a parameter that nobody describes, raises `InputError` at import.
+    The function is called with what its parameters' domains make of the arguments, or not at all. Defaults are read
+    from the signature. A name used twice, or a parameter that nobody describes, raises `InputError` at import.
     """
     stated = _STATED[name]
 
     def register(function: F) -> F:
         signature = inspect.signature(function)
         known = {key: DESCRIBED[key] for key in signature.parameters if key in DESCRIBED}
-        for key, entry in described.items():
-            known[key] = (entry, known[key][1]) if isinstance(entry, Domain) else entry
+        known |= _parameters(stated.get("takes", {}), DESCRIBED)
         if set(signature.parameters) != set(known):
             raise InputError(f"Theorem {name!r} describes {sorted(known)} but takes {sorted(signature.parameters)}.")
         if name in THEOREMS:
@@ -198,35 +213,3 @@ def _named(result: object) -> dict[str, Number]:
     if isinstance(result, (bool, int, float)):
         return {"value": result}
     raise InputError(f"A theorem must return a number or a dataclass of numbers, not {type(result).__name__}.")
-
-
-Described = tuple[Domain, str]
-
-AT_LEAST_TWO: Final = Domain(2, math.inf, integer=True)
-AT_LEAST_THREE: Final = Domain(3, math.inf, integer=True)
-
-DESCRIBED: Final[dict[str, Described]] = {
-    "alignment": (
-        Domain(-1.0, 1.0),
-        "every other record's clipped gradient is this multiple of the new record's, which has full length",
-    ),
-    "dataset_size": (Domain(1, 1e10, integer=True), "number N of records of the smaller dataset"),
-    "delta": (PROBABILITY, "delta of (epsilon, delta)-DP"),
-    "dimension": (Domain(1, 1e12, integer=True), "number of coordinates of the output"),
-    "epochs": (COUNT, "number of epochs"),
-    "epsilon": (NON_NEGATIVE, "epsilon of (epsilon, delta)-DP"),
-    "fpr": (PROBABILITY, "false positive rate of the test"),
-    "mu": (POSITIVE, "parameter of Gaussian differential privacy"),
-    "noise_multiplier": (POSITIVE, "standard deviation of the noise divided by the clipping norm"),
-    "rounds": (AT_LEAST_TWO, "number of batches in one epoch"),
-    "sample_rate": (POSITIVE_PROBABILITY, "probability q that a record enters a batch"),
-    "scale": (OPEN_UNIT, "standard deviation of the second law"),
-    "separation": (
-        Domain(0.0, 1.0 / math.sqrt(2.0), high_open=True),
-        "largest distance of the trade-off curve from the line 1 - a",
-    ),
-    "steps": (COUNT, "number of batches of the whole run"),
-}
-"""What a parameter of this name is, unless its theorem says otherwise."""
-
-TARGET: Final[Described] = (OPEN_UNIT, "largest allowed distance below the line 1 - a")

@@ -39,7 +39,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from calipers.domains import COUNT, OPEN_UNIT, REAL
 from calipers.errors import CertificationError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_delta, gaussian_epsilon
@@ -69,13 +68,13 @@ def deterministic_delta(epsilon: float, noise_multiplier: float) -> float:
     return float(gaussian_delta(1.0 / noise_multiplier, epsilon))
 
 
-@theorem("chua-prop-3.1-epsilon", delta=OPEN_UNIT)
+@theorem("chua-prop-3.1-epsilon")
 def deterministic_epsilon(delta: float, noise_multiplier: float) -> float:
     """The smallest epsilon >= 0 with delta_D(epsilon) <= delta, by bisection of Proposition 3.1."""
     return gaussian_epsilon(1.0 / noise_multiplier, delta)
 
 
-@theorem("chua-thm-4.1", rounds=COUNT)
+@theorem("chua-thm-4.1")
 def shuffle_delta_upper(epsilon: float, noise_multiplier: float, rounds: int) -> float:
     """delta_D(eps), rounded up.
 
@@ -131,7 +130,7 @@ def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, fl
     return -8.0 * sigma, middle + 2.0 + 8.0 * sigma
 
 
-@theorem("chua-eq-3-event", rounds=COUNT, threshold=(REAL, "threshold of the event"))
+@theorem("chua-eq-3-event")
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
     value = float(_max_values(epsilon, noise_multiplier, rounds, np.array([threshold]), False)[0])
@@ -143,7 +142,7 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     return value
 
 
-@theorem("chua-eq-3", rounds=COUNT)
+@theorem("chua-eq-3")
 def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C.
 
@@ -154,7 +153,7 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) ->
     return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, False), *search)
 
 
-@theorem("chua-eq-3-reversed", rounds=COUNT)
+@theorem("chua-eq-3-reversed")
 def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
     """max over C of Q_S(not E_C) - e^eps P_S(not E_C): the same attack, with the record zeroed out as the target.
 
@@ -165,7 +164,7 @@ def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds
     return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, True), *search)
 
 
-@theorem("chua-eq-3-epsilon", delta=OPEN_UNIT, rounds=COUNT)
+@theorem("chua-eq-3-epsilon")
 def shuffle_epsilon_lower(delta: float, noise_multiplier: float, rounds: int) -> float:
     """The largest epsilon found at which Equation (3) still exceeds delta (0 if it does at none).
 

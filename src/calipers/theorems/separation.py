@@ -55,7 +55,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
 
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE, PROBABILITY, Domain
 from calipers.errors import ConditionError
 from calipers.theorems.lognormal_ratio import positive_part_variance
 from calipers.theorems.registry import theorem
@@ -71,7 +70,7 @@ class TractablePoint:
     fpr_bound: float
 
 
-@theorem("ertan-eq-17", rounds=COUNT)
+@theorem("ertan-eq-17")
 def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float:
     """f_sub(a) = Phi(Phi^-1((1-a)^(1/M)) - 1/sigma) (1-a)^((M-1)/M).
 
@@ -86,7 +85,7 @@ def max_test_tradeoff(fpr: float, noise_multiplier: float, rounds: int) -> float
     return math.exp(float(log_ndtr(threshold - 1.0 / noise_multiplier)) + (rounds - 1) * log_below)
 
 
-@theorem("ertan-eq-21", rounds=COUNT)
+@theorem("ertan-eq-21")
 def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """max over h of Phi(h)^(M-1) (Phi(h) - Phi(h - 1/sigma)) / sqrt 2, the separation of f_sub.
 
@@ -144,12 +143,7 @@ def shuffle_separation_lower_corrected(noise_multiplier: float, rounds: int) -> 
     return shuffle_separation_lower(noise_multiplier, rounds) * (1.0 - correction)
 
 
-@theorem(
-    "ertan-lemma-6.4",
-    shuffle_fnr=(PROBABILITY, "an upper bound on the shuffled trade-off curve at fpr"),
-    sample_rate=OPEN_UNIT,
-    rounds=COUNT,
-)
+@theorem("ertan-lemma-6.4")
 def poisson_tradeoff_upper(fpr: float, shuffle_fnr: float, sample_rate: float, rounds: int) -> float:
     """p (1 - a) + (1 - p) f'(a) with p = (1 - q)^M, for f' above the shuffled curve at the same a."""
     if shuffle_fnr > 1.0 - fpr:
@@ -173,13 +167,13 @@ def poisson_separation_lower(noise_multiplier: float, rounds: int) -> float:
 _ROOT_2 = math.sqrt(2.0)
 
 
-@theorem("ertan-lemma-5.3", fixed_point=(Domain(0.0, 0.5), "the a with f(a) = a"))
+@theorem("ertan-lemma-5.3")
 def symmetric_separation(fixed_point: float) -> float:
     """(1 - 2a)/sqrt 2; `calipers.curves.separation` serves every curve."""
     return (1.0 - 2.0 * fixed_point) / _ROOT_2
 
 
-@theorem("ertan-lemma-e.1", mu=NON_NEGATIVE)
+@theorem("ertan-lemma-e.1")
 def gdp_separation(mu: float) -> float:
     """(2 Phi(mu/2) - 1)/sqrt 2 = erf(mu/sqrt 8)/sqrt 2: exact, and accurate for small mu."""
     return float(erf(mu / math.sqrt(8.0))) / _ROOT_2
@@ -238,7 +232,7 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     return log_rounds, log_power
 
 
-@theorem("ertan-eq-51", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
+@theorem("ertan-eq-51")
 def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     """sqrt((M^(1/s^2) - 4)/M), for M^(1/s^2) >= 4: from Phi(1.5/sigma) >= 1/2 and Phi(-0.5/sigma) >= 0."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 4.0, "Equation (51)")
@@ -248,7 +242,7 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     return math.sqrt((math.exp(log_power) - 4.0) * math.exp(-log_rounds))
 
 
-@theorem("ertan-eq-52", s=(POSITIVE, "noise_multiplier * sqrt(ln rounds)"))
+@theorem("ertan-eq-52")
 def scaled_noise_separation_lower(rounds: int, s: float) -> float:
     """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 8.0, "Equation (52)")

@@ -43,11 +43,11 @@ from dataclasses import dataclass
 from scipy.special import erf, ndtr
 
 from calipers.citations import implements
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, REAL
+from calipers.domains import COUNT
 from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
 from calipers.theorems.lognormal_ratio import positive_part_variance, ratio_variance
-from calipers.theorems.registry import Described, theorem
+from calipers.theorems.registry import theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
 
@@ -99,7 +99,7 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
     )
 
 
-@theorem("vandijk-thm-5.1", x=(REAL, "point, in standard deviations of the mean"))
+@theorem("vandijk-thm-5.1")
 def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
     """p_n(x) for the likelihood ratio of random allocation."""
     return ratio_edgeworth_map(noise_multiplier, rounds)(x)
@@ -146,7 +146,7 @@ def gdp_coefficients(noise_multiplier: float) -> GdpCoefficients:
     return GdpCoefficients(shuffle, poisson, poisson / shuffle)
 
 
-@theorem("vandijk-thm-5.2-epochs", c=(NON_NEGATIVE, "limit of sqrt(epochs / rounds)"))
+@theorem("vandijk-thm-5.2-epochs")
 def shuffle_epochs_mu(noise_multiplier: float, c: float) -> float:
     """c sqrt(e^(1/sigma^2) - 1); 0, perfect privacy in the limit, for c = 0."""
     return c * math.sqrt(ratio_variance(noise_multiplier))
@@ -166,9 +166,6 @@ def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) 
     return -math.expm1(epochs * math.log1p(-delta)) / math.sqrt(2.0)
 
 
-_SHIFT: Described = (OPEN_UNIT, "shift t with f(a) >= G_mu(a + t) - t")
-
-
 @dataclass(frozen=True)
 class FixedPoint:
     """a* = G_mu(a*), and the two leading terms of its expansion."""
@@ -183,7 +180,7 @@ def gaussian_fixed_point(mu: float) -> FixedPoint:
     return FixedPoint(float(ndtr(-0.5 * mu)), 0.5 - mu / math.sqrt(8.0 * math.pi))
 
 
-@theorem("vandijk-thm-5.2-delta-hat", shift=_SHIFT)
+@theorem("vandijk-thm-5.2-delta-hat")
 def failure_probability(mu: float, shift: float) -> float:
     """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
     middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
@@ -195,7 +192,7 @@ def failure_probability(mu: float, shift: float) -> float:
     return (float(gaussian_power(mu, shift)) + shift) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
-@theorem("vandijk-lemma-g.5", shift=_SHIFT)
+@theorem("vandijk-lemma-g.5")
 def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
     """(1 - d) G_mu(a/(1 - d)) with d of `failure_probability`, rounded down; 0 from a = 1 - d on."""
     kept = 1.0 - failure_probability(mu, shift)
@@ -205,11 +202,7 @@ def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
     return kept * float(gaussian_tradeoff(mu, share)) * (1.0 - 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
-@theorem(
-    "vandijk-sec-4.1-limit",
-    delta_factor=(NON_NEGATIVE, "limit of delta M^R"),
-    epochs_factor=(NON_NEGATIVE, "limit of epochs / M^R"),
-)
+@theorem("vandijk-sec-4.1-limit")
 def epochs_tradeoff_limit(fpr: float, delta_factor: float, epochs_factor: float) -> float:
     """max{e^(-r s) - a, 0}."""
     product = delta_factor * epochs_factor

@@ -37,11 +37,10 @@ from dataclasses import dataclass
 
 from scipy.special import erf
 
-from calipers.domains import POSITIVE
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise, ratio_variance
-from calipers.theorems.registry import AT_LEAST_THREE, TARGET, theorem
+from calipers.theorems.registry import theorem
 
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
@@ -107,7 +106,7 @@ def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneE
     return bound
 
 
-@theorem("vandijk-thm-4.1", rounds=AT_LEAST_THREE)
+@theorem("vandijk-thm-4.1")
 def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The delta of Theorem 4.1, all six terms, with condition (1) checked.
 
@@ -116,7 +115,7 @@ def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
     return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance_low_noise), noise_multiplier, rounds)
 
 
-@theorem("vandijk-eq-53", rounds=AT_LEAST_THREE)
+@theorem("vandijk-eq-53")
 def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19).
 
@@ -135,23 +134,19 @@ def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBoun
     return fewest(suffices, 2, 4)
 
 
-@theorem("vandijk-thm-4.1-rounds", delta=TARGET)
+@theorem("vandijk-thm-4.1-rounds")
 def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1)."""
     return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance_low_noise)
 
 
-@theorem("vandijk-eq-53-rounds", delta=TARGET)
+@theorem("vandijk-eq-53-rounds")
 def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
     """The smallest M for which Equation (53) with Equation (19) gives at most delta."""
     return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance)
 
 
-@theorem(
-    "vandijk-thm-4.1-dataset-size",
-    delta=TARGET,
-    noise_per_round=(POSITIVE, "allowed sigma M / N, in units of the clipping norm"),
-)
+@theorem("vandijk-thm-4.1-dataset-size")
 def shuffle_dataset_size(delta: float, noise_multiplier: float, noise_per_round: float = 0.1) -> int:
     """N = ceil(sigma M / noise_per_round) with M of `shuffle_rounds` (last column of the paper's Table 1)."""
     return math.ceil(noise_multiplier * shuffle_rounds(delta, noise_multiplier) / noise_per_round)
@@ -163,13 +158,13 @@ def _leading(noise_multiplier: float, multiple: float) -> float:
     return multiple * error + math.sqrt(ratio_variance(noise_multiplier)) / _ROOT_2PI
 
 
-@theorem("vandijk-eq-2", rounds=AT_LEAST_THREE)
+@theorem("vandijk-eq-2")
 def shuffle_delta_two_terms(noise_multiplier: float, rounds: int) -> float:
     """2 e + mu/sqrt(2 pi), the terms of Theorem 4.1 of order 1/sqrt(M)."""
     return _leading(noise_multiplier, 2.0) / math.sqrt(rounds - 1)
 
 
-@theorem("vandijk-eq-3", delta=TARGET)
+@theorem("vandijk-eq-3")
 def shuffle_rounds_two_terms(delta: float, noise_multiplier: float) -> float:
     """1 + ((2 e + mu/sqrt(2 pi)) sqrt(M-1) / delta)^2: the solution M of Equation (2)."""
     return 1.0 + (_leading(noise_multiplier, 2.0) / delta) ** 2
@@ -183,7 +178,7 @@ def shuffle_condition_rounds(noise_multiplier: float) -> float:
     return 1.0 + (_leading(noise_multiplier, 3.0) / room) ** 2
 
 
-@theorem("vandijk-epochs", delta=TARGET)
+@theorem("vandijk-epochs")
 def epochs_tradeoff(delta: float, epochs: int, fpr: float) -> float:
     """max{(1 - delta)^E - a, 0}: the E-fold composition of max{1 - a - delta, 0}, exactly.
 

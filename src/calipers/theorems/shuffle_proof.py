@@ -27,16 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.domains import POSITIVE, Domain
 from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, ratio_variance
-from calipers.theorems.registry import AT_LEAST_THREE, Described, theorem
+from calipers.theorems.registry import theorem
 
-_AROUND: Described = (
-    Domain(0.0, 0.5, high_open=True),
-    "distance from 1/2 up to which false positive rates count",
-)
 _CELLS = 60_000
 _REACH = 9.0
 _ROUNDED = 1e-12
@@ -102,14 +97,14 @@ def _enclosed(step: _Step, level: float, last: float) -> Enclosure:
     return Enclosure(lower, upper + left + right)
 
 
-@theorem("vandijk-prop-d.2", rounds=AT_LEAST_THREE, delta=_AROUND)
+@theorem("vandijk-prop-d.2")
 def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> Enclosure:
     """1 -+ kappa sqrt(w/M) with the smallest kappa allowed."""
     step = _step(noise_multiplier, rounds, delta)
     return Enclosure((1.0 - step.reach) - _ROUNDED, (1.0 + step.reach) * (1.0 + _ROUNDED))
 
 
-@theorem("vandijk-prop-d.4", rounds=AT_LEAST_THREE, threshold=(POSITIVE, "threshold h on the mean likelihood ratio"))
+@theorem("vandijk-prop-d.4")
 def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enclosure:
     """int Phi(gamma(h, z)) phi(z) dz -+ e, within [0, 1] as a rate is."""
     w = ratio_variance(noise_multiplier, power=3)
@@ -121,7 +116,7 @@ def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enc
     return Enclosure(max(found.lower - distance, 0.0), min(found.upper + distance, 1.0))
 
 
-@theorem("vandijk-prop-d.5", rounds=AT_LEAST_THREE)
+@theorem("vandijk-prop-d.5")
 def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Enclosure:
     """The integral of D.5 at the worst x, mu(z) and limit that D.2 leaves open, less e; at the best, plus e."""
     step = _step(noise_multiplier, rounds, abs(fpr - 0.5))
@@ -137,7 +132,7 @@ def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Encl
     return Enclosure(max(below.lower - step.distance, 0.0), min(above.upper + step.distance, 1.0))
 
 
-@theorem("vandijk-prop-d.6", rounds=AT_LEAST_THREE, delta=_AROUND)
+@theorem("vandijk-prop-d.6")
 def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float:
     """theta of Equation (35): e^(-t^2/2)/(t sqrt(2 pi)) at t = sigma ln(M - kappa sqrt(w M)) - 1/(2 sigma)."""
     step = _step(noise_multiplier, rounds, delta)
@@ -150,7 +145,7 @@ def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float
     return math.exp(-0.5 * t * t) / (t * _ROOT_2PI) * (1.0 + 1e-10)
 
 
-@theorem("vandijk-prop-d.7", rounds=AT_LEAST_THREE)
+@theorem("vandijk-prop-d.7")
 def expanded_integral(noise_multiplier: float, rounds: int, fpr: float) -> float:
     """1 - a - e - {mu/sqrt(2 pi) + kappa/(sqrt(8 pi)(M-1))} - {...}/sqrt(8 e pi), kappa not yet replaced by (36)."""
     step = _step(noise_multiplier, rounds, abs(fpr - 0.5))

@@ -94,7 +94,7 @@ def maximum_probabilities(
         np.abs(x) * np.exp(-0.5 * x * x - _LOG_SQRT_TWO_PI - tail) for x, tail in zip(arguments, tails, strict=True)
     ]
     arguments_error = 4.5 * UNIT_ROUNDOFF * (moved[0] + (rounds - 1) * moved[1]) / np.clip(np.abs(below), 1e-300, 1.0)
-    # Otherwise log_ndtr is accurate to a few units in the last place (`calipers.numerics.accuracy`).
+    # Otherwise log_ndtr is accurate to a few units in the last place (`tests/numerics/test_accuracy.py`).
     return -np.expm1(below), np.exp(below), 8.0 * UNIT_ROUNDOFF * (2.0 - below) + arguments_error
 
 

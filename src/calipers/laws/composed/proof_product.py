@@ -17,7 +17,7 @@ from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT
 from calipers.laws.composed.direction import LONE_MARGIN, Above, Look, counted, log_escape_for, upper_shelf
-from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import TailFocus, UpperTail
 from calipers.laws.core.source import UpperSource
 from calipers.numerics.types import FloatArray
@@ -25,7 +25,7 @@ from calipers.numerics.types import FloatArray
 _ETA = 0.05
 """Lattice in deviations of one factor: it adds a share of about 4e-4 to the variance."""
 _RELATIVE = 1e-4
-_MOST_SADDLES = 60
+_SPACING, _MOST_SADDLES = 2.0, 60
 _DEEPEST = -600.0
 
 
@@ -96,17 +96,12 @@ class ProofProduct:
         """All nodes of one direction, saddle after saddle from epsilon = 0 outward."""
         log_tail = log_smallest - (math.log(self.steps) + 18.0 if self.steps > 1 else LONE_MARGIN)
         pilot = direction.pilot(log_tail)
-        saddle = saddle_for_epsilon(pilot, 0.0)
+        first, most = saddle_for_epsilon(pilot, 0.0), _MOST_SADDLES if self.steps > 1 else 1
         found = []
-        for _ in range(_MOST_SADDLES):
+        for saddle in saddles_outward(pilot, first, _SPACING, log_smallest, most):
             tail = self._tail(direction, saddle, log_tail, None)
-            near = np.abs(tail.epsilon_nodes - saddle.mean) <= 2.0 * saddle.deviation
+            near = np.abs(tail.epsilon_nodes - saddle.mean) <= _SPACING * saddle.deviation
             found.append(tail if self.steps == 1 or saddle.tilt <= 1.0 + 1e-6 else tail.taken(near))
-            following = saddle_for_epsilon(pilot, saddle.mean + 2.0 * saddle.deviation)
-            ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
-            if self.steps == 1 or ended:
-                break
-            saddle = following
         far, log_leak = direction.end(log_tail)
         return UpperTail.least([*found, UpperTail(np.array([far]), np.array([log_leak]))])
 

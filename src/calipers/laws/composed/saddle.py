@@ -63,6 +63,20 @@ def saddle_for_epsilon(factors: Sequence[tuple[Law, int]], epsilon: float) -> Sa
     return _bisect(factors, lambda s: s.mean < epsilon)
 
 
+def saddles_outward(
+    factors: Sequence[tuple[Law, int]], first: Saddle, spacing: float, log_deepest: float, most: int
+) -> list[Saddle]:
+    """Centers `spacing` deviations apart, until the estimated delta is below e^log_deepest or the law is at its end."""
+    found = [first]
+    while found[-1].log_delta > log_deepest and len(found) < most:
+        last = found[-1]
+        following = saddle_for_epsilon(factors, last.mean + spacing * last.deviation)
+        if following.mean <= last.mean + 0.1 * last.deviation:
+            break
+        found.append(following)
+    return found
+
+
 def _bisect(factors: Sequence[tuple[Law, int]], too_small: Callable[[Saddle], bool]) -> Saddle:
     """The largest tilt, on a logarithmic scale of tilt - 1, at which `too_small` still holds."""
     if not too_small(saddle_at(factors, 1.0 + _LOWEST)):

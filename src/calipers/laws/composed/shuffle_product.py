@@ -23,7 +23,7 @@ from calipers.laws.composed.direction import (
     log_escape_for,
     lower_shelf,
 )
-from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon
+from calipers.laws.composed.saddle import Saddle, saddle_for_delta, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import LowerTail, TailFocus
 from calipers.laws.core.source import LowerSource
 
@@ -33,7 +33,7 @@ _SPACING, _SPARSE, _MANY = 2.0, 3.0, 20_000
 _USUAL_CURVE = 1e-12
 _ROUGH, _SHORT = 0.2, 1 << 16
 """Cells and longest lattice of a rough look."""
-_MOST_SADDLES = 60
+_MOST_SADDLES = 61
 _DEEPEST = -600.0
 
 
@@ -101,18 +101,10 @@ class AttackProduct:
         spacing = _SPACING if self.steps < _MANY else _SPARSE
         ways: list[list[LowerTail]] = []
         for direction in self.directions:
-            found: list[LowerTail] = []
-            ways.append(found)
-            pilot = direction.pilot(log_tail)
-            saddle = saddle_for_epsilon(pilot, 0.0)
-            found.append(self._start(direction, log_tail))
-            for _ in range(_MOST_SADDLES):
-                following = saddle_for_epsilon(pilot, saddle.mean + spacing * saddle.deviation)
-                ended = saddle.log_delta < log_smallest or following.mean <= saddle.mean + 0.1 * saddle.deviation
-                if self.steps == 1 or ended:
-                    break
-                saddle = following
-                found.append(direction.lower(_look(saddle, log_tail)))
+            pilot, most = direction.pilot(log_tail), _MOST_SADDLES if self.steps > 1 else 1
+            _, *others = saddles_outward(pilot, saddle_for_epsilon(pilot, 0.0), spacing, log_smallest, most)
+            further = [direction.lower(_look(saddle, log_tail)) for saddle in others]
+            ways.append([self._start(direction, log_tail), *further])
         return ways[0], ways[-1]
 
     def _depth(self, smallest_delta: float) -> float:

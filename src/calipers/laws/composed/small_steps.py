@@ -18,7 +18,7 @@ from calipers.bracket import Side
 from calipers.curves.points import Points, lower_hull, settle, steepness_of
 from calipers.laws.composed.direction import Direction, Look, eta_for, log_escape_for
 from calipers.laws.composed.jumps import JumpKind
-from calipers.laws.composed.saddle import Saddle, saddle_at, saddle_for_epsilon
+from calipers.laws.composed.saddle import saddle_at, saddles_outward
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import KnownLaws
@@ -29,7 +29,7 @@ from calipers.numerics.types import FloatArray
 DEVIATIONS = 2.0
 """A step larger than so many deviations of the sum of the small ones is a jump."""
 _EXPECTED = 0.25
-_MOST_SADDLES = 14
+_SPACING, _MOST_SADDLES = 2.2, 14
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ class SmallSteps:
     def _looks(self) -> list[Look]:
         """The compositions around each saddle."""
         looks = []
-        for saddle in _saddles(self._direction, self._log_deepest):
+        pilot, most = self._direction.pilot(self._log_deepest), _MOST_SADDLES if self._direction.steps() > 1 else 1
+        for saddle in saddles_outward(pilot, saddle_at(pilot, 1.0), _SPACING, self._log_deepest, most):
             eta = min(0.05, max(1e-3, eta_for(saddle, 0.3 * self._tolerance)))
             escape = min(log_escape_for(saddle, 0.02 * self._tolerance), -20.0)
             looks.append(Look(saddle, eta, self._log_deepest, escape))
@@ -205,16 +206,3 @@ class SmallSteps:
 def _chord(mass: float, first: float, value: float, epsilon: FloatArray) -> FloatArray | float:
     """D is convex in e^eps, and the P-mass at minus infinity: left of the first node the chord holds."""
     return mass - (mass - value) * np.exp(np.minimum(epsilon - first, 0.0)) if value < mass else mass
-
-
-def _saddles(direction: Direction, log_deepest: float) -> list[Saddle]:
-    """Centers from the untilted sum outward, until the estimated delta is below the deepest asked for."""
-    pilot = direction.pilot(log_deepest)
-    found = [saddle_at(pilot, 1.0)]
-    while found[-1].log_delta > log_deepest and len(found) < _MOST_SADDLES and direction.steps() > 1:
-        last = found[-1]
-        following = saddle_for_epsilon(pilot, last.mean + 2.2 * last.deviation)
-        if following.mean <= last.mean + 0.1 * last.deviation:
-            break
-        found.append(following)
-    return found

@@ -11,6 +11,7 @@ symmetric: a guarantee about a record being added or removed, which no single at
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from calipers.laws.composed.direction import COARSEST, Direction, Look, eta_for,
 from calipers.laws.composed.middle import Kept, MiddleTests, kept_nodes, middle_saddles, middle_tests
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.rare import rare_steps
-from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon
+from calipers.laws.composed.saddle import Saddle, saddle_for_epsilon, saddles_outward
 from calipers.laws.composed.tails import LowerTail, UpperTail
 from calipers.numerics.elementary import distinct
 from calipers.numerics.types import FloatArray, IntArray
@@ -39,16 +40,10 @@ _PER_LOOK = 3
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
     """Centers from eps = 0 until the estimated delta is below the smallest one asked for."""
     pilot = direction.pilot(log_tail)
-    found = [saddle_for_epsilon(pilot, 0.0)]
-    if direction.steps() == 1:
-        return found
-    while found[-1].log_delta > log_smallest and len(found) < _MOST_SADDLES:
-        last = found[-1]
-        following = saddle_for_epsilon(pilot, last.mean + _SPACING * last.deviation)
-        if following.mean <= last.mean + 0.1 * last.deviation or following.deviation < 1e-2 * found[0].deviation:
-            break  # the law is bounded and this is its far end
-        found.append(following)
-    return found
+    first = saddle_for_epsilon(pilot, 0.0)
+    found = saddles_outward(pilot, first, _SPACING, log_smallest, _MOST_SADDLES if direction.steps() > 1 else 1)
+    # Where deviations vanish the law is bounded and this is its far end.
+    return list(itertools.takewhile(lambda saddle: saddle.deviation >= 1e-2 * first.deviation, found))
 
 
 def _thinned(eps: FloatArray, saddle: Saddle, everything: bool) -> IntArray:

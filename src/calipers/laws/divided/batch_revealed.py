@@ -19,24 +19,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT
 from calipers.laws.core.gaussian_part import gaussian_pair
-from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.law import Law
 from calipers.laws.core.source import UpperSource
-from calipers.laws.divided.cells import (
-    MASS_ERROR,
-    SHIFT_ERROR,
-    MixedCells,
-    log_normal_cells,
-    mixed_upper,
-    thinned,
-    thinned_product,
-)
-from calipers.laws.divided.folded import cell_width
+from calipers.laws.divided.cells import SHIFT_ERROR, MixedCells, cell_ends, mixed_law, thinned, thinned_product
 from calipers.laws.divided.hidden_bit import best_tests
 from calipers.laws.divided.scale import scale_pair
 from calipers.numerics.binomial import binomial_window
@@ -103,18 +93,6 @@ def _isotropic(sigma: float, dimension: int, size: int, resolution: float, log_t
 
 def _signal(sigma: float, size: int, resolution: float, log_tail: float) -> Law:
     mean = 2.0 * size / ((size + 1.0) * sigma)
-    reach = math.sqrt(-2.0 * log_tail)
-    length = 2.0 * reach + mean
-    scale = size / (size + 1.0)
-    step = scale * cell_width(resolution, (length + reach) / scale)
-    x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+    x = cell_ends(log_tail, mean, size / (size + 1.0), resolution)
     tests = best_tests(np.array([mean]), size, x)
-    ratio, log_q, beyond = mixed_upper(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), log_normal_cells(x))
-    return Law.dominating(
-        ratio,
-        log_q,
-        p_inf=min(1.0, beyond * (1.0 + 1e-9)),
-        q_zero=float(special.ndtr(x[0])) * (1.0 + 1e-9),
-        mass_error=MASS_ERROR + ATOM_ROUNDING,
-        shift_error=SHIFT_ERROR,
-    )
+    return mixed_law(MixedCells(np.ones(1), tests.log_ratio, tests.log_mass), x)

@@ -8,14 +8,15 @@ costs no more than one pair.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from calipers.errors import CertificationError
-from calipers.laws.core.law import Law
-from calipers.laws.divided.folded import log_interval_mass
+from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.divided.folded import cell_width, log_interval_mass
 from calipers.numerics.elementary import log_complement
 from calipers.numerics.types import FloatArray, IntArray
 
@@ -25,11 +26,19 @@ SHIFT_ERROR = 5e-12
 """Absolute error of log ratios, the relative errors of P-masses and Q-masses of a cell included (see `split_cells`)."""
 
 
-def log_normal_cells(x: FloatArray) -> FloatArray:
-    """log of the standard normal mass below x[0], of every cell of equal width, and above x[-1]."""
+def log_normal_cells(x: FloatArray, mean: float = 0.0) -> FloatArray:
+    """log of the mass of N(mean, 1) below x[0], in every cell of equal width, and above x[-1]."""
     step = float(x[1] - x[0])
-    inner = log_interval_mass(x[:-1], np.full(len(x) - 1, step))
-    return np.concatenate((special.log_ndtr(x[:1]), inner, special.log_ndtr(-x[-1:])))
+    inner = log_interval_mass(x[:-1] - mean, np.full(len(x) - 1, step))
+    return np.concatenate((special.log_ndtr(x[:1] - mean), inner, special.log_ndtr(mean - x[-1:])))
+
+
+def cell_ends(log_tail: float, mean: float, scale: float, resolution: float) -> FloatArray:
+    """Ends of cells of a standard normal observation, from its own tail to that of N(mean, scale^2) and beyond."""
+    reach = math.sqrt(-2.0 * log_tail)
+    length = 2.0 * reach + mean
+    step = scale * cell_width(resolution, (length + reach) / scale)
+    return np.asarray(-reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1))
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,22 @@ def mixed_upper(cells: MixedCells, log_q: FloatArray) -> tuple[FloatArray, Float
     kept = log_total > -np.inf
     beyond = float(np.sum(cells.weights * np.exp(cells.log_p[:, -1])))
     return common[kept], log_total[kept], beyond
+
+
+def mixed_law(cells: MixedCells, x: FloatArray, outside: float = 0.0, rounding: float = 0.0) -> Law:
+    """The UPPER law of the mixture on cells with the ends x.
+
+    Far tails and the mass `outside` of rows left out are charged to 0 and infinity. `rounding` is that of the weights.
+    """
+    ratio, log_masses, beyond = mixed_upper(cells, log_normal_cells(x))
+    return Law.dominating(
+        ratio,
+        log_masses,
+        p_inf=min(1.0, (outside + beyond) * (1.0 + 1e-9)),
+        q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
+        mass_error=MASS_ERROR + rounding + ATOM_ROUNDING,
+        shift_error=SHIFT_ERROR,
+    )
 
 
 def split_cells(nodes: FloatArray, log_q: FloatArray, log_p: FloatArray) -> FloatArray:

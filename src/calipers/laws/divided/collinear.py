@@ -19,6 +19,7 @@ scale says more than the mean, gradients only blur it, and v = w = 0 is best.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,6 +50,10 @@ class Components:
     weights: FloatArray
     means: FloatArray
     deviation: float
+
+
+Mixtures = tuple[Components, Components, bool]
+"""What both datasets show, and whether all batch sizes are there."""
 
 
 def cell_masses(mixture: Components, start: float, step: float, count: int, radius: float) -> FloatArray:
@@ -132,46 +137,49 @@ class CollinearPair(LowerSource):
         sizes, _ = self._sizes(log_tail - _SPARE)
         return round(len(sizes) * 2.0 * math.sqrt(2.0 * (_SPARE - log_tail)) / resolution)
 
-    def _mixtures(self, sizes: FloatArray) -> tuple[Components, Components]:
-        """What D and D + w e show along the line."""
+    def mixtures(self, log_outside: float) -> Mixtures:
+        """What D and D + w e show along the line, and whether all batch sizes are there."""
+        sizes, complete = self._sizes(log_outside)
         means, scale, rate = self.direction * sizes / self.sigma, self.scale, self.joined_rate or self.rate
         weights, joined = (self._weights(sizes, q) for q in (self.rate, rate))
         both = np.concatenate((scale * means, scale * (means + self.record / self.sigma)))
-        return Components(weights, means, 1.0), Components(
-            np.concatenate(((1.0 - rate) * joined, rate * joined)), both, scale
-        )
+        present = Components(np.concatenate(((1.0 - rate) * joined, rate * joined)), both, scale)
+        return Components(weights, means, 1.0), present, complete
 
     def _weights(self, sizes: FloatArray, rate: float) -> FloatArray:
         return np.ones(1) if self.direction == 0.0 else np.exp(log_binomial(sizes, self.others, rate))
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
-        """The law on Side.LOWER; with many batch sizes, cells rarer than e^log_tail are never rejected."""
-        scale = self.scale
-        radius = math.sqrt(2.0 * (_SPARE - log_tail))
-        error = 1e-13 + BINOMIAL_RELATIVE_ERROR
-        log_outside = log_tail - _DEEP
-        sizes, complete = self._sizes(log_outside)
-        absent, present = self._mixtures(sizes)
-        start, length = span(absent, present, radius)
-        step = scale * cell_width(max(resolution, self.finest), length / scale)
-        if len(present.means) * length / step <= _MOST_FAR_TERMS:
-            edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
-            log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
-            # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not
-            # known.
-            often = np.maximum(log_p, log_q) > log_tail
-            known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
-            return lower_law(log_p[often & known], log_q[often & known], error)
-        sizes, _ = self._sizes(log_tail - _SPARE)
-        absent, present = self._mixtures(sizes)
-        start, length = span(absent, present, radius)
-        step = scale * min(max(resolution, self.finest, 2.0 * radius * len(sizes) / _MOST_TERMS), WIDEST)
-        count = math.ceil(length / step) + 1
-        q = cell_masses(absent, start, step, count, radius)
-        p = cell_masses(present, start, step, count, radius)
-        # A cell lacks at most e^(log_tail - _SPARE); the rarer ones are never rejected.
-        kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
-        return lower_law(np.log(p[kept]), np.log(q[kept]), error)
+        """The law on Side.LOWER."""
+        return mixture_law(self.mixtures, max(resolution, self.finest), log_tail, BINOMIAL_RELATIVE_ERROR)
+
+
+def mixture_law(mixtures: Callable[[float], Mixtures], resolution: float, log_tail: float, rounding: float) -> Law:
+    """The LOWER law of a mixture of Gaussians, told by the cell of a grid.
+
+    `mixtures`: what both datasets show, but for batch sizes of this log probability, and whether none is left out;
+    their weights err by a share `rounding`. With many batch sizes, cells rarer than e^log_tail are never rejected.
+    """
+    radius, log_outside, error = math.sqrt(2.0 * (_SPARE - log_tail)), log_tail - _DEEP, 1e-13 + rounding
+    absent, present, complete = mixtures(log_outside)
+    start, length = span(absent, present, radius)
+    scale = present.deviation
+    step = scale * cell_width(resolution, length / scale)
+    if len(present.means) * length / step <= _MOST_FAR_TERMS:
+        edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
+        log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
+        # What is rare on both datasets only burdens the composition; what may be made of sizes left out is not known.
+        often = np.maximum(log_p, log_q) > log_tail
+        known = np.minimum(log_p, log_q) > (-math.inf if complete else log_outside + 1.5 * _SPARE)
+        return lower_law(log_p[often & known], log_q[often & known], error)
+    absent, present, _ = mixtures(log_tail - _SPARE)
+    start, length = span(absent, present, radius)
+    step = scale * min(max(resolution, 2.0 * radius * len(absent.means) / _MOST_TERMS), WIDEST)
+    count = math.ceil(length / step) + 1
+    p, q = (cell_masses(mixture, start, step, count, radius) for mixture in (present, absent))
+    # A cell lacks at most e^(log_tail - _SPARE), and as much of sizes left out; the rarer ones are never rejected.
+    kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
+    return lower_law(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE))
 
 
 def span(absent: Components, present: Components, radius: float) -> tuple[float, float]:

@@ -29,10 +29,10 @@ import numpy as np
 from scipy import special
 
 from calipers.citations import implements
-from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.law import Law
 from calipers.laws.core.source import UpperSource
-from calipers.laws.divided.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
-from calipers.laws.divided.folded import WIDEST, cell_width, half_widths, is_one_sided, log_interval_mass
+from calipers.laws.divided.cells import MixedCells, cell_ends, mixed_law
+from calipers.laws.divided.folded import WIDEST, half_widths, is_one_sided, log_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.types import FloatArray
 
@@ -118,21 +118,9 @@ class HiddenBitPair(UpperSource):
         infinity.
         """
         sizes, weights, outside = self._batch_sizes(log_tail)
-        reach = math.sqrt(-2.0 * log_tail)
-        length = 2.0 * reach + float(self.means(sizes[-1:])[1][0])
-        scale = self.divisor / (self.divisor + 1.0)
-        step = scale * cell_width(max(resolution, self.finest), (length + reach) / scale)
-        x = -reach + np.linspace(0.0, length, max(8, math.ceil(length / step)) + 1)
-        ratio, log_masses, beyond = mixed_upper(self.cells(sizes, weights, x), log_normal_cells(x))
-        lost_p, lost_q = outside + beyond, outside + float(special.ndtr(x[0]))
-        return Law.dominating(
-            ratio,
-            log_masses,
-            p_inf=min(1.0, lost_p * (1.0 + 1e-9)),
-            q_zero=min(1.0, lost_q * (1.0 + 1e-9)),
-            mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,
-            shift_error=SHIFT_ERROR,
-        )
+        largest, scale = float(self.means(sizes[-1:])[1][0]), self.divisor / (self.divisor + 1.0)
+        x = cell_ends(log_tail, largest, scale, max(resolution, self.finest))
+        return mixed_law(self.cells(sizes, weights, x), x, outside, BINOMIAL_RELATIVE_ERROR)
 
     def means(self, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """m1 and m2 for the given batch sizes."""

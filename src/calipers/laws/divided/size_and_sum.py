@@ -36,16 +36,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 
 from calipers.citations import implements
 from calipers.domains import OPEN_UNIT
 from calipers.laws.composed.lattice import weighted_counts
-from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.law import Law
 from calipers.laws.core.source import UpperSource
 from calipers.laws.divided.batch_revealed import BatchRevealedPair
-from calipers.laws.divided.cells import MASS_ERROR, SHIFT_ERROR, MixedCells, log_normal_cells, mixed_upper
-from calipers.laws.divided.folded import cell_width, log_interval_mass
+from calipers.laws.divided.cells import MixedCells, cell_ends, log_normal_cells, mixed_law
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, BinomialWindow, binomial_window
 from calipers.numerics.types import FloatArray
 
@@ -53,12 +51,6 @@ _MOST_ODDS = 160
 _FINEST_NOISE = 0.03
 _RARE = -50.0
 """Log of a probability that is left to the plain comparison."""
-
-
-def _log_shifted_cells(x: FloatArray, mean: float) -> FloatArray:
-    """log of the mass of N(mean, 1) below x[0], in every cell, and above x[-1]."""
-    inner = log_interval_mass(x[:-1] - mean, np.diff(x))
-    return np.concatenate((special.log_ndtr(x[:1] - mean), inner, special.log_ndtr(mean - x[-1:])))
 
 
 @implements("calipers:size-and-sum", "calipers:full-batch")
@@ -83,13 +75,10 @@ class SizeAndSumPair(UpperSource):
         empty = self.dimension is not None and window.values[0] == 0.0
         odds, weights, outside = self._odds(window, empty)
         mu = 2.0 / self.sigma
-        reach = math.sqrt(-2.0 * log_tail)
-        length = 2.0 * reach + mu
-        step = cell_width(max(resolution, self.finest), length)
-        x = -reach + np.linspace(0.0, length, math.ceil(length / step) + 1)
+        x = cell_ends(log_tail, mu, 1.0, max(resolution, self.finest))
         log_q = log_normal_cells(x)
         stay = math.log1p(-self.rate)
-        shifted = _log_shifted_cells(x, mu)
+        shifted = log_normal_cells(x, mu)
         with np.errstate(divide="ignore"):
             log_odds = np.log(odds)[:, None]
         nodes = stay + np.logaddexp(0.0, log_odds + mu * x - 0.5 * mu * mu)
@@ -97,17 +86,9 @@ class SizeAndSumPair(UpperSource):
         if empty:  # the record alone against no record: no size tells them apart
             alone, join = 0.5 * mu, math.log(self.rate)
             nodes = np.vstack((np.logaddexp(stay, join + alone * x - 0.5 * alone * alone), nodes))
-            log_p = np.vstack((np.logaddexp(stay + log_q, join + _log_shifted_cells(x, alone)), log_p))
+            log_p = np.vstack((np.logaddexp(stay + log_q, join + log_normal_cells(x, alone)), log_p))
             weights = np.append(window.weights[0], weights)
-        ratio, log_masses, beyond = mixed_upper(MixedCells(weights, nodes, log_p), log_q)
-        law = Law.dominating(
-            ratio,
-            log_masses,
-            p_inf=min(1.0, (outside + beyond) * (1.0 + 1e-9)),
-            q_zero=min(1.0, (outside + float(special.ndtr(x[0]))) * (1.0 + 1e-9)),
-            mass_error=MASS_ERROR + BINOMIAL_RELATIVE_ERROR + ATOM_ROUNDING,
-            shift_error=SHIFT_ERROR,
-        )
+        law = mixed_law(MixedCells(weights, nodes, log_p), x, outside, BINOMIAL_RELATIVE_ERROR)
         return self._with_full_batch(law, resolution, log_tail)
 
     @property

@@ -52,17 +52,15 @@ from calipers.laws.core.pair import Pair
 from calipers.laws.core.part_algebra import RoundedPair, revealed
 from calipers.laws.core.revealed_shifts import revealed_shifts
 from calipers.laws.core.source import LowerSource, UpperSource
-from calipers.laws.divided.collinear import Components, cell_masses, log_cell_masses, lower_law, span
-from calipers.laws.divided.folded import WIDEST, cell_width
+from calipers.laws.divided.collinear import Components, mixture_law
 from calipers.laws.drawn.counted import CountedPair
 from calipers.laws.drawn.fixed_size import fixed_size_proof
 from calipers.laws.drawn.truncation import Truncation
 from calipers.numerics.binomial import binomial_window
 from calipers.numerics.types import FloatArray
 
-_SPARE, _DEEP = 30.0, 300.0
-"""How far below e^log_tail the probability of sizes left out lies: where they are many, and where they are few."""
-_MOST_TERMS, _MOST_FAR_TERMS = 4_000_000, 300_000
+_SPARE = 30.0
+"""How far below e^log_tail the probability of what is left out lies."""
 _FINEST, _DEPTH = 0.01, 40.0
 _ADDED, _ADDED_TO_BOTH, _RARE = 3e-4, 2.4e-3, 1e-12
 """Cases are put together where the probability p of no length (or more) grows by more than this share. Of what is rarer
@@ -316,24 +314,4 @@ class TruncatedAttack(LowerSource):
 
 @lru_cache(maxsize=16)
 def _attack_law(attack: TruncatedAttack, resolution: float, log_tail: float) -> Law:
-    radius = math.sqrt(2.0 * (_SPARE - log_tail))
-    error = 1e-13 + attack.truncation.rounding
-    log_outside = log_tail - _DEEP
-    absent, present, complete = attack.mixtures(log_outside)
-    start, length = span(absent, present, radius)
-    step = cell_width(resolution, length)
-    if len(present.means) * length / step <= _MOST_FAR_TERMS:
-        edges = start + step * np.arange(math.ceil(length / step) + 1, dtype=np.float64)
-        log_p, log_q = log_cell_masses(present, edges), log_cell_masses(absent, edges)
-        # What is rare on both datasets only burdens the composition; what sizes left out may add is not known.
-        least = -math.inf if complete else log_outside + 1.5 * _SPARE
-        known = (np.maximum(log_p, log_q) > log_tail) & (np.minimum(log_p, log_q) > least)
-        return lower_law(log_p[known], log_q[known], error)
-    absent, present, _ = attack.mixtures(log_tail - _SPARE)
-    start, length = span(absent, present, radius)
-    step = min(max(resolution, 2.0 * radius * len(present.means) / _MOST_TERMS), WIDEST)
-    count = math.ceil(length / step) + 1
-    q = cell_masses(absent, start, step, count, radius)
-    p = cell_masses(present, start, step, count, radius)
-    kept = (p > math.exp(log_tail)) & (q > math.exp(log_tail))
-    return lower_law(np.log(p[kept]), np.log(q[kept]), error + 2.0 * math.exp(-_SPARE))
+    return mixture_law(attack.mixtures, resolution, log_tail, attack.truncation.rounding)
