@@ -1,8 +1,8 @@
 """Section 7: what is learnt at the noise that small separation forces. Tables 1 and 3, trained again.
 
-Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run of
-`calipers.papers.ertan2026.experiment`, with everything that names the run; `experiments/separation/README.md` in the
-repository has the commands. Nothing is trained here.
+Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run, with everything that names it.
+The experiment itself is `benchmarks.protocol` in the repository, outside what is installed, and the rows that it
+gathers have the columns that are read here; `experiments/separation/README.md` has the commands. Nothing is trained.
 
 **An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand beside the
 published ones to show whether the picture is the same; that they agree to a digit is not to be expected, because the
