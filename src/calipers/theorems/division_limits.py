@@ -31,7 +31,7 @@ from scipy.special import ndtr
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
-from calipers.theorems.division_ceilings import uneven_floor
+from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.registry import theorem
 
@@ -109,8 +109,7 @@ def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> Gaussia
 @theorem("wang-thm-3.12")
 def symmetric_composition(fpr: float, copies: int, kl: float, kappa2: float, kappa3: float) -> GaussianLimit:
     """Both sides of the limit theorem for identical copies, with mu and gamma."""
-    functionals = Functionals(kl, kappa2, kappa3)
-    return gaussian_limit(fpr, copies, functionals)
+    return gaussian_limit(fpr, copies, Functionals(kl, kappa2, kappa3))
 
 
 def _upper(fpr: float, copies: int, divisor: int) -> GaussianLimit:
@@ -139,12 +138,10 @@ def floor_gaussian_ceiling_of_rounds(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int
 ) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies with K = floor(N q); the two floors must differ."""
-    copies = steps * (dimension - 1)
-    return _upper(fpr, copies, uneven_floor(dataset_size, sample_rate))
+    return _upper(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
 
 
 @theorem("wang-cor-b.2")
 def expected_gaussian_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, steps: int) -> GaussianLimit:
     """G_mu(fpr - gamma) + gamma from T(n - 1) copies."""
-    copies = steps * (dimension - 1)
-    return _upper(fpr, copies, dataset_size)
+    return _upper(fpr, steps * (dimension - 1), dataset_size)

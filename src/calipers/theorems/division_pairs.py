@@ -151,13 +151,18 @@ def delta_from_above(mixture: Revealed, epsilon: float) -> float:
     return min(max(forward, backward, 0.0) + ROUNDED, 1.0)
 
 
-def _line_fnr(fpr: float, shift: float, scale: float) -> float:
-    """T(N(0,1), N(m, s^2))(fpr): reject between z - h and z + h, z = m/(1 - s^2). Written in u = z - h.
+@theorem("wang-thm-3.4")
+def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
+    """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
 
-    alpha = Phi(-u) - Phi(u - 2z), beta = Phi((u - m)/s) + Phi(-(z - u)/s - s z): nothing large is subtracted.
+    Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
+    while fpr is between 1e-6 and 1 - 1e-6.
+
+    Reject between z - h and z + h, z = m/(1 - s^2). Written in u = z - h, alpha = Phi(-u) - Phi(u - 2z) and
+    beta = Phi((u - m)/s) + Phi(-(z - u)/s - s z): nothing large is subtracted.
     """
-    if fpr == 0.0 or fpr == 1.0:
-        return 1.0 - fpr
+    if fpr in (0.0, 1.0):
+        return max(1.0 - fpr - ROUNDED, 0.0)
     z = shift / (1.0 - scale * scale)
 
     def hit(u: float) -> float:
@@ -170,18 +175,8 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
         if high - low > 1e3:
             raise CertificationError(f"No interval has probability {fpr:g} under the first law.")
     low, _ = halved(low, high, lambda u: hit(u) >= fpr, 60)
-    return float(ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z))
-
-
-@theorem("wang-thm-3.4")
-def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
-    """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
-
-    Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
-    while fpr is between 1e-6 and 1 - 1e-6.
-    """
-    value = _line_fnr(fpr, shift, scale)
-    return max(value - ROUNDED, 0.0)
+    missed = ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z)
+    return max(float(missed) - ROUNDED, 0.0)
 
 
 @theorem("wang-thm-3.5")

@@ -142,26 +142,18 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     return value
 
 
-@theorem("chua-eq-3")
-def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
-    """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C.
-
-    Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no
-    threshold attacks.
-    """
-    search = _search_window(epsilon, noise_multiplier, rounds)
-    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, False), *search)
-
-
 @theorem("chua-eq-3-reversed")
-def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
-    """max over C of Q_S(not E_C) - e^eps P_S(not E_C): the same attack, with the record zeroed out as the target.
+@theorem("chua-eq-3")
+def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int, zeroed: bool = False) -> EventBound:
+    """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C; or of Q_S(not E_C) - e^eps P_S(not E_C).
 
-    Post-condition: delta_S(epsilon) >= the returned delta. At epsilon = 0 it equals Equation (3);
-    for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
+    The latter (`zeroed`) is the same attack, with the record zeroed out as the target. At epsilon = 0 it equals
+    Equation (3); for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
+
+    Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no threshold attacks.
     """
     search = _search_window(epsilon, noise_multiplier, rounds)
-    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, True), *search)
+    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, zeroed), *search)
 
 
 @theorem("chua-eq-3-epsilon")
