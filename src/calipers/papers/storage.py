@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from calipers._version import __version__
 from calipers.errors import InputError
@@ -89,32 +90,19 @@ def _row_cells(row: Row) -> list[object]:
 
 
 def _row_record(row: Row) -> dict[str, object]:
-    published: dict[str, object] | None = None
-    if row.published is not None:
-        low, high = _jsonable(row.published.low), _jsonable(row.published.high)
-        published = {"text": row.published.text, "low": low, "high": high, "value": row.published.value}
-    return {
-        "quantity": row.quantity,
-        "published": published,
-        "lower": _jsonable(row.lower),
-        "upper": _jsonable(row.upper),
-        "difference": row.difference,
-        "verdict": row.verdict.value,
-        "basis": row.basis,
-        "note": row.note,
-    }
+    record = asdict(row) | {"difference": row.difference, "verdict": row.verdict.value}
+    said = record["published"] and {name: _jsonable(value) for name, value in record["published"].items()}
+    return {name: _jsonable(record[name]) for name in ROW_HEADER} | {"published": said}
 
 
-def _row_of(record: dict[str, object]) -> Row:
+def _row_of(record: dict[str, Any]) -> Row:
     """The row of a record; the difference and the verdict follow from the rest."""
-    printed = record["published"]
-    published = None
-    if isinstance(printed, dict):
-        published = Published(printed["text"], float(printed["low"]), float(printed["high"]), printed["value"])
-    lower, upper = float(str(record["lower"])), float(str(record["upper"]))
-    return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))  # type: ignore[arg-type]
+    said = record["published"]
+    published = said and Published(said["text"], float(said["low"]), float(said["high"]), said["value"])
+    lower, upper = float(record["lower"]), float(record["upper"])
+    return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))
 
 
-def _jsonable(value: float) -> float | str:
+def _jsonable(value: Any) -> Any:
     """JSON has no infinities; their names read back as floats."""
-    return value if math.isfinite(value) else str(value)
+    return str(value) if isinstance(value, float) and math.isinf(value) else value

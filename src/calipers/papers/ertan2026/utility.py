@@ -25,7 +25,6 @@ from statistics import fmean
 from typing import Any
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.items import Progress
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold
 
@@ -47,7 +46,7 @@ def trained_runs() -> Iterator[dict[str, Any]]:
         yield {name: run[name] for name in (*_COLUMNS, "accuracy")} | ends
 
 
-def utility(progress: Progress) -> Computed:
+def utility() -> Computed:
     """Accuracies beside those of Tables 1 and 3, and the picture of accuracy against noise."""
     runs, table = Sheet("runs"), Sheet("beside", listed=False)
     lines, marks = Sheet("lines", listed=False), Sheet("thresholds", listed=False)
@@ -68,5 +67,4 @@ def utility(progress: Progress) -> Computed:
             point = {"dataset": dataset, "epochs": epochs, "sampler": sampler, "noise_multiplier": sigma}
             mean = fmean(entry["accuracy"] for entry in runs.where(**point, batch_size=batch))
             lines.add(**point, accuracy=mean).beside(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
-    progress(1, 1)
     return Computed([runs, table, lines, marks])

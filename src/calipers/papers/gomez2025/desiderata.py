@@ -72,8 +72,8 @@ def table_1(progress: Progress) -> Computed:
     table, marks, limit = Sheet("regrets"), Sheet("marks", listed=False), published.ACCURATE
     for run in watched(dict.fromkeys(run_of(c) for c in (*published.TABLE_4, *published.TABLE_5)), progress):
         found = dpsgd_regrets(run)
-        of_each = {name: getattr(found, field) for name, field in _REGRET.items()}
-        more = {"rdp_proposition_12": found.rdp_as_published, "zcdp_all_orders": found.zcdp}
+        of_each = {name: found[field] for name, field in _REGRET.items()}
+        more = {"rdp_proposition_12": found["rdp_as_published"], "zcdp_all_orders": found["zcdp"]}
         table.add(**{"noise_multiplier": run.noise_multiplier, "steps": run.total_steps}, **of_each, **more)
     violations = order_violations()
     for name, (concise, ordered, accurate) in published.TABLE_1.items():

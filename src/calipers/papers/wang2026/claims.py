@@ -108,7 +108,7 @@ def _monotone() -> Sheet:
     return Sheet.of_columns("monotone", {"name": list(counts), "count": list(counts.values())}, listed=False)
 
 
-def statements(progress: Progress) -> Computed:
+def statements() -> Computed:
     """Monotone relations, tightness at q = 1, the limit of Section 3.4.2, parameters, the divisors of Figure 7."""
     monotone = _monotone()
     size, dimension = 4, published.FIGURE_2_DIMENSION
@@ -123,5 +123,4 @@ def statements(progress: Progress) -> Computed:
     for present in (False, True):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2)
         floors.add(records=published.FIGURE_7_SIZE + present, divisor=int(divisors(run, present).values[0]))
-    progress(1, 1)
     return Computed([monotone, values, floors])
