@@ -22,8 +22,8 @@ is in `division_ceilings`; these functions are here because the paper's figures 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -38,8 +38,7 @@ from calipers.theorems.registry import theorem
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
-@dataclass(frozen=True)
-class GaussianLimit:
+class GaussianLimit(NamedTuple):
     """The two sides of the limit theorem at one fpr, with its mu and gamma."""
 
     upper: float
@@ -48,13 +47,18 @@ class GaussianLimit:
     gamma: float
 
 
-@dataclass(frozen=True)
-class Functionals:
+class Functionals(NamedTuple):
     """kl, kappa2 and kappa3 of a symmetric trade-off curve."""
 
     kl: float
     kappa2: float
     kappa3: float
+
+    def limit(self, copies: int) -> tuple[float, float]:
+        """mu and gamma of so many copies."""
+        variance = self.kappa2 - self.kl**2
+        mu = 2.0 * math.sqrt(copies) * self.kl / math.sqrt(variance)
+        return mu, 0.56 * self.kappa3 / (math.sqrt(copies) * variance**1.5)
 
 
 @lru_cache(maxsize=64)
@@ -89,13 +93,11 @@ def scale_functionals(divisor: int) -> Functionals:
 
 def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> GaussianLimit:
     """Both sides at fpr, rounded outwards; `ConditionError` where gamma >= 1/2 or fpr is outside [gamma, 1 - gamma]."""
-    variance = functionals.kappa2 - functionals.kl**2
-    if variance <= 0.0:
+    if functionals.kappa2 <= functionals.kl**2:
         raise ConditionError(
             f"kappa2 must exceed kl^2, got kappa2={functionals.kappa2:g}, kl={functionals.kl:g}. No curve has these."
         )
-    mu = 2.0 * math.sqrt(copies) * functionals.kl / math.sqrt(variance)
-    gamma = 0.56 * functionals.kappa3 / (math.sqrt(copies) * variance**1.5)
+    mu, gamma = functionals.limit(copies)
     if gamma >= 0.5 or not gamma <= fpr <= 1.0 - gamma:
         raise ConditionError(
             f"Expected gamma < 1/2 and fpr in [gamma, 1 - gamma], got gamma={gamma:.6g}, fpr={fpr:g}. "

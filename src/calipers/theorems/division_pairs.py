@@ -31,8 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
@@ -48,8 +47,7 @@ ROUNDED: Final = 1e-11
 """Values that claim a side are moved to it by this relative amount, which covers every rounding behind them."""
 
 
-@dataclass(frozen=True)
-class Balls:
+class Balls(NamedTuple):
     """Components N(0, I_n) against N(m e, s^2 I_n), s = K/(K+1), with their weights; m and K broadcast."""
 
     weights: FloatArray
@@ -71,8 +69,7 @@ class Balls:
         )
 
 
-@dataclass(frozen=True)
-class Revealed:
+class Revealed(NamedTuple):
     """A mixture whose index is revealed: balls, a plain Gaussian G_mu, and a part that reveals nothing."""
 
     balls: Balls

@@ -26,7 +26,7 @@ Neither is a bound. At finite T the true curve crosses G_mu, and in the tail it 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
@@ -43,8 +43,7 @@ SHEVTSOVA = 0.4748
 _THIRD_MOMENT_TERMS = ((1.0, 2.5, 3.0), (-3.0, 1.5, 1.0), (4.0, 0.5, 0.0))
 
 
-@dataclass(frozen=True)
-class RatioMoments:
+class RatioMoments(NamedTuple):
     """Variance, third and fourth central moment, and third absolute central moment of Y."""
 
     variance: float

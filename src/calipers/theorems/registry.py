@@ -19,7 +19,6 @@ one epoch (T or M in the papers), `steps` the number of batches of a whole run."
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import enum
 import functools
@@ -211,8 +210,8 @@ def evaluate(name: str, **params: object) -> TheoremValue:
 
 def _named(result: object) -> dict[str, Number]:
     """The fields of a result that has several, or the single number under the name 'value'."""
-    if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return dataclasses.asdict(result)
+    if isinstance(result, tuple) and hasattr(result, "_asdict"):
+        return dict(result._asdict())
     if isinstance(result, (bool, int, float)):
         return {"value": result}
-    raise InputError(f"A theorem must return a number or a dataclass of numbers, not {type(result).__name__}.")
+    raise InputError(f"A theorem must return a number or a named tuple of numbers, not {type(result).__name__}.")

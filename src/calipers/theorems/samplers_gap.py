@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -54,8 +54,7 @@ SMALLEST_PROBABILITY = 1e-290
 _RECORD_PRESENT, _RECORD_ZEROED = 2.0, 1.0
 
 
-@dataclass(frozen=True)
-class EventBound:
+class EventBound(NamedTuple):
     """delta >= `delta`, as proven by the event with this threshold."""
 
     delta: float

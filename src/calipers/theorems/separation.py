@@ -50,7 +50,7 @@ are statements about that limit, with its symmetrized Poisson curve, and bound n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
@@ -60,8 +60,7 @@ from calipers.theorems.lognormal_ratio import positive_part_variance
 from calipers.theorems.registry import theorem
 
 
-@dataclass(frozen=True)
-class TractablePoint:
+class TractablePoint(NamedTuple):
     """a* of Lemma 6.2, f_sub there, the distance of that point from the line, and the bound on a*."""
 
     fpr: float

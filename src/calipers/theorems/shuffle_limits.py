@@ -38,7 +38,7 @@ The limit of Section 4.1, (1 - d)^E - a with d = r M^-R and E = s M^R, tends to 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf, ndtr
 
@@ -51,8 +51,7 @@ from calipers.theorems.registry import theorem
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
 
-@dataclass(frozen=True)
-class EdgeworthMap:
+class EdgeworthMap(NamedTuple):
     """The cubic p_n of Theorem 5.1, given by its two coefficients c_n and d_n."""
 
     c: float
@@ -105,8 +104,7 @@ def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
     return ratio_edgeworth_map(noise_multiplier, rounds)(x)
 
 
-@dataclass(frozen=True)
-class OneEpochLimit:
+class OneEpochLimit(NamedTuple):
     """mu of Theorem 5.2 and the term s_M(a) its upper side adds at a >= 1/2."""
 
     mu: float
@@ -126,8 +124,7 @@ def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
     )
 
 
-@dataclass(frozen=True)
-class GdpCoefficients:
+class GdpCoefficients(NamedTuple):
     """mu per unit of c, for E = c^2 M epochs of M rounds: random allocation, symmetrized Poisson, their ratio."""
 
     shuffle: float
@@ -166,8 +163,7 @@ def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) 
     return -math.expm1(epochs * math.log1p(-delta)) / math.sqrt(2.0)
 
 
-@dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(NamedTuple):
     """a* = G_mu(a*), and the two leading terms of its expansion."""
 
     fixed_point: float

@@ -32,7 +32,7 @@ gives 3.715e6 rounds, printed as 3.72e6 like the exact solution beside it (3.716
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf
 
@@ -45,8 +45,7 @@ _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
 
 
-@dataclass(frozen=True)
-class OneEpochBound:
+class OneEpochBound(NamedTuple):
     """delta of Theorem 4.1, its six terms, and how much room condition (1) leaves (never negative)."""
 
     delta: float

@@ -67,9 +67,8 @@ def figure_2(progress: Progress) -> Computed:
     midpoint = halved(0.1, 100.0, lambda sigma: gdp_coefficients(sigma).ratio > middle, 48)[0]
     far = gdp_coefficients(_FAR)
     claims = Sheet("claims").beside(midpoint=midpoint, middle=middle, top=root, at_low=gdp_coefficients(0.1).ratio)
-    claims.beside(
-        at_far=far.ratio, far_shuffle=_FAR * far.shuffle, rising=float(np.max(np.diff(table.column("ratio"))))
-    )
+    claims.beside(at_far=far.ratio, far_shuffle=_FAR * far.shuffle)
+    claims.beside(rising=float(np.max(np.diff(table.column("ratio")))))
     # Values near a limit that the paper states, with how near they have to be.
     for name, text, limit, slack in (("root_2", "√2", root, 1e-9), ("one", "1", 1.0, 1e-3), ("unit", "1", 1.0, 1e-6)):
         claims.beside(**{name: Published(text, limit - slack, limit + slack, limit)})
@@ -148,11 +147,8 @@ def edgeworth(progress: Progress) -> Computed:
     table = Sheet("errors")
     for sigma in watched((0.75, 1.0, 2.0), progress):
         for count in (100, 1000, 10_000, 100_000):
-            cdf, edge, root = (
-                standardized_cdf(sigma, count, _WITHIN),
-                ratio_edgeworth_map(sigma, count),
-                math.sqrt(count),
-            )
+            cdf, root = standardized_cdf(sigma, count, _WITHIN), math.sqrt(count)
+            edge = ratio_edgeworth_map(sigma, count)
             mapped = ndtr(np.array([edge(float(x)) for x in _WITHIN]))
             table.add(
                 noise_multiplier=sigma,

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +120,7 @@ def figure_6() -> Computed:
     return Computed([table, Sheet("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
 
 
-@dataclass(frozen=True)
-class Records:
+class Records(NamedTuple):
     """Images of 28 x 28 with labels, and where they come from."""
 
     source: str
