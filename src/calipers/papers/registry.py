@@ -50,9 +50,9 @@ def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Views:
     module, function = entry["compute"].split(".")
     compute = getattr(importlib.import_module(f"calipers.papers.{source}.{module}"), function)
     heard = {"progress": progress} if "progress" in inspect.signature(compute).parameters else {}
-    found = compute(**heard, **entry.get("with", {}))
+    computed = compute(**heard, **entry.get("with", {}))
     progress(1, 1)
-    return viewed(source, entry, found)
+    return viewed(source, entry, computed)
 
 
 def viewed(source: str, entry: dict[str, Any], found: Computed) -> Views:

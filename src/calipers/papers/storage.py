@@ -43,17 +43,19 @@ def write_outcome(item: Item, outcome: Views, folder: Path) -> list[Path]:
     if outcome.picture is not None:
         for kind, picture in rendered(outcome.picture).items():
             contents[f"{item.name}.{kind}"] = picture
-    files = [_write(folder / name, content) for name, content in contents.items()]
     record = {
         "item": item.name,
         "version": __version__,
         "title": item.title,
         "rows": [_row_record(row) for row in outcome.rows],
         "remarks": list(outcome.remarks),
-        "files": [path.name for path in files],
+        "files": list(contents),
     }
     text = json.dumps(sealed(record), indent=1, ensure_ascii=False, allow_nan=False)
-    return [*files, _write(folder / f"{item.name}.json", text.encode())]
+    contents[f"{item.name}.json"] = text.encode()
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in contents]
 
 
 def read_result(name: str, folder: Path) -> Result:
@@ -76,11 +78,6 @@ def rendered(picture: Picture) -> dict[str, bytes]:
     figure = empty_figure(picture.size)
     picture.draw(figure)
     return {"png": saved(figure, "png", {}), "svg": saved(figure, "svg", {"Date": None})}
-
-
-def _write(path: Path, content: bytes) -> Path:
-    write_whole(path, content)
-    return path
 
 
 def _row_cells(row: Row) -> list[object]:

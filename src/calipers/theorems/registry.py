@@ -108,13 +108,13 @@ THEOREMS: dict[str, Theorem] = {}
 
 def _stated() -> dict[str, dict[str, Any]]:
     """What `statements/` says of every theorem: `statement`, `direction`, `reads`, `note`, `takes`, `at`."""
-    found: dict[str, dict[str, Any]] = {}
+    stated: dict[str, dict[str, Any]] = {}
     for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
         source = tomllib.loads(path.read_text("utf-8"))
         for name, entry in source["theorems"].items():
             shared = source["notes"][entry.pop("shared")] if "shared" in entry else ""
-            found[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
-    return found
+            stated[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
+    return stated
 
 
 def _interval(text: str) -> Domain:

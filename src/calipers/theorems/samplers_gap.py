@@ -119,16 +119,6 @@ def best_threshold(value: Callable[[FloatArray], FloatArray], low: float, high: 
     return EventBound(float(values[best]), float(grid[best]))
 
 
-def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, float]:
-    """Where good thresholds lie.
-
-    With one coordinate, the likelihood ratio passes e^eps at C = sigma^2 eps + 3/2; with T of
-    them the maximum of the noise, about sigma sqrt(2 ln T), has to be passed as well.
-    """
-    middle = max(sigma**2 * epsilon + 1.5, sigma * math.sqrt(2.0 * math.log(rounds)))
-    return -8.0 * sigma, middle + 2.0 + 8.0 * sigma
-
-
 @theorem("chua-eq-3-event")
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
@@ -151,8 +141,11 @@ def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int, ze
 
     Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no threshold attacks.
     """
-    search = _search_window(epsilon, noise_multiplier, rounds)
-    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, zeroed), *search)
+    # With one coordinate, the likelihood ratio passes e^eps at C = sigma^2 eps + 3/2; with T of them the maximum of the
+    # noise, about sigma sqrt(2 ln T), has to be passed as well.
+    middle = max(noise_multiplier**2 * epsilon + 1.5, noise_multiplier * math.sqrt(2.0 * math.log(rounds)))
+    low, high = -8.0 * noise_multiplier, middle + 2.0 + 8.0 * noise_multiplier
+    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, zeroed), low, high)
 
 
 @theorem("chua-eq-3-epsilon")

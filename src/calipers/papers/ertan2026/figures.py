@@ -64,13 +64,9 @@ def figure_1() -> Computed:
 
 def figure_2() -> Computed:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
-    rounds = DRAWN_ROUNDS
-    sigma, found = theorem.noise_threshold(rounds), leaks(epoch(rounds)).isolated
-    point, by_largest, kappa = (
-        theorem.tractable_point(sigma, rounds),
-        theorem.max_test_separation(sigma, rounds),
-        found.separation(),
-    )
+    rounds, sigma, found = DRAWN_ROUNDS, theorem.noise_threshold(DRAWN_ROUNDS), leaks(epoch(DRAWN_ROUNDS)).isolated
+    point, kappa = theorem.tractable_point(sigma, rounds), found.separation()
+    by_largest = theorem.max_test_separation(sigma, rounds)
     most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
     sub = np.array([theorem.max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
     table = Sheet.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
@@ -90,9 +86,7 @@ def figure_3(progress: Progress) -> Computed:
     measured, places, limits = Sheet("measured"), Sheet("places", listed=False), Sheet("limits", listed=False)
     columns: dict[str, Column] = {"rounds": FIGURE_3_ROUNDS}
     for label, s in SCHEDULES.items():
-        columns[f"equation_52, s = {label}"] = [
-            theorem.scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS
-        ]
+        columns[f"equation_52, s = {label}"] = [theorem.scaled_noise_separation_lower(m, s) for m in FIGURE_3_ROUNDS]
         for count in (100, 10_000, 1_000_000):
             places.add(label=label, rounds=count, bound=theorem.scaled_noise_separation_lower(count, s))
     for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
@@ -110,9 +104,7 @@ def figure_4(progress: Progress) -> Computed:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
     measured, columns = Sheet("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
     for epochs in watched(published.EPOCHS, progress):
-        line = [
-            theorem.poisson_limit_separation(count, epochs, theorem.noise_threshold(count)) for count in FIGURE_4_ROUNDS
-        ]
+        line = [theorem.poisson_limit_separation(m, epochs, theorem.noise_threshold(m)) for m in FIGURE_4_ROUNDS]
         columns[f"predicted, E = {epochs}"] = np.array(line)
         for count in MEASURED_ROUNDS:
             predicted = theorem.poisson_limit_separation(count, epochs, theorem.noise_threshold(count))

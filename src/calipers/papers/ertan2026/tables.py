@@ -26,6 +26,7 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
     """σ of every row of one of Tables 1 to 9, and what its runs leak."""
     shown, table = published.TABLES[number], Sheet("runs")
     stated, records = shown.dataset.records, shown.dataset.everything or shown.dataset.records
+    thresholds = {batch: theorem.noise_threshold(stated // batch) for batch in shown.noise}
     for (batch, text), epochs in watched(itertools.product(shown.noise.items(), published.EPOCHS), progress):
         run = epochs_of(records, batch, epochs)
         found, sigma, rounds = leaks(run), run.noise_multiplier, run.steps_per_epoch
@@ -45,11 +46,8 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
             poisson_epsilon=found.poisson.epsilon(1.0 / records),
         )
         table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
-        table.beside(
-            as_stated=theorem.noise_threshold(stated // batch) if shown.dataset.everything else None, count=stated
-        )
-    thresholds = ", ".join(f"{theorem.noise_threshold(stated // batch):.2f}" for batch in shown.noise)
-    return Computed([table], {"stated": thresholds})
+        table.beside(as_stated=thresholds[batch] if shown.dataset.everything else None, count=stated)
+    return Computed([table], {"stated": ", ".join(f"{sigma:.2f}" for sigma in thresholds.values())})
 
 
 def table_10(progress: Progress) -> Computed:
@@ -57,10 +55,8 @@ def table_10(progress: Progress) -> Computed:
     table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
         sigma, found = theorem.noise_threshold(line.rounds), leaks(epoch(line.rounds))
-        kappas = (
-            theorem.shuffle_separation_lower(sigma, line.rounds),
-            theorem.poisson_separation_lower(sigma, line.rounds),
-        )
+        bounds = theorem.shuffle_separation_lower, theorem.poisson_separation_lower
+        kappas = [bound(sigma, line.rounds) for bound in bounds]
         table.add(
             rounds=line.rounds,
             sigma=sigma,

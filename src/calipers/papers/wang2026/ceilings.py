@@ -29,6 +29,7 @@ from calipers.numerics.chi_square import log_scale_test_error
 from calipers.numerics.elementary import fewest
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
+from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import coordinates_of, divisors, others_in
 from calipers.run import Run
 from calipers.theorems.division_limits import scale_functionals
@@ -38,6 +39,13 @@ RELATIVE_ERROR, SMALLEST = 1e-9, 1e-300
 
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-4, 0.1, 31), np.linspace(0.02, 0.98, 49))))
 """Where curves are drawn and listed."""
+
+FIGURE_5_METHODS = {
+    "PrivImage, DP-FETA": ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
+    "DPSGD-HF": ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
+    "DPSUR": ("realized", published.SMALL_MODEL, published.FIGURE_5_REALIZED_RATE),
+}
+"""What each method divides by, its coordinates and its rate."""
 
 
 class Ceiling(NamedTuple):

@@ -82,14 +82,12 @@ def _lines(table: Sheet, panel: str = "what") -> Sheet:
 
 
 def code_rules() -> Sheet:
-    """The same methods by the divisor of their published code: nothing is printed of these."""
+    """The same methods by the divisor of their published code: nothing is printed of these, and nothing audited."""
     table = Sheet("code", listed=False)
-    for method in published.CODE_METHODS:
-        for rate in method.rates:
-            exact = _epsilons(settings.rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension))
-            claim = settings.claimed_epsilon(rate, published.DELTA)
-            table.add(name=method.name, rate=rate, epsilon=exact, excess=(exact[0] - claim, exact[1] - claim))
-            table.beside(divisor=_WORDS[method.normalization])
+    for method, rate in [(each, rate) for each in published.CODE_METHODS for rate in each.rates]:
+        run = settings.rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+        _add(table, method.name, run, math.nan, math.nan)
+        table.beside(divisor=_WORDS[method.normalization])
     return table
 
 
@@ -159,8 +157,13 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     return audit(target, ScoreFunction(target.scores, label="exact likelihood ratio"), trials=trials, seed=0, **ASKED)
 
 
-def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Computed:
-    """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
+def opacus(progress: Progress, size: int, batch_size: int, normalization: str, rate: float) -> Computed:
+    """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it.
+
+    Figure 4: four records against five, all in one batch, divided by 4 or by 5; Figure 6: three against four in
+    batches of two, divided by 1 or by 2.
+    """
+    run, trials = settings.rounds(normalization, size, rate, published.SMALL_MODEL), published.TRIALS
     opacus_module()  # refuse at once, with the line to type, where it is missing
     table, panels, claim_at_zero = Sheet("audits"), [], settings.claimed_delta(run.rate, 0.0)
     for records, reduction in watched(product(read_records(size + 1), ("mean", "sum")), progress):
@@ -177,15 +180,3 @@ def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progres
         "audit": audit_note(trials),
     }
     return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
-
-
-def figure_4_opacus(progress: Progress) -> Computed:
-    """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
-    run = settings.rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
-
-
-def figure_6_opacus(progress: Progress) -> Computed:
-    """Three records against four in batches of two: Opacus divides by 1 or by 2."""
-    run = settings.rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

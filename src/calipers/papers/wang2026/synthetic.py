@@ -59,9 +59,7 @@ def audit_note(trials: int, *, normality: bool = False) -> str:
 
 def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     """The least of sign * (next - this) over consecutive brackets, as a bracket."""
-    steps = [
-        sorted((sign * (after[0] - before[1]), sign * (after[1] - before[0]))) for before, after in pairwise(brackets)
-    ]
+    steps = [sorted((sign * (b[0] - a[1]), sign * (b[1] - a[0]))) for a, b in pairwise(brackets)]
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
