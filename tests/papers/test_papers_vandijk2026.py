@@ -24,7 +24,7 @@ from calipers.papers import registry
 from calipers.papers.items import Agreement
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_advantage, profile
-from calipers.papers.vandijk2026.ratio_mean import standardized_cdf
+from calipers.papers.vandijk2026.many_epochs import standardized_cdf
 from calipers.theorems.shuffle_one_epoch import shuffle_rounds
 
 QUICK = ("figure-1", "figure-2", "edgeworth", "interpretation", "constants")

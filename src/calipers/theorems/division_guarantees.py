@@ -53,13 +53,8 @@ def _fixed(divisor: int, alignment: float, dimension: int, size: int, rate: floa
     k, weights = _batches(size, rate)
     unit = (divisor + 1.0) * sigma
     idle, joined = np.abs(alignment) * k / unit, np.abs(divisor - alignment * k) / unit
-    balls = Balls(
-        np.concatenate([(1.0 - rate) * weights, rate * weights]),
-        dimension,
-        np.full(2 * k.size, float(divisor)),
-        np.concatenate([idle, joined]),
-    )
-    return Revealed(balls, 0.0, 1.0, 0.0)
+    both, shifts = np.concatenate([(1.0 - rate) * weights, rate * weights]), np.concatenate([idle, joined])
+    return Revealed(Balls(both, dimension, np.full(2 * k.size, float(divisor)), shifts), 0.0, 1.0, 0.0)
 
 
 def _batch(alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:

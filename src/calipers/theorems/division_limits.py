@@ -76,13 +76,8 @@ def scale_functionals(divisor: int) -> Functionals:
         density = np.exp(-0.5 * t * t) * math.sqrt(2.0 / math.pi) * 0.5 * (stop - start) * _WEIGHTS
         slope = log_inverse - 0.5 * r * t * t
         grown = np.exp(slope)
-        return np.array(
-            [
-                density @ (slope * np.expm1(slope)),
-                density @ (np.square(slope) * (grown + 1.0)),
-                density @ (np.abs(slope + kl) ** 3 + np.abs(slope - kl) ** 3 * grown),
-            ]
-        )
+        cubes = np.abs(slope + kl) ** 3 + np.abs(slope - kl) ** 3 * grown
+        return np.array([density @ each for each in (slope * np.expm1(slope), np.square(slope) * (grown + 1.0), cubes)])
 
     kl, kappa2, _ = integrals(0.0, end, 0.0)
     # |l - kl|^3 has a kink where l = kl.

@@ -106,12 +106,8 @@ def ratio_moments(noise_multiplier: float) -> RatioMoments:
     """
     w = ratio_variance(noise_multiplier, power=6)
     x = 1.0 + w
-    return RatioMoments(
-        variance=w,
-        third=(x + 2.0) * w**2,
-        fourth=(x**4 + 2.0 * x**3 + 3.0 * x**2 - 3.0) * w**2,
-        absolute_third=absolute_third_moment(noise_multiplier),
-    )
+    fourth = (x**4 + 2.0 * x**3 + 3.0 * x**2 - 3.0) * w**2
+    return RatioMoments(w, (x + 2.0) * w**2, fourth, absolute_third_moment(noise_multiplier))
 
 
 @theorem("vandijk-prop-c.3")

@@ -93,9 +93,8 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
     n = COUNT.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=4)
     x = 1.0 + w
-    return EdgeworthMap(
-        (w + 3.0) * math.sqrt(w) / (6.0 * math.sqrt(n)), w * (x**3 + 3.0 * x**2 + 6.0 * x + 6.0) / (24.0 * n)
-    )
+    d = w * (x**3 + 3.0 * x**2 + 6.0 * x + 6.0) / (24.0 * n)
+    return EdgeworthMap((w + 3.0) * math.sqrt(w) / (6.0 * math.sqrt(n)), d)
 
 
 @theorem("vandijk-thm-5.1")
@@ -119,9 +118,8 @@ def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
     sequences t = o(1/M), g = O(sqrt(ln M)/M).
     """
     w = ratio_variance(noise_multiplier, power=2)
-    return OneEpochLimit(
-        math.sqrt(w / (rounds - 1)), (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (rounds - 1))
-    )
+    excess = (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (rounds - 1))
+    return OneEpochLimit(math.sqrt(w / (rounds - 1)), excess)
 
 
 class GdpCoefficients(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -80,9 +80,8 @@ def dichotomies(progress: Progress) -> Computed:
     return Computed([table])
 
 
-def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
-    found: Bracket = getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
-    return found
+def _separation(name: str, rounds: int) -> Callable[[float], Bracket]:
+    return lambda noise_multiplier: getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
 
 
 def forced(progress: Progress) -> Computed:
@@ -90,8 +89,8 @@ def forced(progress: Progress) -> Computed:
     table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
         threshold = theorem.noise_threshold(rounds)
-        poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
+        poisson = forced_noise(_separation("poisson", rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
-        isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
+        isolated = forced_noise(_separation("isolated", rounds), target, 1.01 * poisson[1], 1.03)
         table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
     return Computed([table])
