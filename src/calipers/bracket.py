@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from calipers.citations import statement
 from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import ceil_digits, floor_digits
-from calipers.shown import as_html, as_record
+from calipers.shown import Shown, as_record
 
 
 class Side(enum.Enum):
@@ -72,7 +72,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Bracket:
+class Bracket(Shown):
     """lower <= truth <= upper, each end with its evidence."""
 
     lower: float
@@ -106,9 +106,6 @@ class Bracket:
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     def __str__(self) -> str:
         """The digits of every table, the lower end rounded down, the upper end up: it holds as printed."""

@@ -44,7 +44,7 @@ from calipers.run_keys import (
     whole,
 )
 from calipers.schemes import SAMPLERS, having, scheme_named, scheme_of
-from calipers.shown import as_html
+from calipers.shown import Shown
 
 NORMALIZATIONS = ("none", "constant", "expected", "floor", "realized")
 ADJACENCIES = ("add-remove", "zero-out", "substitute")
@@ -74,7 +74,7 @@ RATE = Domain(2**-53, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(RunFields):
+class Run(RunFields, Shown):
     """What was executed, checked when it is built.
 
     Exactly one of `batch_size` (with `dataset_size`) and `sample_rate`, and exactly one of `steps`
@@ -225,9 +225,6 @@ class Run(RunFields):
         if changes.get("sample_rate") is not None:
             record.pop("derived_rate", None)
         return Run.from_dict(overridden(record, changes))
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     def to_dict(self) -> dict[str, object]:
         """The keys that were given or have a default and mean something; `from_dict` gives back an equal run."""

@@ -14,6 +14,20 @@ from typing import Any, cast
 RENDERER = "calipers.reports.notebook"
 
 
+class Shown:
+    """What shows itself as a piece of a page in a notebook."""
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+class Printed(Shown):
+    """What also prints as the command line would print it."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
 def as_text(thing: object) -> str:
     """The object as `calipers measure` would print it."""
     return cast(str, import_module(RENDERER).text(thing))

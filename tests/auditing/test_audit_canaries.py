@@ -117,7 +117,7 @@ def test_the_self_test_finds_nothing_unless_the_scores_know_the_coins() -> None:
     """Coins that training was not shown cannot be guessed; a training that tosses them again is caught."""
     honest = one_run_self_test(leaky, repeats=40, canaries=100, seed=3)
     assert honest.calibrated
-    assert honest.found <= 6
+    assert honest.found["one-run"] <= 6
 
     def knows(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         entropy = rng.bit_generator.seed_seq.entropy  # type: ignore[attr-defined]
@@ -125,4 +125,4 @@ def test_the_self_test_finds_nothing_unless_the_scores_know_the_coins() -> None:
 
     cheating = one_run_self_test(knows, repeats=20, canaries=100, seed=3)
     assert not cheating.calibrated
-    assert cheating.found == 20
+    assert cheating.found == {"one-run": 20}

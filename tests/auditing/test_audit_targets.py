@@ -15,7 +15,7 @@ from scipy import stats
 
 from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
-from calipers.auditing.loading import load_target
+from calipers.auditing.loading import LoadedTarget
 from calipers.auditing.targets import FunctionTarget, Target, TargetError
 from calipers.errors import InputError
 from calipers.run import Run
@@ -238,9 +238,9 @@ def mine(tmp_path, monkeypatch):
 
 def test_a_function_is_loaded_by_its_name(mine) -> None:
     """From the current folder, dots reach into classes, and the target travels to other processes by its name."""
-    target = load_target("audited_module:target")
+    target = LoadedTarget("audited_module:target")
     assert target.name == "audited_module:target"
-    assert load_target("audited_module:Box.inner").outputs(True, 2, np.random.default_rng(0)).shape == (2, 1)
+    assert LoadedTarget("audited_module:Box.inner").outputs(True, 2, np.random.default_rng(0)).shape == (2, 1)
     again = pickle.loads(pickle.dumps(target))
     assert again.identity() == target.identity()
     assert target.identity()["source"]
@@ -258,10 +258,10 @@ def test_a_function_is_loaded_by_its_name(mine) -> None:
 
 def test_an_edited_file_is_another_target(mine) -> None:
     """The identity holds the digest of the source, so that a ledger cannot mix two versions."""
-    before = load_target("audited_module:target").identity()
+    before = LoadedTarget("audited_module:target").identity()
     with (mine / "audited_module.py").open("a") as file:
         file.write("# changed\n")
-    assert load_target("audited_module:target").identity() != before
+    assert LoadedTarget("audited_module:target").identity() != before
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_an_edited_file_is_another_target(mine) -> None:
 def test_addresses_that_lead_nowhere_are_refused(mine, address: str, message: str) -> None:
     """Each with what to write instead."""
     with pytest.raises(InputError, match=message):
-        load_target(address)
+        LoadedTarget(address)
 
 
 def test_an_audit_takes_a_function_an_address_or_a_target(tmp_path, monkeypatch) -> None:

@@ -120,7 +120,7 @@ def calibrated_with(monkeypatch):
             noise_multipliers=(0.123456789012,) * len(solved),
             target=target,
             achieved=achieved,
-            subject=None,
+            found=solved,
             beside={},
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -43,3 +45,22 @@ def test_what_is_counted_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.3)
     assert "trials: 1,500 of 10,000 ... 0 s" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_the_rest_takes_as_long_as_the_pace_says_and_what_was_resumed_is_no_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Taken up at step 500, 100 steps in 20 s: 400 more take 80 s."""
+    said: list[str] = []
+
+    @contextmanager
+    def told(doing: str) -> Iterator[Callable[[str], None]]:
+        yield said.append
+
+    monkeypatch.setattr(module, "patience", told)
+    clock = iter((0.0, 0.0, 20.0, 20.0))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    with counting("training") as progress:
+        progress(500, 1_000)
+        progress(600, 1_000)
+    assert said == ["training: 500 of 1,000", "training: 600 of 1,000, about 80 s left"]

@@ -10,8 +10,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from calipers.explorer.drawing import page_record, rows
-from calipers.explorer.jobs import Refusal, Worker, Written
-from calipers.explorer.remembered import Remembered, compare_remembered
+from calipers.explorer.jobs import Refusal, Remembered, Worker, Written, compare_remembered
 from calipers.explorer.requests import read_asked
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from calipers.cli import main
-from calipers.reports.format import ceil_digits, floor_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits
 
 README = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
 MNIST = "--dataset-size 60000 --epochs 60 --noise-multiplier 1.1 --batch-size"

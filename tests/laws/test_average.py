@@ -15,7 +15,8 @@ from scipy.special import ndtr
 from calipers.bracket import Side
 from calipers.errors import InputError
 from calipers.laws.allocated.average import AllocationPair
-from calipers.laws.allocated.average_ladder import LadderPlan, Strip, coarsened, multiplied, placed
+from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, placed
+from calipers.laws.allocated.strips import Strip, coarsened
 from calipers.laws.composed.product import Product
 from calipers.laws.core.law import Law
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon

@@ -81,13 +81,13 @@ def test_what_was_found_is_kept_and_looked_at_again_where_it_was_cut():
         return [max(-30.0 * epsilon, depth) for epsilon in epsilons]  # nothing is seen below the depth
 
     outward = Outward(look, lambda _, found: found, 0.0, 8.0)
-    epsilons = [0.1 * i for i in range(21)]
-    found = dict(outward.along(epsilons, -60.0))
+    epsilons = [0.05 * i for i in range(41)]
+    found = dict(outward.along(epsilons, -60.0, -math.inf))
     assert all(found[epsilon] == pytest.approx(-30.0 * epsilon) for epsilon in epsilons)
     before = len(asked)
-    assert dict(outward.along(epsilons, -60.0)) == found
+    assert dict(outward.along(epsilons, -60.0, -math.inf)) == found
     assert len(asked) == before
-    rough = [epsilon for epsilon, _ in outward.along(epsilons, -60.0, far=-5.0)]
+    rough = [epsilon for epsilon, _ in outward.along(epsilons, -60.0, -math.inf, far=-5.0)]
     assert len(rough) < 0.8 * len(epsilons)
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from calipers.bracket import Bracket, Evidence, Kind
 from calipers.errors import CertificationError
-from calipers.reports.format import ceil_digits, floor_digits, jaws, nearest_digits
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
+from calipers.reports.document import ends
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 digits = st.integers(1, 17)
@@ -87,4 +88,4 @@ def test_a_bracket_prints_ends_that_hold(value, more):
 
 def test_jaws_open_outwards():
     evidence = Evidence(Kind.TEST, "x", "y")
-    assert jaws(Bracket(1.00001, 1.99999, evidence, evidence), 3) == ("1", "2")
+    assert [number.text for number in ends(Bracket(1.00001, 1.99999, evidence, evidence))] == ["1", "2"]

@@ -12,11 +12,11 @@ from calipers.auditing.audit import audit
 from calipers.auditing.builtin import NoisySums
 from calipers.auditing.choosing import distinguisher_for
 from calipers.measure import measure
+from calipers.numerics.decimals import floor_digits
 from calipers.reports.answers import Questions, answer
-from calipers.reports.audit_figures import low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.audit_figures import curve_figures
 from calipers.reports.audited import brief_audit, report_audit
 from calipers.reports.document import Figure, Number, Prose, Quote, Table
-from calipers.reports.format import floor_digits
 from calipers.reports.html import to_html
 from calipers.run import Run
 
@@ -38,7 +38,7 @@ def played():
 @pytest.fixture(scope="module")
 def report(played):
     result, measurement = played
-    return report_audit(result, "sums", "score", RUN, measurement)
+    return report_audit(result, RUN, measurement)
 
 
 def headings(report):
@@ -69,31 +69,32 @@ def test_the_report_is_complete(report):
 def test_without_a_run_nothing_is_said_about_one(played):
     """The bounds and the attack's curve stand alone."""
     result, _ = played
-    alone = report_audit(result, "sums", "score")
+    alone = report_audit(result)
     assert "The run described" not in headings(alone)
     assert "What the usual accounting would have said" not in headings(alone)
     roles = {line.role for figure in alone.document.sections[2].blocks for line in figure.picture.lines}
     assert roles == {"attack", "guess"}
 
 
-@pytest.mark.parametrize("draw", [tradeoff_figure, low_rates_figure, profile_figure])
-def test_the_truth_lies_between_attack_and_proof(played, draw):
+@pytest.mark.parametrize("view", ["tradeoff", "low-rates", "profile"])
+def test_the_truth_lies_between_attack_and_proof(played, view):
     """With this seed, everywhere: the audit's curve on its side of the Gaussian, the proof on the other."""
     result, measurement = played
-    figure = draw(result, (measurement, answer(measurement, Questions(epsilons=(0.0,), fprs=(0.1,)))))
+    described = measurement, answer(measurement, Questions(epsilons=(0.0,), fprs=(0.1,)))
+    (figure,) = [found for found in curve_figures(result, described) if found.picture.name == view]
     lines = {line.role: np.array([line.x, line.y]) for line in figure.picture.lines}
     x, mu = lines["attack"][0], 1.0
-    if draw is profile_figure:
+    if view == "profile":
         truth = ndtr(mu / 2 - x / mu) - np.exp(x) * ndtr(-mu / 2 - x / mu)
-    elif draw is low_rates_figure:
+    elif view == "low-rates":
         truth = ndtr(ndtri(x) + mu)
     else:
         truth = ndtr(-ndtri(x) - mu)
-    sign = 1.0 if draw is tradeoff_figure else -1.0
+    sign = 1.0 if view == "tradeoff" else -1.0
     assert np.all(sign * (lines["attack"][1] - truth) >= -1e-12)
     assert np.all(sign * (truth - lines["proof"][1]) >= -1e-12)
     assert np.max(np.abs(lines["attack"][1] - truth)) > 1e-3
-    below, above = ("at most", "at least") if draw is tradeoff_figure else ("at least", "at most")
+    below, above = ("at most", "at least") if view == "tradeoff" else ("at least", "at most")
     assert [name.partition(" (")[0] for name in figure.table.columns[1:]] == [below, above]
     for _, of_attack, of_proof in figure.table.rows:
         assert (of_attack.direction, of_proof.direction) == (below, above)
@@ -168,9 +169,9 @@ def test_a_table_has_no_empty_column(played):
     """Without a run nothing is proven, without a claim nothing is claimed; the columns for it are left out."""
     result, _ = played
     bare = dataclasses.replace(result, uppers=None, epsilon_uppers=None)
-    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert shown.columns[2:] == ("claim",)
     bare = dataclasses.replace(bare, claims=None, epsilon_claims=None)
-    (shown,) = [block for block in brief_audit(bare, "t", "s").sections[0].blocks if isinstance(block, Table)]
+    (shown,) = [block for block in brief_audit(bare).sections[0].blocks if isinstance(block, Table)]
     assert len(shown.columns) == 2
     assert all(len(row) == 2 for row in shown.rows)

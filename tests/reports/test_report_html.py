@@ -286,7 +286,7 @@ def test_jaws_differ_in_more_than_colour():
 
 def test_a_claim_has_one_spelling_everywhere():
     """As it was typed, where it was; rounded up where an accountant computed it."""
-    from calipers.reports.format import claim_digits
+    from calipers.numerics.decimals import claim_digits
 
     assert [claim_digits(value) for value in (0.001, 1e-5, 3.0, 0.3)] == ["0.001", "1e-5", "3", "0.3"]
     assert claim_digits(0.01436212) == "0.014363"

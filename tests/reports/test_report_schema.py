@@ -52,7 +52,7 @@ def audited():
     result = audit(
         target, distinguisher, trials=2000, seed=0, epsilons=(0.0,), claim=measurement.claim, upper=measurement
     )
-    return report_audit(result, target.name, distinguisher.name, run, measurement)
+    return report_audit(result, run, measurement)
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from scipy.special import ndtr, ndtri
 from calipers._version import __version__
 from calipers.bracket import Bracket
 from calipers.measure import measure
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.answers import Questions, meaningless
 from calipers.reports.document import AT_LEAST, AT_MOST, Table, visible
 from calipers.reports.evidence import licensed, references
-from calipers.reports.figures import low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits, setting
+from calipers.reports.figures import profile_figure, rate_figures
 from calipers.reports.paragraph import GOOD_REGRET, paragraph, report_this, rounded_regret
 from calipers.reports.readings import Standing
 from calipers.reports.remedies import remedies
@@ -168,9 +168,10 @@ def test_every_tabulated_number_bounds_the_truth_in_its_direction(fixed_measurem
     def delta(epsilon):
         return ndtr(-epsilon / MU + MU / 2) - math.exp(epsilon) * ndtr(-epsilon / MU - MU / 2)
 
+    even, rare = rate_figures(fixed_measurement, answers)
     truths = [
-        (tradeoff_figure(fixed_measurement, answers), lambda a: ndtr(-ndtri(a) - MU)),
-        (low_rates_figure(fixed_measurement, answers), lambda a: ndtr(ndtri(a) + MU)),
+        (even, lambda a: ndtr(-ndtri(a) - MU)),
+        (rare, lambda a: ndtr(ndtri(a) + MU)),
         (profile_figure(fixed_measurement, answers), delta),
     ]
     for figure, truth in truths:

@@ -200,4 +200,5 @@ def test_the_stated_law_is_the_drawn_law(drawn, name):
     slack = 6 * math.sqrt(0.25 / len(table))
     assert abs(frequencies.max() - law.rate) < slack
     assert abs(table.sum(axis=2).mean() - law.mean_batch_size) < slack
-    assert abs(table.any(axis=1).mean() - (1 - (1 - law.rate) ** M if name == "poisson" else law.participation)) < slack
+    taking_part = 1 - (1 - law.rate) ** M if name == "poisson" else law.kept / law.dataset_size
+    assert abs(table.any(axis=1).mean() - taking_part) < slack

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import math
+import string
 import tomllib
 from importlib import resources
 
@@ -12,6 +14,7 @@ import pytest
 from calipers.citations import IMPLEMENTATIONS, STATEMENTS
 from calipers.errors import CalipersError, ConditionError, InputError
 from calipers.theorems import THEOREMS, Relation, evaluate, find, theorem
+from calipers.theorems.registry import CONDITIONS
 
 # A run whose noisy sum is divided by 3.5, by its floor, or by the size of the batch.
 DIVIDED: dict[str, float] = {"dimension": 100, "dataset_size": 7, "sample_rate": 0.5, "noise_multiplier": 10.0}
@@ -210,3 +213,18 @@ def test_every_theorem_that_is_stated_has_a_function():
     files = (resources.files("calipers.theorems") / "statements").iterdir()
     stated = [name for file in files for name in tomllib.loads(file.read_text("utf-8"))["theorems"]]
     assert sorted(stated) == sorted(THEOREMS)
+
+
+def test_every_condition_is_refused_somewhere_with_the_values_that_it_names():
+    """The files of statements say nothing that nobody raises, and leave no place empty."""
+    raised: dict[str, set[str]] = {}
+    for file in (resources.files("calipers.theorems")).iterdir():
+        if file.name.endswith(".py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "unmet":
+                    raised[node.args[0].value] = {keyword.arg for keyword in node.keywords}
+    named = {
+        name: {field.split(".")[0] for _, field, _, _ in string.Formatter().parse(text) if field}
+        for name, text in CONDITIONS.items()
+    }
+    assert raised == named

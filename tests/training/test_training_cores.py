@@ -44,7 +44,7 @@ def check(shape) -> None:
     images = torch.randn(records, channels, high, wide, generator=rng)
     back = torch.randn(layer(images).shape, generator=rng)
     factors = torch.rand(records, generator=rng)
-    core = convolution_cores.CoreProducts(layer.to(device), images.to(device), back.to(device))
+    core = convolution_cores.CoreProducts(layer.to(device), [(images[:, None].to(device), back[:, None].to(device))])
     # Tensor cores read 11 bits of the images, a CPU all.
     read, came = (SHORT.cut(images) if CUDA else images).double(), SHORT.cut(back).double()
     expected = torch.stack(
@@ -74,9 +74,9 @@ def check_worst() -> None:
     """One position, where nothing cancels, and numbers that lose most when they are cut: no summand is too long."""
     device, most = "cuda" if CUDA else "cpu", torch.tensor(0x3F801FFF, dtype=torch.int32).view(torch.float32)
     layer = torch.nn.Conv2d(16, 16, 1, bias=False).to(device)
-    ones = torch.ones(1, 16, 1, 1, device=device)
+    ones = torch.ones(1, 1, 16, 1, 1, device=device)
     for factor in (1.0, 0.7, float(1 + 2.0**-11), float(1 + 2.0**-12)):
-        core = convolution_cores.CoreProducts(layer, ones, float(most) * ones)
+        core = convolution_cores.CoreProducts(layer, [(ones, float(most) * ones)])
         (norm,), (small,) = core.norms(SHORT)
         summand = core.total(torch.full((1,), factor, device=device)).double().norm()
         assert float(summand) <= float(norm) * float(np.float32(factor)) + float(small)

@@ -18,7 +18,7 @@ output; such a loop is refused. Show its step to the probe as arrays (`calipers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -85,26 +85,20 @@ class TorchLoop:
         lengths = np.linalg.norm(self._gradients, axis=1)
         scales = along[np.arange(len(picked)), picked] / lengths[picked]
         indices = self._torch.as_tensor(picked, device=self._inputs.device)
-        saved = [value.detach().clone() for value in self._kept()]
         released: list[Any] = []
-        hook = self._inner.register_step_pre_hook(lambda *_: released.append(self._handed())) if self._known else None
         accounting = getattr(self._optimizer, "step_hook", None)
-        try:
+        with self._put_back() as saved, ExitStack() as afterwards:
+            if self._known:
+                handed = self._inner.register_step_pre_hook(lambda *_: released.append(self._handed()))
+                afterwards.callback(handed.remove)
             if accounting is not None:
                 self._optimizer.step_hook = None
+                afterwards.callback(setattr, self._optimizer, "step_hook", accounting)
             with self._seeded(rng, (self._optimizer,)), self._planted(scales), one_thread(), quiet_engine():
                 self._step(self._inputs[indices], self._targets[indices])
             if self._known:
                 return released[-1] if released else np.zeros(self.dimension)
             return self._moved(saved)
-        finally:
-            if hook is not None:
-                hook.remove()
-            if accounting is not None:
-                self._optimizer.step_hook = accounting
-            with self._torch.no_grad():
-                for value, before in zip(self._kept(), saved, strict=True):
-                    value.copy_(before)
 
     def _plain_step(self, inputs: Any, targets: Any) -> None:
         self._optimizer.zero_grad()
@@ -116,8 +110,17 @@ class TorchLoop:
         """Whether the innermost optimizer is PyTorch's own, and so is handed gradients."""
         return type(self._inner).__module__.startswith("torch.optim")
 
-    def _kept(self) -> list[Any]:
-        return [*self._parameters, *self._model.buffers()]
+    @contextmanager
+    def _put_back(self) -> Iterator[list[Any]]:
+        """Weights and buffers as they are; whatever happens to them within, they are so again afterwards."""
+        kept = [*self._parameters, *self._model.buffers()]
+        saved = [value.detach().clone() for value in kept]
+        try:
+            yield saved
+        finally:
+            with self._torch.no_grad():
+                for value, before in zip(kept, saved, strict=True):
+                    value.copy_(before)
 
     def _handed(self) -> FloatArray:
         parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
@@ -187,10 +190,10 @@ class TorchLoop:
         loss = getattr(self._loss, "criterion", self._loss)
         wrapped = hasattr(model, "disable_hooks") and hasattr(model, "enable_hooks")
         found = []
-        saved = [value.detach().clone() for value in self._kept()]
-        try:
+        with self._put_back(), ExitStack() as afterwards:
             if wrapped:
                 model.disable_hooks()
+                afterwards.callback(model.enable_hooks)
             for number in range(len(self._inputs)):
                 one = slice(number, number + 1)
                 with torch.random.fork_rng(), quiet_engine():
@@ -199,12 +202,6 @@ class TorchLoop:
                     parts = torch.autograd.grad(value, self._parameters, allow_unused=True)
                 pairs = zip(parts, self._parameters, strict=True)
                 found.append(self._flat([torch.zeros_like(p) if part is None else part for part, p in pairs]))
-        finally:
-            if wrapped:
-                model.enable_hooks()
-            with torch.no_grad():
-                for value, before in zip(self._kept(), saved, strict=True):
-                    value.copy_(before)
         rows = [row for row in found if np.isfinite(row).all() and np.linalg.norm(row) > 0]
         if len(rows) < len(found):
             raise InputError(

@@ -58,7 +58,6 @@ class Group:
     loader: int
     delivered: int = 0
     noises: Counter[tuple[float, ...]] = field(default_factory=Counter)
-    merged: bool = False
     order: str = ""
 
     @property

@@ -151,7 +151,7 @@ class Seen:
             "seeds": list(self.seeds),
             "drawn from": list(draws.states),
             "groups": [
-                [loader, number, group.delivered, group.merged, group.order, _listed(group)]
+                [loader, number, group.delivered, group.order, _listed(group)]
                 for (loader, number), group in draws.groups.items()
             ],
         }
@@ -178,9 +178,9 @@ class Seen:
         draws.begun, draws.finished, draws.drawn = state["passes"]
         draws.digests = dict.fromkeys(state["digests"])
         draws.states = dict.fromkeys(state["drawn from"])
-        for loader, number, delivered, merged, order, noises in state["groups"]:
+        for loader, number, delivered, *_, order, noises in state["groups"]:
             counted = Counter({tuple(used): count for used, count in noises})
-            draws.groups[(loader, number)] = Group(loader, delivered, counted, merged, order)
+            draws.groups[(loader, number)] = Group(loader, delivered, counted, order)
             draws.iterators = max(draws.iterators, number)
 
     def _sources(self) -> list[dict[str, Any]]:

@@ -115,7 +115,7 @@ def _described(seen: Seen, optimizer: Any, reading: NeighborReading) -> tuple[Ru
     for number, source in enumerate(seen.draws.sources):
         groups = [group for group in seen.draws.groups.values() if group.loader == number and group.used()]
         apart = source.stepwise
-        uses, reshuffle = (_poisson_uses(source, groups), "every-epoch") if apart else _dealt_uses(source, groups)
+        uses, reshuffle = (poisson_uses(source, groups), "every-epoch") if apart else _dealt_uses(source, groups)
         if source.repeats and len(uses) > 1:
             # Phases of different noise are measured as if each had an order of its own.
             raise UnsupportedError("All epochs had the batches of the first one, with different noise.")
@@ -137,7 +137,7 @@ def together(noises: tuple[float, ...]) -> float:
     return math.nextafter(1.0 / math.sqrt(math.fsum(1.0 / noise**2 for noise in noises)) * (1.0 - 2.0**-50), 0.0)
 
 
-def _poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float, ...]]:
+def poisson_uses(source: LoaderLaw, groups: list[Group]) -> Counter[tuple[float, ...]]:
     """How many draws were used with which noises."""
     uses: Counter[tuple[float, ...]] = Counter()
     for group in groups:

@@ -162,8 +162,6 @@ class Steps:
             found.append((draw, 1 if sum(counts) == records else len(counts)))
         if len(found) > 1 or any(times > 1 for _, times in found):
             self._complain(SEVERAL, False)
-            for draw, _ in found:
-                draw.group.merged = True
         return found
 
     def _update(self, *_: Any) -> None:

@@ -40,7 +40,7 @@ from calipers.auditing.verdict import (
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
-from calipers.shown import as_html, as_text, plain
+from calipers.shown import Printed, plain
 
 DEFAULT_DELTAS = (1e-5,)
 DEFAULT_EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -55,7 +55,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, eq=False)
-class AuditResult:
+class AuditResult(Printed):
     """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
 
     `epsilon_claims` and `epsilon_uppers` are the same for `epsilon`, infinite where nothing is claimed or certified.
@@ -82,12 +82,6 @@ class AuditResult:
     epsilon_uppers: tuple[float, ...] | None = None
     target_name: str = ""
     scored_by: str = ""
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     @property
     def as_described(self) -> bool | None:

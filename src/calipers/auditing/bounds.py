@@ -217,28 +217,25 @@ class SplitScores:
 
         Post-condition: given the first part, both hold together with probability at least `confidence`.
         """
-        absent, present = self._counting
-        false_positives, false_negatives = test.errors(absent, present)
-        fpr = float(upper_rate(false_positives, absent.size, self.error * share))
-        return fpr, float(upper_rate(false_negatives, present.size, self.error * (1.0 - share)))
+        (absent, present), (false_positives, false_negatives) = self.trials, test.errors(*self._counting)
+        fpr = float(upper_rate(false_positives, absent, self.error * share))
+        return fpr, float(upper_rate(false_negatives, present, self.error * (1.0 - share)))
 
     def observed_rates(self, test: ThresholdTest) -> tuple[float, float]:
         """The shares of false positives and false negatives in the part that counts: estimates."""
-        absent, present = self._counting
-        false_positives, false_negatives = test.errors(absent, present)
-        return false_positives / absent.size, false_negatives / present.size
+        (absent, present), (false_positives, false_negatives) = self.trials, test.errors(*self._counting)
+        return false_positives / absent, false_negatives / present
 
     def counts(self, choice: Chosen, forward: bool, odds: float) -> EventCounts:
         """How often the test said "present" (`forward`), or "absent", under both hypotheses, in the part that counts.
 
         `odds` is about e^epsilon, and decides how much either rate matters.
         """
-        absent, present = self._counting
-        false_positives, false_negatives = choice.test.errors(absent, present)
-        sides = ((present.size - false_negatives, present.size), (false_positives, absent.size))
+        (absent, present), (false_positives, false_negatives) = self.trials, choice.test.errors(*self._counting)
+        sides = ((present - false_negatives, present), (false_positives, absent))
         rates = (1.0 - choice.seen[1], choice.seen[0])
         if not forward:
-            sides = ((absent.size - false_positives, absent.size), (false_negatives, present.size))
+            sides = ((absent - false_positives, absent), (false_negatives, present))
             rates = (1.0 - choice.seen[0], choice.seen[1])
         spread = [math.sqrt(rate * (1.0 - rate) / side[1]) for rate, side in zip(rates, sides, strict=True)]
         total = math.hypot(spread[0], odds * spread[1])

@@ -41,7 +41,7 @@ from calipers.errors import InputError, UnsupportedError
 from calipers.numerics.types import FloatArray
 from calipers.run import ADJACENCIES, NORMALIZATIONS, Run
 from calipers.schemes import SAMPLERS, scheme_named, scheme_of
-from calipers.schemes.scheme import Scheme
+from calipers.schemes.scheme import Scheme, Sums
 
 # Doubles that one chunk of outputs may hold (32 MiB), and runs that are plenty for a chunk.
 CHUNK_NUMBERS = 2**22
@@ -52,7 +52,7 @@ WHOLE = 1e-9
 
 @implements("wang2026:def2.7", "wang2026:def2.8", "wang2026:def2.9", "wang2026:defA.1")
 @dataclass(frozen=True, kw_only=True)
-class NoisySums:
+class NoisySums(Sums):
     """One or many rounds of a divided noisy sum on the dataset above.
 
     `others` is N and `gradient` v. An epoch has `rounds` rounds (1 under Poisson sampling, where `epochs` counts the
@@ -63,10 +63,7 @@ class NoisySums:
     variates; the batches are drawn record by record or in exact integer arithmetic, never from a table of this law.
     """
 
-    others: int
-    sample_rate: float
     noise_multiplier: float
-    rounds: int = 1
     epochs: int = 1
     dimension: int = 1
     sampler: str = "poisson"
@@ -168,11 +165,6 @@ class NoisySums:
     def fixed_batches(self) -> bool:
         """Whether every batch has the same, known size."""
         return self.scheme.equal_batches
-
-    @property
-    def batch_size(self) -> int:
-        """The size of a batch where it is fixed."""
-        return round(self.sample_rate * (self.others + 1))
 
     @property
     def crowd_matters(self) -> bool:

@@ -36,7 +36,7 @@ import numpy as np
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.ledger import FORMAT, Ledger, LedgerError, PlayedChunk, open_ledger
 from calipers.auditing.parallel import each_played
-from calipers.auditing.targets import Target, TargetError, failure, footprint, within
+from calipers.auditing.targets import Target, TargetError, failure, footprint, refuse_same, within
 from calipers.domains import COUNT, POSITIVE
 from calipers.errors import InputError
 from calipers.numerics.types import FloatArray
@@ -256,11 +256,7 @@ def _check_outputs(outputs: FloatArray, count: int, present: bool, drew: bool) -
     unusable = np.isnan(outputs).reshape(count, -1).any(axis=1)
     if unusable.any():
         raise TargetError(f"returned NaN in run {int(unusable.argmax())} with the record {side}")
-    if not drew and count > 1 and bool((outputs == outputs[:1]).all()):
-        raise TargetError(
-            f"gave the same output in all {count} runs with the record {side} and never drew from rng; take all "
-            "randomness from rng"
-        )
+    refuse_same(outputs, drew, f"gave the same output in all {count} runs with the record {side}")
 
 
 def _scored(distinguisher: Distinguisher, outputs: FloatArray) -> FloatArray:

@@ -25,7 +25,10 @@ from calipers.errors import InputError
 
 
 class LoadedTarget(FunctionTarget):
-    """A `FunctionTarget` that travels to other processes by its name and is imported again there."""
+    """A `FunctionTarget` that travels to other processes by its name and is imported again there.
+
+    Raises `InputError` saying what is wrong with the address.
+    """
 
     def __init__(self, address: str, folder: str | None = None) -> None:
         self.address = address
@@ -43,15 +46,10 @@ class LoadedTarget(FunctionTarget):
         return type(self), (self.address, self.folder)
 
 
-def load_target(address: str) -> LoadedTarget:
-    """The target at "module:function", or `InputError` saying what is wrong with the address."""
-    return LoadedTarget(address)
-
-
 def as_target(given: Target | OneRun | str) -> Target:
     """A target as it is, a function of one run wrapped, "module:function" loaded."""
     if isinstance(given, str):
-        return load_target(given)
+        return LoadedTarget(given)
     if isinstance(given, Target):
         return given
     if callable(given):

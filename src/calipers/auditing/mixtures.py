@@ -28,6 +28,7 @@ import numpy as np
 
 from calipers.auditing.builtin import NoisySums
 from calipers.errors import UnsupportedError
+from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray
 
 # Doubles in one block of the table (rows of outputs) x (configurations).
@@ -67,7 +68,7 @@ class Mixture:
             exponent = projection[rows] @ linear
             exponent += square[rows] @ quadratic
             exponent += constant
-            found[rows] = _log_sum_exp(exponent)
+            found[rows] = row_logsumexp(exponent)
         return found
 
 
@@ -78,11 +79,3 @@ def enumerable(target: NoisySums) -> bool:
     except UnsupportedError:
         return False
     return True
-
-
-def _log_sum_exp(exponent: FloatArray) -> FloatArray:
-    """log of the row sums of e^exponent; the argument is overwritten."""
-    top = exponent.max(axis=1)
-    exponent -= top[:, None]
-    np.exp(exponent, out=exponent)
-    return np.asarray(top + np.log(exponent.sum(axis=1)), dtype=np.float64)

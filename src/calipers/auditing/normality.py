@@ -46,19 +46,23 @@ TESTS = ("variance", "kolmogorov-smirnov")
 AGGREGATIONS = ("vote", "best-fit")
 
 
+def normal_distance(values: FloatArray) -> FloatArray:
+    """The greatest distance between the distribution function of each row and that of N(0, 1)."""
+    ordered = special.ndtr(np.sort(values, axis=-1))
+    n = ordered.shape[-1]
+    above = np.arange(1, n + 1) / n - ordered
+    below = ordered - np.arange(n) / n
+    return np.asarray(np.maximum(above.max(axis=-1), below.max(axis=-1)), dtype=np.float64)
+
+
 def kolmogorov_smirnov(values: FloatArray) -> FloatArray:
     """p-values that each row of `values` comes from independent standard normal numbers.
 
     An estimate: Kolmogorov's limit law with Stephens' (1970) correction for finite n, accurate to about 0.02 at
     n = 30. A score needs no more; no bound rests on it.
     """
-    ordered = special.ndtr(np.sort(values, axis=-1))
-    n = ordered.shape[-1]
-    above = np.arange(1, n + 1) / n - ordered
-    below = ordered - np.arange(n) / n
-    distance = np.maximum(above.max(axis=-1), below.max(axis=-1))
-    root = np.sqrt(n)
-    return np.asarray(special.kolmogorov((root + 0.12 + 0.11 / root) * distance), dtype=np.float64)
+    root = np.sqrt(values.shape[-1])
+    return np.asarray(special.kolmogorov((root + 0.12 + 0.11 / root) * normal_distance(values)), dtype=np.float64)
 
 
 def variance_test(values: FloatArray) -> FloatArray:

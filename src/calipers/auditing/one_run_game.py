@@ -187,24 +187,37 @@ def _judged(against: str, bound: OneRunBound, allowed: float, confidence: float)
 
 
 @dataclass(frozen=True)
-class OneRunSelfTest:
-    """How often runs that were shown other coins seemed to leak."""
+class SelfTest:
+    """How often audits of nothing found something, by the name of the statistic that did.
+
+    `one_run`: what was tried are runs that were shown other coins, with so many canaries (`trials`) each.
+    """
 
     repeats: int
-    canaries: int
+    trials: int
     confidence: float
-    found: int
-    p_value: float
+    found: dict[str, int]
+    one_run: bool = False
+
+    @property
+    def p_value(self) -> dict[str, float]:
+        """Of the counts; each is at most u with probability at most u if audits hold what they promise."""
+        error = error_level(self.confidence)
+        return {name: float(at_least(count, self.repeats, error)) for name, count in self.found.items()}
 
     @property
     def calibrated(self) -> bool:
-        """Whether the count agrees with the confidence; a sound audit is called uncalibrated once in 1000 times."""
-        return self.p_value > _CALIBRATED_ABOVE
+        """Whether the counts agree with the stated confidence.
+
+        A sound audit is called uncalibrated with probability at most 1 in 1000 for each statistic.
+        """
+        return min(self.p_value.values()) > _CALIBRATED_ABOVE
 
     def to_dict(self) -> dict[str, object]:
         """The self-test as a JSON object."""
-        by_statistic = {"found": {"one-run": self.found}, "p_value": {"one-run": self.p_value}}
-        return {"one_run": True} | as_record(self) | by_statistic | {"calibrated": self.calibrated}
+        counts = as_record(self, "one_run", **({"trials": "canaries"} if self.one_run else {}))
+        marked: dict[str, object] = {"one_run": True} if self.one_run else {}
+        return marked | counts | {"p_value": self.p_value, "calibrated": self.calibrated}
 
 
 def one_run_self_test(
@@ -217,7 +230,7 @@ def one_run_self_test(
     guesses: Sequence[tuple[int, int]] | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
-) -> OneRunSelfTest:
+) -> SelfTest:
     """Train `repeats` times with coins that have nothing to do with those judged, and count the audits that find leaks.
 
     Post-condition: if scores depend on the coins through training alone, the p-value is at most u with probability at
@@ -232,5 +245,4 @@ def one_run_self_test(
         alarms += result.epsilon[0].epsilon_lower > 0.0
         if progress is not None:
             progress(number + 1, repeats)
-    p_value = float(at_least(alarms, repeats, error_level(confidence)))
-    return OneRunSelfTest(repeats, canaries, confidence, alarms, p_value)
+    return SelfTest(repeats, canaries, confidence, {"one-run": alarms}, one_run=True)

@@ -15,7 +15,7 @@ the direction that harms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -25,20 +25,17 @@ from calipers.auditing.bounds import SplitScores
 from calipers.auditing.distinguishers import Distinguisher
 from calipers.auditing.game import Game, HowToPlay, Playing, game_of, play
 from calipers.auditing.ledger import PlayedChunk
-from calipers.auditing.one_run_game import CanaryScores, audit_one_run
+from calipers.auditing.one_run_game import CanaryScores, SelfTest, audit_one_run
 from calipers.auditing.parallel import each_played
 from calipers.auditing.sequential import Look, planned_looks
-from calipers.auditing.statistics import at_least, error_level
 from calipers.auditing.targets import Target
 from calipers.auditing.verdict import AuditOutcome, Profile, judge, profile_of
 from calipers.bracket import Side
 from calipers.curves.tradeoff import TradeoffCurve
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.numerics.types import FloatArray
-from calipers.shown import as_record
 
 STATISTICS = ("epsilon", "delta", "mu", "curve", "verdict", "sequential", "one-run")
-_CALIBRATED_ABOVE = 1e-3
 
 
 class IgnoresRecord:
@@ -56,29 +53,6 @@ class IgnoresRecord:
     def outputs(self, present: bool, count: int, rng: np.random.Generator) -> FloatArray:
         """Runs without the record. `present` changes nothing, which is the point."""
         return self.target.outputs(False, count, rng)
-
-
-@dataclass(frozen=True)
-class SelfTest:
-    """How often audits of nothing found something. `found` and `p_value` are keyed by `STATISTICS`."""
-
-    repeats: int
-    trials: int
-    confidence: float
-    found: dict[str, int]
-    p_value: dict[str, float]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether the counts agree with the stated confidence.
-
-        A sound audit is called uncalibrated with probability at most 7 in 1000 (seven statistics, each at 1 in 1000).
-        """
-        return min(self.p_value.values()) > _CALIBRATED_ABOVE
-
-    def to_dict(self) -> dict[str, object]:
-        """The self-test as a JSON object."""
-        return as_record(self) | {"calibrated": self.calibrated}
 
 
 def leakage_found(
@@ -154,6 +128,4 @@ def self_test(
             found[name] += claimed
         if playing.progress is not None:
             playing.progress(done, repeats)
-    error = error_level(confidence)
-    p_value = {name: float(at_least(count, repeats, error)) for name, count in found.items()}
-    return SelfTest(repeats, trials, confidence, found, p_value)
+    return SelfTest(repeats, trials, confidence, found)

@@ -97,11 +97,7 @@ class FunctionTarget:
             drew = drew or footprint(child) != before
             rows.append(row)
         found = np.stack(rows)
-        if not drew and count > 1 and bool((found == found[0]).all()):
-            raise TargetError(
-                f"{self.name} gave the same output in all {count} runs and never drew from rng; take its randomness "
-                "from rng"
-            )
+        refuse_same(found, drew, f"{self.name} gave the same output in all {count} runs")
         return found
 
     def _one(self, present: bool, rng: np.random.Generator, number: int) -> FloatArray:
@@ -124,6 +120,12 @@ class FunctionTarget:
         if row.size == 0:
             raise TargetError(f"{self.name} returned an empty array in run {number}; return what the adversary sees.")
         return row
+
+
+def refuse_same(outputs: FloatArray, drew: bool, said: str) -> None:
+    """Refuse runs that all agree although none of them `drew` a random number: one run, written down many times."""
+    if not drew and len(outputs) > 1 and bool((outputs == outputs[:1]).all()):
+        raise TargetError(f"{said} and never drew from rng; take all randomness from rng")
 
 
 def failure(name: str, error: str | Exception, where: str, chunk: int, seed: int) -> TargetError:

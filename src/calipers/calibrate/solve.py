@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, overload
 
 from calipers.bracket import Bracket
 from calipers.domains import OPEN_UNIT, POSITIVE, Domain
@@ -37,22 +37,28 @@ Progress = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class Calibration:
-    """A run whose upper jaw meets the target, and what it achieves; `phases` are all of it, `run` is the first.
+    """What has an upper jaw that meets the target, and what it achieves.
 
-    `subject` is what was measured, where it is more than the run: with correlated noise (there is no run then beside
-    it), the best of several, or with something released beside the gradient.
+    `found` are the phases of a run; or more than a run: one with correlated noise, the best of several, or one with
+    something released beside the gradient.
     """
 
-    run: Run | CorrelatedNoise
+    found: tuple[Run, ...] | More
     target: dict[str, float]
     achieved: Bracket
     measurements: int
-    phases: tuple[Run, ...] = ()
-    subject: More | None = None
 
-    def __post_init__(self) -> None:
-        if not self.phases and isinstance(self.run, Run):
-            object.__setattr__(self, "phases", (self.run,))
+    @property
+    def phases(self) -> tuple[Run, ...]:
+        """Of the run; there is none beside correlated noise."""
+        if isinstance(self.found, Selection | Beside):
+            return as_phases(self.found.of)  # type: ignore[arg-type]  # `_Noisy` has refused guarantees
+        return self.found if isinstance(self.found, tuple) else ()
+
+    @property
+    def run(self) -> Run | CorrelatedNoise:
+        """The first phase, or the run with correlated noise."""
+        return self.found if isinstance(self.found, CorrelatedNoise) else self.phases[0]
 
     @property
     def noise_multiplier(self) -> float:
@@ -70,17 +76,18 @@ class Calibration:
 
         All of it where the noise is correlated; its matrix is named, and has to lie beside the file.
         """
-        if isinstance(self.run, CorrelatedNoise):
-            keys = dict(self.run.stated.keys) | {"adjacency": self.run.adjacency}
-            return keys | ({"noise_matrix": TREE} if self.run.matrix.tree_nodes else {})
-        if isinstance(self.subject, Selection):
-            chosen = {"selected_mean": self.subject.mean, "trials": self.subject.trials}
-            return chosen | ({} if self.subject.shape is None else {"trials_shape": self.subject.shape})
-        return {"beside": list(self.subject.noises)} if isinstance(self.subject, Beside) else {}
+        found = self.found
+        if isinstance(found, CorrelatedNoise):
+            keys = dict(found.stated.keys) | {"adjacency": found.adjacency}
+            return keys | ({"noise_matrix": TREE} if found.matrix.tree_nodes else {})
+        if isinstance(found, Selection):
+            chosen = {"selected_mean": found.mean, "trials": found.trials}
+            return chosen | ({} if found.shape is None else {"trials_shape": found.shape})
+        return {"beside": list(found.noises)} if isinstance(found, Beside) else {}
 
     def measured(self, tolerance: float) -> Measurement:
         """The measurement of what was found."""
-        return measure(self.phases if self.subject is None else self.subject, tolerance=tolerance)
+        return measure(self.found, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -94,24 +101,12 @@ class _Target:
     """What is achieved, where it is not what the search read."""
 
 
-class Wanted(TypedDict, total=False):
-    """One target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr."""
-
-    epsilon: float | None
-    delta: float | None
-    mu: float | None
-    advantage: float | None
-    tpr: float | None
-    fpr: float | None
-    delta0: float
-
-
 _TOGETHER = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 TARGETS = {name: POSITIVE if name in ("epsilon", "mu") else OPEN_UNIT for names in _TOGETHER for name in names}
 """What makes up a target, and where it may lie."""
 
 
-def _target(delta0: float = 1e-10, **wanted: float | None) -> _Target:
+def _target(delta0: float, **wanted: float | None) -> _Target:
     if unknown := wanted.keys() - TARGETS.keys():
         raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
     given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
@@ -273,15 +268,17 @@ def solve(
     *,
     tolerance: float = 1e-4,
     progress: Progress | None = None,
-    **wanted: Unpack[Wanted],
+    delta0: float = 1e-10,
+    **wanted: float | None,
 ) -> Calibration:
     """The run with the smallest noise (within the relative `tolerance`) whose upper jaw meets what is `wanted`.
 
+    That is one target: epsilon with delta, mu (up to `delta0`), advantage, or tpr with fpr.
     The noise of several phases is changed by one factor: it is the first one's that is found, and the others keep
     their ratio to it. Of what is released beside a gradient only the gradient's noise is changed.
     """
     noisy = _Noisy.of(run)
-    target = _target(**wanted)
+    target = _target(delta0, **wanted)
     tolerance = OPEN_UNIT.check("tolerance", tolerance)
     search = _Search(noisy, target, progress)
     coarse = max(_COARSE, tolerance)
@@ -303,12 +300,7 @@ def solve(
     achieved = search.achieved
     if target.reported is not None:
         achieved = target.reported(measure(noisy.at(noise), tolerance=fine))
-    found = noisy.at(noise)
-    if isinstance(found, CorrelatedNoise):
-        return Calibration(found, target.described, achieved, search.count, subject=found)
-    subject = found if isinstance(found, Selection | Beside) else None
-    phases = as_phases(found if subject is None else subject.of)  # type: ignore[arg-type]  # `_Noisy` has refused guarantees
-    return Calibration(phases[0], target.described, achieved, search.count, phases, subject)
+    return Calibration(noisy.at(noise), target.described, achieved, search.count)
 
 
 @overload
@@ -327,6 +319,4 @@ def calibrate(run: Run | Sequence[Run] | More, **target: Any) -> Run | tuple[Run
     Of several phases, all of them with their noise changed by one factor.
     """
     found = solve(run, **target)
-    if found.subject is not None:
-        return found.subject
-    return found.run if isinstance(run, Run) else found.phases
+    return found.phases[0] if isinstance(run, Run) else found.found

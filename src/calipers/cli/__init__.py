@@ -17,24 +17,8 @@ from calipers.cli.failures import SpeakingGroup
 __all__ = ["main"]
 
 
-_FILES = {
-    "audit": "audit",
-    "calibrate": "calibrate",
-    "certify": "certify",
-    "check": "check",
-    "compare": "compare",
-    "curve": "curve",
-    "explore": "explore",
-    "export": "export",
-    "measure": "measure",
-    "probe": "probe",
-    "receipt": "receipt",
-    "reproduce": "reproduce",
-    "theorem": "theorem",
-    "train": "train",
-    "verify": "certify",
-    "verify-receipt": "receipt",
-}
+_NAMES = "audit calibrate certify check compare curve explore export measure probe receipt reproduce theorem train"
+_FILES = {name: name for name in _NAMES.split()} | {"verify": "certify", "verify-receipt": "receipt"}
 """Every command, and the file it is defined in."""
 
 

@@ -10,7 +10,7 @@ from calipers.cli.audit_one_run import asked_for_one_run, one_run
 from calipers.cli.audit_self_test import refuse, show_self_test
 from calipers.cli.audit_targets import chosen_distinguisher, chosen_run, chosen_target, claimed_pair, claims
 from calipers.cli.fail_on import end_audited
-from calipers.cli.kinds import COUNT, REAL, one_of, picked, with_options, word
+from calipers.cli.kinds import COUNT, GRADIENT_MODE, REAL, one_of, option, picked, with_options, word
 from calipers.cli.options import run_options
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import counting
@@ -28,57 +28,51 @@ DELTAS, EPSILONS = (1e-5,), (0.0, 1.0)
 TRIALS = 10_000
 
 _audit_options = with_options(
-    click.option(
+    option(
         "--other-gradients",
-        type=word(["-1", "0", "1"]),
-        help="builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
+        word(["-1", "0", "1"]),
+        "builtin, jax-privacy: the other gradients, as multiples of the differing one. [default: what leaks most]",
     ),
-    click.option("--device", help="builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
-    click.option("--vectors", is_flag=True, help="builtin, jax-privacy: score full vectors, not two numbers of each."),
-    click.option(
-        "--grad-sample-mode",
-        type=word(["hooks", "functorch", "ew", "ghost"]),
-        help="opacus: how per-record gradients are computed. [default: hooks]",
-    ),
-    click.option(
+    option("--device", None, "builtin, opacus: where noise is drawn, e.g. cuda. [default: cpu]"),
+    option("--vectors", bool, "builtin, jax-privacy: score full vectors, not two numbers of each."),
+    option("--grad-sample-mode", GRADIENT_MODE, "opacus: how per-record gradients are computed. [default: hooks]"),
+    option(
         "--distinguisher",
+        None,
+        "How runs are scored: likelihood-ratio, matched-filter, maximum, normality, scores, fitted, plain.",
         default="auto",
-        show_default=True,
         metavar="NAME",
-        help="How runs are scored: likelihood-ratio, matched-filter, maximum, normality, scores, fitted, plain.",
     ),
-    click.option("--score", metavar="MODULE:FUNCTION", help="Score runs by a function of your own instead."),
-    click.option("--pilot", type=COUNT, help="Runs to fit a score to, where one is fitted. [default: 500]"),
-    click.option("--trials", type=COUNT, help=f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
-    click.option(
-        "--sequential",
-        is_flag=True,
-        help="Look several times, end when the claim falls; the confidence covers all looks.",
-    ),
-    click.option("--most-trials", type=COUNT, metavar="N", help="sequential: go on to so many. [default: --trials]"),
-    click.option("--canaries", type=COUNT, metavar="M", help="Audit one training run with M canaries; see below."),
-    click.option(
+    option("--score", None, "Score runs by a function of your own instead.", metavar="MODULE:FUNCTION"),
+    option("--pilot", COUNT, "Runs to fit a score to, where one is fitted. [default: 500]"),
+    option("--trials", COUNT, f"Runs for each hypothesis; decide before you look. [default: {TRIALS}]"),
+    option("--sequential", bool, "Look several times, end when the claim falls; the confidence covers all looks."),
+    option("--most-trials", COUNT, "sequential: go on to so many. [default: --trials]", metavar="N"),
+    option("--canaries", COUNT, "Audit one training run with M canaries; see below.", metavar="M"),
+    option(
         "--guesses",
+        None,
+        "canaries: how many to call in and out; repeatable. [default: 1/20, 1/10 and 1/4 of them]",
         multiple=True,
         metavar="IN,OUT",
-        help="canaries: how many to call in and out; repeatable. [default: 1/20, 1/10 and 1/4 of them]",
     ),
-    click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number."),
-    click.option("--confidence", type=REAL, default=0.95, show_default=True, help="Confidence of every bound."),
-    click.option("--delta", type=REAL, multiple=True, help="Bound epsilon here; repeatable. [default: 1e-5]"),
-    click.option("--epsilon", type=REAL, multiple=True, help="Bound delta here; repeatable. [default: 0 and 1]"),
-    click.option(
+    option("--seed", COUNT, "Seed of every random number.", default=0),
+    option("--confidence", REAL, "Confidence of every bound.", default=0.95),
+    option("--delta", REAL, "Bound epsilon here; repeatable. [default: 1e-5]", multiple=True),
+    option("--epsilon", REAL, "Bound delta here; repeatable. [default: 0 and 1]", multiple=True),
+    option(
         "--claim",
+        None,
+        "The claim to test. [default: Poisson accounting of the run, if one is described]",
         metavar="EPSILON,DELTA",
-        help="The claim to test. [default: Poisson accounting of the run, if one is described]",
     ),
-    click.option("--jobs", type=COUNT, default=1, show_default=True, help="Processes; -1 for all processors."),
-    click.option("--chunk", type=COUNT, help="Runs of each hypothesis played at a time. [default: by the target]"),
-    click.option("--time-limit", type=REAL, metavar="SECONDS", help="Give up when one chunk takes longer."),
-    click.option("--ledger", metavar="FILE", help="Keep every finished chunk in this file."),
-    click.option("--resume", is_flag=True, help="Go on with the ledger where it ends."),
-    click.option("--self-test", "self_testing", is_flag=True, help="Never show the record; count false alarms."),
-    click.option("--repeats", type=COUNT, default=100, show_default=True, help="Audits in a self-test."),
+    option("--jobs", COUNT, "Processes; -1 for all processors.", default=1),
+    option("--chunk", COUNT, "Runs of each hypothesis played at a time. [default: by the target]"),
+    option("--time-limit", REAL, "Give up when one chunk takes longer.", metavar="SECONDS"),
+    option("--ledger", None, "Keep every finished chunk in this file.", metavar="FILE"),
+    option("--resume", bool, "Go on with the ledger where it ends."),
+    option("--self-test", bool, "Never show the record; count false alarms.", called="self_testing"),
+    option("--repeats", COUNT, "Audits in a self-test.", default=100),
 )
 
 
@@ -171,9 +165,9 @@ def _show_audit(target: Target, run: Run | None, values: dict[str, Any], outlet:
 
     proven = upper if isinstance(upper, Measurement) else None
     outlet.say(
-        lambda: report_audit(result, target.name, distinguisher.name, run, proven),
+        lambda: report_audit(result, run, proven),
         lambda: to_document(*played(result.to_dict(), run)),
-        lambda: brief_audit(result, target.name, distinguisher.name),
+        lambda: brief_audit(result),
     )
     verdicts = (result.verdict, result.upper_verdict)
     end_audited(outlet.fail_on, [verdict.outcome for verdict in verdicts if verdict is not None])

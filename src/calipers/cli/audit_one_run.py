@@ -111,9 +111,9 @@ def _tested(target_name: str, values: dict[str, Any], progress: Progress) -> tup
         **picked(values, "repeats", "canaries", "seed", "confidence", "time_limit"),
     )
     text = (
-        f"{target_name}: {tested.repeats} runs with {tested.canaries} canaries that were shown other coins; false "
-        f"alarms: {tested.found}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at confidence "
-        f"{setting(tested.confidence)}."
+        f"{target_name}: {tested.repeats} runs with {tested.trials} canaries that were shown other coins; false "
+        f"alarms: {tested.found['one-run']}. There may be about {tested.repeats * (1 - tested.confidence):.3g} at "
+        f"confidence {setting(tested.confidence)}."
     )
     if not tested.calibrated:
         raise CertificationError(f"The self-test failed: {text} The scores know coins that they were not shown.")

@@ -13,7 +13,7 @@ from calipers.errors import CertificationError, InputError
 from calipers.numerics.decimals import setting
 
 if TYPE_CHECKING:
-    from calipers.auditing.self_test import SelfTest
+    from calipers.auditing.one_run_game import SelfTest
     from calipers.auditing.targets import Target
     from calipers.cli.patience import Progress
 

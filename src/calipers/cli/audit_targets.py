@@ -65,9 +65,9 @@ def chosen_target(name: str, run: Run | None, values: dict[str, Any]) -> Target:
         return OpacusTarget(loss_reduction=OPACUS[name], grad_sample_mode=mode, device=values["device"] or "cpu")
     if name in (BUILT_IN, JAX_PRIVACY):
         return _target_of_run(name, run, values)
-    from calipers.auditing.loading import load_target
+    from calipers.auditing.loading import LoadedTarget
 
-    return load_target(name)
+    return LoadedTarget(name)
 
 
 def _target_of_run(name: str, run: Run | None, values: dict[str, Any]) -> Target:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import REAL
+from calipers.cli.kinds import REAL, option
 from calipers.cli.options import run_options, tolerance_option
 from calipers.cli.outlet import Outlet, outlet_options
 from calipers.cli.patience import patience
@@ -25,12 +25,12 @@ TARGETS = (("epsilon", "delta"), ("mu",), ("advantage",), ("tpr", "fpr"))
 
 @click.command("calibrate", short_help="Find the smallest noise that meets a target.")
 @run_options(noise_default=1.0, noisy=True)
-@click.option("--epsilon", type=REAL, help="Target epsilon; needs --delta.")
-@click.option("--delta", type=REAL, help="The delta that belongs to --epsilon.")
-@click.option("--mu", type=REAL, help="Target mu of Gaussian differential privacy.")
-@click.option("--advantage", type=REAL, help="Target for the largest TPR - FPR of any attack.")
-@click.option("--tpr", type=REAL, help="Target true positive rate; needs --fpr.")
-@click.option("--fpr", type=REAL, help="The false positive rate that belongs to --tpr.")
+@option("--epsilon", REAL, "Target epsilon; needs --delta.")
+@option("--delta", REAL, "The delta that belongs to --epsilon.")
+@option("--mu", REAL, "Target mu of Gaussian differential privacy.")
+@option("--advantage", REAL, "Target for the largest TPR - FPR of any attack.")
+@option("--tpr", REAL, "Target true positive rate; needs --fpr.")
+@option("--fpr", REAL, "The false positive rate that belongs to --tpr.")
 @tolerance_option(DEFAULT_TOLERANCE)
 @outlet_options()
 def calibrate_command(
@@ -55,7 +55,7 @@ def calibrate_command(
     """
     target = chosen_target(values)
     from calipers.calibrate import solve
-    from calipers.reports.format import nearest_digits
+    from calipers.numerics.decimals import nearest_digits
 
     with patience("calibrating") as say:
         calibration = solve(
@@ -71,7 +71,8 @@ def calibrate_command(
     from calipers.reports.report import brief_calibration
 
     def record() -> str:
-        first = calibration.phases[0].to_dict() if calibration.subject is None else calibrated_record(calibration)
+        found = calibration.found
+        first = found[0].to_dict() if isinstance(found, tuple) else calibrated_record(calibration)
         return to_document(calibration_record(calibration), first)
 
     outlet.say(lambda: calibration_file(calibration, tolerance), record, lambda: brief_calibration(calibration))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import FILE, REAL
+from calipers.cli.kinds import FILE, REAL, option
 from calipers.cli.options import check_place, json_option, overwrite_option, run_options, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.command("certify", short_help="Write a certificate that anybody can check.")
 @click.argument("run_path", type=FILE, metavar="[RUN]", required=False)
 @run_options(optional=True)
-@click.option("--delta", type=REAL, help="Certify epsilon at this delta.")
-@click.option("--epsilon", type=REAL, help="Certify delta at this epsilon.")
+@option("--delta", REAL, "Certify epsilon at this delta.")
+@option("--epsilon", REAL, "Certify delta at this epsilon.")
 @overwrite_option
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output]")
 def certify_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import REAL
+from calipers.cli.kinds import REAL, option
 from calipers.cli.options import check_place, json_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("check", short_help="Fail when a run is not proven to be within a budget.")
 @click.argument("files", metavar="[RUN]...", nargs=-1)
-@click.option("--epsilon", type=REAL, help="The budget: epsilon at --delta.")
-@click.option("--delta", type=REAL, help="The budget's delta; there is no default.")
+@option("--epsilon", REAL, "The budget: epsilon at --delta.")
+@option("--delta", REAL, "The budget's delta; there is no default.")
 @json_option
-@click.option("--github", is_flag=True, help="Print GitHub workflow commands, shown as annotations in a pull request.")
-@click.option("--junit", "junit_path", metavar="FILE", help="Also write the outcomes as JUnit XML.")
+@option("--github", bool, "Print GitHub workflow commands, shown as annotations in a pull request.")
+@option("--junit", None, "Also write the outcomes as JUnit XML.", called="junit_path", metavar="FILE")
 def check_command(
     files: tuple[str, ...],
     epsilon: float | None,

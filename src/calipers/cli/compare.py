@@ -11,7 +11,7 @@ import click
 
 from calipers.cli.fail_on import end_measured
 from calipers.cli.failures import BY_OPTIONS
-from calipers.cli.kinds import FILE
+from calipers.cli.kinds import FILE, option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_place,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 @click.command("compare", short_help="Say which of several runs is more private.")
 @click.argument("files", nargs=-1, type=FILE, metavar="[NAME=]A.toml [NAME=]B.toml [...]")
 @repeated_run_options
-@click.option("--samplers", is_flag=True, help="Compare one run with its counterparts under all samplers.")
-@click.option("--output", type=FILE, metavar="FILE", help="Also draw both jaws of all profiles: FILE.png or FILE.svg.")
+@option("--samplers", bool, "Compare one run with its counterparts under all samplers.")
+@option("--output", FILE, "Also draw both jaws of all profiles: FILE.png or FILE.svg.", metavar="FILE")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @outlet_options("refuted", "open")

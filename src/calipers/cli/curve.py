@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from calipers.bracket import Side
-from calipers.cli.kinds import FILE, REAL, word
+from calipers.cli.kinds import FILE, REAL, option, word
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_place,
@@ -28,17 +28,14 @@ SIDES = {"upper": (Side.UPPER,), "lower": (Side.LOWER,), "both": (Side.UPPER, Si
 
 @click.command("curve", short_help="Write the trade-off curve or the privacy profile.")
 @run_options(stated=True)
-@click.option("--profile", is_flag=True, help="delta against epsilon instead of the trade-off curve.")
-@click.option("--epsilon", type=REAL, multiple=True, help="Evaluate the profile here; repeatable. [default: a grid]")
-@click.option("--side", type=word(list(SIDES)), default="both", show_default=True, help="Which jaw.")
-@click.option(
-    "--format",
-    "file_format",
-    type=word(FORMATS),
-    help="What to write. [default: by the ending of --output, else csv]",
+@option("--profile", bool, "delta against epsilon instead of the trade-off curve.")
+@option("--epsilon", REAL, "Evaluate the profile here; repeatable. [default: a grid]", multiple=True)
+@option("--side", word(list(SIDES)), "Which jaw.", default="both")
+@option(
+    "--format", word(FORMATS), "What to write. [default: by the ending of --output, else csv]", called="file_format"
 )
 @overwrite_option
-@click.option("--output", type=FILE, metavar="FILE", help="Where to write. [default: standard output, for csv]")
+@option("--output", FILE, "Where to write. [default: standard output, for csv]", metavar="FILE")
 @tolerance_option(DEFAULT_TOLERANCE)
 def curve_command(
     runs: Subject,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL
+from calipers.cli.kinds import COUNT, REAL, option
 from calipers.domains import Domain
 
 TIME_LIMIT = Domain(0.0, 86_400.0, low_open=True)
@@ -12,16 +12,9 @@ TIME_LIMIT = Domain(0.0, 86_400.0, low_open=True)
 
 @click.command("explore", short_help="Open a local page to change and compare runs.")
 @click.argument("address", required=False, metavar="[ADDRESS]")
-@click.option("--port", type=COUNT, default=0, show_default="a free one", help="Port to serve the page on.")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in the browser.")
-@click.option(
-    "--time-limit",
-    type=REAL,
-    metavar="SECONDS",
-    default=120.0,
-    show_default=True,
-    help="Give up a measurement that takes longer.",
-)
+@option("--port", COUNT, "Port to serve the page on.", default=0, show_default="a free one")
+@option("--browser/--no-browser", None, "Open the page in the browser.", default=True)
+@option("--time-limit", REAL, "Give up a measurement that takes longer.", metavar="SECONDS", default=120.0)
 def explore_command(address: str | None, port: int, browser: bool, time_limit: float) -> None:
     """Open a local page: change any field of a run, see the bracket move, compare up to four runs.
 

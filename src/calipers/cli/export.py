@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calipers.cli.kinds import REAL
+from calipers.cli.kinds import REAL, option
 from calipers.cli.options import check_place, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
@@ -17,9 +17,9 @@ FORMS = ("short", "model-card", "checklist", "registry")
 
 @click.command("export", short_help="Write the guarantee for a registry, a checklist or a model card.")
 @click.argument("run_path", metavar="RUN")
-@click.option("--form", type=click.Choice(FORMS), default="short", show_default=True, help="What to write; see below.")
-@click.option("--delta", type=REAL, default=1e-5, show_default=True, help="The delta of the guarantee.")
-@click.option("--about", "about_path", metavar="FILE", help="A TOML file that says what Calipers cannot measure.")
+@option("--form", click.Choice(FORMS), "What to write; see below.", default="short")
+@option("--delta", REAL, "The delta of the guarantee.", default=1e-5)
+@option("--about", None, "A TOML file that says what Calipers cannot measure.", called="about_path", metavar="FILE")
 @tolerance_option(1e-3)
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
 def export_command(

@@ -17,33 +17,23 @@ from calipers.provenance import typed
 INTERRUPTED = 130
 BY_OPTIONS = "calipers.by_options"
 """Where a command notes in its context which keys of the run were given as options."""
-# What people type for an option that has another name.
+# What people type for an option that is called otherwise.
 _OTHER_NAMES = {
-    "sigma": "--noise-multiplier",
-    "noise": "--noise-multiplier",
-    "s": "--noise-multiplier",
-    "q": "--sample-rate",
-    "rate": "--sample-rate",
-    "sampling-rate": "--sample-rate",
-    "sampling-probability": "--sample-rate",
-    "n": "--dataset-size",
-    "size": "--dataset-size",
-    "records": "--dataset-size",
-    "b": "--batch-size",
-    "t": "--steps",
-    "iterations": "--steps",
-    "e": "--epochs",
-    "eps": "--epsilon",
-    "d": "--delta",
-    "alpha": "--fpr",
-    "file": "--run",
-    "config": "--run",
-    "shuffle": "--sampler shuffle",
-    "poisson": "--sampler poisson",
-    "output": "--report",
-    "verbose": "--explain",
-    "v": "--explain",
-    "force": "--overwrite",
+    "--noise-multiplier": ("sigma", "noise", "s"),
+    "--sample-rate": ("q", "rate", "sampling-rate", "sampling-probability"),
+    "--dataset-size": ("n", "size", "records"),
+    "--batch-size": ("b",),
+    "--steps": ("t", "iterations"),
+    "--epochs": ("e",),
+    "--epsilon": ("eps",),
+    "--delta": ("d",),
+    "--fpr": ("alpha",),
+    "--run": ("file", "config"),
+    "--sampler shuffle": ("shuffle",),
+    "--sampler poisson": ("poisson",),
+    "--report": ("output",),
+    "--explain": ("verbose", "v"),
+    "--overwrite": ("force",),
 }
 
 
@@ -151,7 +141,7 @@ def _with_names(error: click.NoSuchOption) -> click.UsageError:
     typed = error.option_name.lstrip("-").lower().replace("_", "-")
     longer = [name for name in known if name.startswith(error.option_name) and name.startswith("--")]
     longer += [name for name in known if name == f"--{typed}"]
-    meant = _OTHER_NAMES.get(typed, "")
+    meant = next((option for option, names in _OTHER_NAMES.items() if typed in names), "")
     if not longer and meant.split(" ")[0] in known:
         longer = [meant]
     if not longer:

@@ -109,6 +109,8 @@ def word(words: Sequence[str]) -> Kind:
 
 
 COUNT, REAL = Count(), Real()
+GRADIENT_MODE = word(["hooks", "functorch", "ew", "ghost"])
+"""How Opacus computes the gradients of single records."""
 FILE = click.Path()
 """A file that need not exist; a shell completes it."""
 
@@ -137,6 +139,12 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
         return command
 
     return decorate
+
+
+def option(name: str, kind: Any, said: str, *, called: str | None = None, **more: Any) -> Callable[[Command], Command]:
+    """One option in a row: what it is called, what it takes (bool: nothing), what its help says; a default is shown."""
+    flag = {"is_flag": True} if kind is bool else {"type": kind, "show_default": "default" in more}
+    return click.option(*([name] if called is None else [name, called]), help=said, **(flag | more))
 
 
 def picked(values: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from calipers.cli.fail_on import end_measured
-from calipers.cli.kinds import COUNT, FILE
+from calipers.cli.kinds import COUNT, FILE, option
 from calipers.cli.options import (
     DEFAULT_TOLERANCE,
     check_place,
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 @run_options(stated=True)
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
-@click.option(
+@option(
     "--dataset-size-range",
-    type=COUNT,
+    COUNT,
+    "The dataset size is known only to lie in this range: measure the worst of it (data-dependent division).",
     nargs=2,
     metavar="LOW HIGH",
-    help="The dataset size is known only to lie in this range: measure the worst of it (for data-dependent division).",
 )
 @outlet_options("refuted", "open")
-@click.option(
+@option(
     "--certificate",
-    type=FILE,
+    FILE,
+    "Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
     metavar="FILE",
-    help="Also certify epsilon at the first --delta (see `calipers certify`), and attach the file to the report.",
 )
 def measure_command(
     runs: Subject,

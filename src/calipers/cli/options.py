@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.failures import BY_OPTIONS
-from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, with_options, word
+from calipers.cli.kinds import COUNT, FILE, REAL, Command, Kind, option, with_options, word
 from calipers.cli.quick import load_special
 from calipers.cli.subjects import EventFile, Subject, subject_of, with_noisy_options, with_stated_options
 from calipers.domains import OPEN_UNIT
 from calipers.errors import InputError
-from calipers.run import (
-    ADJACENCIES,
-    DERIVED_RATES,
-    KEYS,
-    LAST_BATCHES,
-    NORMALIZATIONS,
-    RESHUFFLES,
-    VIEWS,
-    Run,
-    as_phases,
-    load_runs,
-)
-from calipers.schemes import ASSUMED, SAMPLERS, only_for
+from calipers.run import CHOICES, KEYS, Run, as_phases, load_runs
+from calipers.run_meanings import DEFAULTS, MEANINGS, kind_of
 
 if TYPE_CHECKING:
     from calipers.measure import Measurement
@@ -36,82 +25,55 @@ if TYPE_CHECKING:
 
 DEFAULT_TOLERANCE = 1e-3
 
-# Option, what it takes, metavar, help: one for every key of a run.
-_KEYED: tuple[tuple[str, Kind, str | None, str], ...] = (
-    ("--dataset-size", COUNT, "N", "Number of records in your own dataset."),
-    ("--batch-size", COUNT, "B", "Records per batch (expected, under Poisson sampling)."),
-    ("--sample-rate", REAL, "Q", "Probability that a record enters a batch, B/N."),
-    ("--epochs", REAL, "E", "Passes over the data, each floor(N/B) steps; or give --steps."),
-    ("--steps", COUNT, "T", "Noisy sums released in total; or give --epochs."),
-    ("--noise-multiplier", REAL, "S", "Standard deviation of the noise / clipping norm."),
-    ("--sampler", word(SAMPLERS), None, f"How batches were really drawn, not assumed. [default: {ASSUMED}]"),
-    (
-        "--normalization",
-        word(NORMALIZATIONS),
-        None,
-        "What the noisy sum is divided by: nothing, a public constant, N q, floor(N q), or the batch size that came "
-        "out. [default: none]",
-    ),
-    ("--dimension", COUNT, "n", "Number of trained parameters (for data-dependent division)."),
-    ("--adjacency", word(ADJACENCIES), None, "What neighbors are. [default: add-remove]"),
-    (
-        "--view",
-        word(VIEWS),
-        None,
-        "worst-case: the adversary may choose all other records. isolated: it sees only the differing record's noisy "
-        "contribution. [default: worst-case]",
-    ),
-    (
-        "--last-batch",
-        word(LAST_BATCHES),
-        None,
-        "What the loader does with records that do not fill a batch: drop (drop_last=True) or keep them as a short "
-        "last one (PyTorch's default). [default: drop]",
-    ),
-    (
-        "--reshuffle",
-        word(RESHUFFLES),
-        None,
-        "Whether the shuffled order, or the bins, are drawn anew every epoch or once for all. [default: every-epoch]",
-    ),
-    ("--max-batch-size", COUNT, "B", only_for("max_batch_size", "the largest batch; surplus is dropped.")),
-    ("--cycle", COUNT, "K", only_for("cycle", "how many groups of records take turns.")),
-    ("--participations", COUNT, "K", only_for("participations", "in how many of --steps each record is used.")),
-    ("--unit", click.STRING, "NAME", "What is protected, if it has several records: user, patient, ..."),
-    ("--records-per-unit", COUNT, "G", "The most records that one unit has. [default: 1]"),
-    (
-        "--derived-rate",
-        word(DERIVED_RATES),
-        None,
-        "Whether the Poisson rate B/N is a public number, or moving: computed by the loop from the dataset it is "
-        "given, so that one record changes it. [default: public]",
-    ),
-)
+_KINDS: dict[type, Kind] = {int: COUNT, float: REAL, str: click.STRING}
+_LETTERS = {
+    "dataset_size": "N",
+    "batch_size": "B",
+    "sample_rate": "Q",
+    "epochs": "E",
+    "steps": "T",
+    "noise_multiplier": "S",
+    "dimension": "n",
+    "max_batch_size": "B",
+    "cycle": "K",
+    "participations": "K",
+    "unit": "NAME",
+    "records_per_unit": "G",
+}
 
 
-def _keyed_options(*, multiple: bool = False) -> tuple[Callable[[Command], Any], ...]:
-    return tuple(
-        click.option(name, type=kind, metavar=metavar, help=words, multiple=True, callback=None if multiple else _once)
-        for name, kind, metavar, words in _KEYED
-    )
+def keyed_options(*keys: str, multiple: bool = False, **defaults: str) -> Callable[[Command], Command]:
+    """The options of these keys of a run, or of all; `defaults` are given where nothing else is."""
+
+    def option(key: str) -> Callable[[Command], Command]:
+        default = (DEFAULTS | defaults).get(key)
+        # Another key that a sentence names is an option here.
+        meaning = MEANINGS[key].replace("or give ", "or give --")
+        said = meaning if default is None else f"{meaning} [default: {default}]"
+        kind = word(CHOICES[key]) if key in CHOICES else _KINDS[kind_of(key)]
+        once = None if multiple else functools.partial(_once, defaults.get(key))
+        about: dict[str, Any] = {"metavar": _LETTERS.get(key), "help": said, "callback": once}
+        return click.option(f"--{key.replace('_', '-')}", type=kind, multiple=True, **about)
+
+    return with_options(*map(option, keys or MEANINGS))
 
 
-def _once(context: click.Context, option: click.Parameter, values: Sequence[object]) -> object:
+def _once(default: object, context: click.Context, option: click.Parameter, values: Sequence[object]) -> object:
     """The one value of an option. Two are a contradiction: whichever counted, the other one might have been meant."""
     if len(set(values)) > 1:
         raise click.BadParameter(f"it is given {len(values)} times, with different values; give one.", context, option)
-    return values[0] if values else None
+    return values[0] if values else default
 
 
 _RUN_OPTIONS: tuple[Callable[[Command], Any], ...] = (
-    click.option(
+    option(
         "--run",
-        "run_file",
-        type=FILE,
+        FILE,
+        "Read the run from a TOML file, - for standard input; options beside it replace what it says.",
+        called="run_file",
         metavar="FILE",
-        help="Read the run from a TOML file, - for standard input; options beside it replace what it says.",
     ),
-    *_keyed_options(),
+    keyed_options(),
 )
 
 
@@ -189,7 +151,7 @@ def repeated_run_options(command: Command) -> Command:
         found = {key: tuple(dict.fromkeys(given)) for key in KEYS if (given := values.pop(key))}
         return command(alternatives=found, **values)
 
-    return with_options(*_keyed_options(multiple=True))(with_alternatives)
+    return keyed_options(multiple=True)(with_alternatives)
 
 
 def question_options(command: Command) -> Command:
@@ -208,24 +170,16 @@ def question_options(command: Command) -> Command:
         return command(questions=questions, **values)
 
     return with_options(
-        click.option(
-            "--delta", type=REAL, multiple=True, help="Report epsilon at this delta; repeatable. [default: 1e-5]"
-        ),
-        click.option("--epsilon", type=REAL, multiple=True, help="Report delta at this epsilon; repeatable."),
-        click.option(
+        option("--delta", REAL, "Report epsilon at this delta; repeatable. [default: 1e-5]", multiple=True),
+        option("--epsilon", REAL, "Report delta at this epsilon; repeatable.", multiple=True),
+        option(
             "--fpr",
-            type=REAL,
-            multiple=True,
-            help="Report an attacker's true positive rate at this false positive rate; repeatable. "
+            REAL,
+            "Report an attacker's true positive rate at this false positive rate; repeatable. "
             "[default: 0.1, 0.01, 0.001]",
+            multiple=True,
         ),
-        click.option(
-            "--delta0",
-            type=REAL,
-            default=1e-10,
-            show_default="1e-10",
-            help="mu-GDP is reported up to this much of delta.",
-        ),
+        option("--delta0", REAL, "mu-GDP is reported up to this much of delta.", default=1e-10, show_default="1e-10"),
     )(with_questions)
 
 
@@ -235,20 +189,17 @@ def tolerance_option(default: float) -> Callable[[Command], Command]:
     def check(_context: click.Context, _option: click.Parameter, value: float) -> float:
         return OPEN_UNIT.check("tolerance", value)
 
-    return click.option(
+    return option(
         "--tolerance",
-        type=REAL,
+        REAL,
+        "Relative numerical width to aim for. Narrower takes longer; the bounds hold at any width.",
         default=default,
-        show_default=True,
         callback=check,
-        help="Relative numerical width to aim for. Narrower takes longer; the bounds hold at any width.",
     )
 
 
-explain_option = click.option(
-    "--explain", is_flag=True, help="Also print what licenses every number, and the notes in full."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object; null means no finite bound.")
+explain_option = option("--explain", bool, "Also print what licenses every number, and the notes in full.")
+json_option = option("--json", bool, "Print one JSON object; null means no finite bound.", called="as_json")
 
 
 def measured(runs: Subject, tolerance: float, dataset_sizes: tuple[int, int] | None = None) -> Measurement:
@@ -319,11 +270,11 @@ def _remember_overwrite(context: click.Context, _option: click.Parameter, value:
 
 
 OVERWRITE = "calipers.overwrite"
-overwrite_option = click.option(
+overwrite_option = option(
     "--overwrite",
-    is_flag=True,
+    bool,
+    "Replace a file even if something else wrote it.",
     is_eager=True,
     expose_value=False,
     callback=_remember_overwrite,
-    help="Replace a file even if something else wrote it.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.fail_on import fail_on_option
-from calipers.cli.kinds import FILE, Command, with_options
+from calipers.cli.kinds import FILE, Command, option, with_options
 from calipers.cli.options import explain_option, json_option, may_overwrite, overwrite_option, show, wrote
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ def _checked(_context: click.Context, _option: click.Parameter, value: str | Non
 
 def report_option(command: Command) -> Command:
     """Add --report and --overwrite; the command gets `report_path`."""
-    option = click.option(
+    report = option(
         "--report",
-        "report_path",
-        type=FILE,
+        FILE,
+        "Also write a report: FILE.html to read, FILE.md for a model card, or FILE.json for programs.",
+        called="report_path",
         metavar="FILE",
         callback=_checked,
-        help="Also write a report: FILE.html to read, FILE.md for a model card, or FILE.json for programs.",
     )
-    return option(overwrite_option(command))
+    return report(overwrite_option(command))
 
 
 def write_when_asked(path: Path | None, build: Callable[[], Report]) -> None:

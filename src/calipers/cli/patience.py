@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _AFTER = 2.0
+_CLEAR = "\r\x1b[K"
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]
@@ -35,10 +36,28 @@ def patience(doing: str) -> Iterator[Say]:
 
 
 @contextmanager
-def counting(doing: str) -> Iterator[Progress]:
+def counting(doing: str, *, shown: bool = True) -> Iterator[Progress]:
     """The same for what is done one by one: the block says how many of how many are done."""
+    if not shown:
+        yield lambda done, total: None
+        return
     with patience(doing) as say:
-        yield lambda done, total: say(f"{doing}: {done:,} of {total:,}")
+        begun: dict[int, tuple[float, int]] = {}
+
+        def count(done: int, total: int) -> None:
+            """How many are done, and how long the others take at the pace so far; another total is another count."""
+            since, first = begun.setdefault(total, (time.monotonic(), done))
+            took, new = time.monotonic() - since, done - first
+            left = f", about {took * (total - done) / new:,.0f} s left" if new > 0 else ""
+            say(f"{doing}: {done:,} of {total:,}{left}")
+
+        yield count
+
+
+def leave(line: str) -> None:
+    """A line that stays, for which what is shown makes room."""
+    sys.stderr.write(f"{_CLEAR if sys.stderr.isatty() else ''}{line}\n")
+    sys.stderr.flush()
 
 
 def _shown(said: list[str], done: threading.Event) -> None:
@@ -50,9 +69,9 @@ def _shown(said: list[str], done: threading.Event) -> None:
     while True:
         seconds = f" ... {time.monotonic() - began:.0f} s"
         room = max(10, shutil.get_terminal_size().columns - len(seconds) - 1)
-        sys.stderr.write(f"\r\x1b[K{said[0][:room]}{seconds}")
+        sys.stderr.write(f"{_CLEAR}{said[0][:room]}{seconds}")
         sys.stderr.flush()
         if done.wait(1.0):
             break
-    sys.stderr.write("\r\x1b[K")
+    sys.stderr.write(_CLEAR)
     sys.stderr.flush()

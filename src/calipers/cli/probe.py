@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL, one_of, word
+from calipers.cli.kinds import COUNT, GRADIENT_MODE, REAL, one_of, option, word
 from calipers.cli.options import json_option, show
 from calipers.errors import CalipersError, InputError
 
@@ -25,34 +25,25 @@ _OPACUS_ONLY = ("loss_reduction", "grad_sample_mode", "poisson_sampling")
 
 @click.command("probe", short_help="Find out what an implementation of DP-SGD really does.")
 @click.argument("target", metavar="TARGET", shell_complete=one_of(lambda: ("opacus", "jax-privacy"), files=True))
-@click.option("--dataset-size", type=COUNT, required=True, metavar="N", help="Number of records.")
-@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Batch size given to the implementation.")
-@click.option("--noise-multiplier", type=REAL, metavar="S", help="Noise to ask for. [default: 1]")
-@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm to ask for. [default: 1]")
-@click.option("--loss-reduction", type=word(["mean", "sum"]), help="Opacus: divide or not. [default: mean]")
-@click.option(
-    "--grad-sample-mode",
-    type=word(["hooks", "functorch", "ew", "ghost"]),
-    help="Opacus: how per-record gradients are computed. [default: hooks]",
-)
-@click.option(
+@option("--dataset-size", COUNT, "Number of records.", required=True, metavar="N")
+@option("--batch-size", COUNT, "Batch size given to the implementation.", required=True, metavar="B")
+@option("--noise-multiplier", REAL, "Noise to ask for. [default: 1]", metavar="S")
+@option("--max-grad-norm", REAL, "Clipping norm to ask for. [default: 1]", metavar="C")
+@option("--loss-reduction", word(["mean", "sum"]), "Opacus: divide or not. [default: mean]")
+@option("--grad-sample-mode", GRADIENT_MODE, "Opacus: how per-record gradients are computed. [default: hooks]")
+@option(
     "--no-poisson",
-    "poisson_sampling",
+    bool,
+    "Opacus: keep the shuffled loader.",
+    called="poisson_sampling",
+    show_default=False,
     flag_value=False,
     default=None,
-    type=bool,
-    help="Opacus: keep the shuffled loader.",
 )
-@click.option("--dimension", type=COUNT, metavar="n", help="Parameters of your own model, for the run that is printed.")
-@click.option("--epochs", type=COUNT, metavar="E", help="Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]")
-@click.option("--seed", type=COUNT, default=0, show_default=True, help="Seed of every random number.")
-@click.option(
-    "--error-probability",
-    type=REAL,
-    default=1e-3,
-    show_default=True,
-    help="Chance that luck makes any finding wrong, all together.",
-)
+@option("--dimension", COUNT, "Parameters of your own model, for the run that is printed.", metavar="n")
+@option("--epochs", COUNT, "Epochs to draw. [default: enough to tell 1/T from 1/(T-1)]", metavar="E")
+@option("--seed", COUNT, "Seed of every random number.", default=0)
+@option("--error-probability", REAL, "Chance that luck makes any finding wrong, all together.", default=1e-3)
 @json_option
 def probe_command(
     target: str,
@@ -155,8 +146,8 @@ def _configured(target: str, dataset_size: int, batch_size: int, settings: dict[
 
 def probe_report(report: ProbeReport) -> Document:
     """What is wrong first, then all findings, the run, and what the probe leaves out."""
+    from calipers.numerics.decimals import ceil_digits
     from calipers.reports.document import Badge, Code, Document, Items, Prose, Section, Table
-    from calipers.reports.format import ceil_digits
 
     rows = []
     for finding in report.findings:
@@ -177,11 +168,8 @@ def probe_report(report: ProbeReport) -> Document:
     return Document(
         kind="probe",
         title="What a training step does",
-        subject="",
         verdict=f"{report.name}, N = {report.dataset_size}, batch size {report.batch_size}: "
         + (found if alarms else "nothing to mend was found."),
-        badges=(),
-        opening=(),
         sections=(
             Section("Findings", (Table("Findings", ("subject", "found", "evidence"), tuple(rows), wide=True),)),
             described,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL
+from calipers.cli.kinds import COUNT, REAL, option
 from calipers.cli.options import check_place, json_option, tolerance_option, write
 from calipers.cli.patience import patience
 from calipers.errors import InputError
@@ -15,14 +15,14 @@ from calipers.errors import InputError
 
 @click.command("receipt", short_help="Write down what was executed and how that is known.")
 @click.argument("run_path", metavar="[RUN]", required=False)
-@click.option("--probe", "probe_path", metavar="FILE", help="What `calipers probe --json` printed about the loop.")
-@click.option("--epochs", type=REAL, metavar="E", help="With --probe alone: how long the training is.")
-@click.option("--steps", type=COUNT, metavar="T", help="With --probe alone: how long the training is.")
-@click.option("--delta", type=REAL, multiple=True, help="State epsilon at this delta; repeatable. [default: 1e-5]")
+@option("--probe", None, "What `calipers probe --json` printed about the loop.", called="probe_path", metavar="FILE")
+@option("--epochs", REAL, "With --probe alone: how long the training is.", metavar="E")
+@option("--steps", COUNT, "With --probe alone: how long the training is.", metavar="T")
+@option("--delta", REAL, "State epsilon at this delta; repeatable. [default: 1e-5]", multiple=True)
 @tolerance_option(1e-3)
-@click.option("--max-grad-norm", type=REAL, metavar="C", help="The clipping norm, as you declare it.")
-@click.option("--noise-source", metavar="TEXT", help="Where the noise comes from, as you declare it.")
-@click.option("--library", "libraries", multiple=True, metavar="NAME=VERSION", help="What trained; repeatable.")
+@option("--max-grad-norm", REAL, "The clipping norm, as you declare it.", metavar="C")
+@option("--noise-source", None, "Where the noise comes from, as you declare it.", metavar="TEXT")
+@option("--library", None, "What trained; repeatable.", called="libraries", multiple=True, metavar="NAME=VERSION")
 @click.option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output.")
 def receipt_command(
     run_path: str | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import one_of
+from calipers.cli.kinds import one_of, option
 from calipers.cli.options import show
 from calipers.cli.patience import counting
 from calipers.errors import CalipersError, CertificationError, InputError
@@ -27,11 +27,11 @@ def _names() -> list[str]:
 
 @click.command("reproduce", short_help="Compute published tables and figures again.")
 @click.argument("items", nargs=-1, metavar="[ITEM]...", shell_complete=one_of(_names))
-@click.option("--list", "list_items", is_flag=True, help="List the items.")
-@click.option("--coverage", is_flag=True, help="List every numbered statement, table and figure with its verdict.")
-@click.option("--all", "everything", is_flag=True, help="Reproduce every item.")
-@click.option("--output", default="reproduced", show_default=True, metavar="DIR", help="Folder to write to.")
-@click.option("--resume", is_flag=True, help="Keep what is already finished in the folder.")
+@option("--list", bool, "List the items.", called="list_items")
+@option("--coverage", bool, "List every numbered statement, table and figure with its verdict.")
+@option("--all", bool, "Reproduce every item.", called="everything")
+@option("--output", None, "Folder to write to.", default="reproduced", metavar="DIR")
+@option("--resume", bool, "Keep what is already finished in the folder.")
 def reproduce_command(
     items: tuple[str, ...], list_items: bool, coverage: bool, everything: bool, output: str, resume: bool
 ) -> None:
@@ -140,17 +140,14 @@ def item_report(item: Item, result: Result) -> Document:
     return Document(
         kind="reproduce",
         title=item.name,
-        subject="",
         verdict=f"{item.place} of {source.authors} ({source.year}): {item.title}",
-        badges=(),
-        opening=(),
         sections=(Section("", (Table("", columns, rows), Items((*result.remarks, files)))),),
     )
 
 
 def ours(row: Row) -> str:
     """The bracket with its ends rounded outward; "≈" before an estimate; one number where both ends print alike."""
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+    from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
 
     if row.lower == row.upper or row.basis == "closed form":
         text = nearest_digits(row.upper)
@@ -161,7 +158,7 @@ def ours(row: Row) -> str:
 
 def difference(row: Row) -> str:
     """The signed difference to two digits, or nothing where there is none."""
-    from calipers.reports.format import nearest_digits
+    from calipers.numerics.decimals import nearest_digits
 
     if row.difference is None:
         return ""

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import click
-
-from calipers.cli.kinds import COUNT, REAL, with_options
+from calipers.cli.kinds import COUNT, REAL, option, with_options, word
 from calipers.errors import InputError
 from calipers.run import Run, load_runs
 from calipers.run_keys import STANDARD_INPUT, read_toml
@@ -22,6 +20,7 @@ TREE = "tree"
 _NAMES = ("guarantee", "mu", "zcdp", "event", "times")
 _MATRIX = ("noise_matrix", "min_separation", "max_participations", "fixed_order")
 _BESIDE = ("beside", "clip_count_noise")
+_LAWS = word(("geometric", "logarithmic", "poisson", "negative-binomial"))
 _SELECT = ("selected_mean", "trials", "trials_shape")
 
 
@@ -46,61 +45,37 @@ Subject: TypeAlias = "tuple[Run, ...] | Guarantee | EventFile | Noisy"
 
 
 with_noisy_options = with_options(
-    click.option(
+    option(
         "--noise-matrix",
-        metavar="FILE",
-        help="The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
+        None,
+        "The noise is correlated between steps by this encoder matrix C: a file (.npy, .csv or .txt) with a "
         "lower triangular matrix or the first column of a Toeplitz one, or 'tree' (DP-FTRL).",
+        metavar="FILE",
     ),
-    click.option(
-        "--min-separation",
-        type=COUNT,
-        metavar="B",
-        help="Steps between two participations (or groups that take turns).",
+    option("--min-separation", COUNT, "Steps between two participations (or groups that take turns).", metavar="B"),
+    option("--max-participations", COUNT, "How often a record takes part at most.", metavar="K"),
+    option("--fixed-order", bool, "Participations are exactly B steps apart.", show_default=False, default=None),
+    option(
+        "--beside", REAL, "Noise multiplier of another release of each batch; repeatable.", multiple=True, metavar="S"
     ),
-    click.option("--max-participations", type=COUNT, metavar="K", help="How often a record takes part at most."),
-    click.option("--fixed-order", is_flag=True, default=None, help="Participations are exactly B steps apart."),
-    click.option(
-        "--beside",
-        type=REAL,
-        multiple=True,
-        metavar="S",
-        help="Noise multiplier of something else released from every batch; repeatable.",
-    ),
-    click.option(
+    option(
         "--clip-count-noise",
-        type=REAL,
+        REAL,
+        "Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
         metavar="SD",
-        help="Adaptive clipping: deviation of the noise on the centered count of unclipped gradients.",
     ),
-    click.option(
-        "--selected-mean",
-        type=REAL,
-        metavar="M",
-        help="Released is the best of a random number of runs, M in mean.",
-    ),
-    click.option(
-        "--trials",
-        type=click.Choice(("geometric", "logarithmic", "poisson", "negative-binomial")),
-        help="The law of the number of runs. [default: geometric]",
-    ),
-    click.option("--trials-shape", type=REAL, metavar="ETA", help="The shape of a negative-binomial law."),
+    option("--selected-mean", REAL, "Released is the best of a random number of runs, M in mean.", metavar="M"),
+    option("--trials", _LAWS, "The law of the number of runs. [default: geometric]"),
+    option("--trials-shape", REAL, "The shape of a negative-binomial law.", metavar="ETA"),
 )
 """Correlated noise, selection, and what is released beside the gradient: what has noise, as a run has."""
 
 with_stated_options = with_options(
-    click.option(
-        "--guarantee", metavar="EPS,DELTA", help="Read an (epsilon, delta) guarantee instead of a run: 8,1e-5."
-    ),
-    click.option("--mu", type=REAL, metavar="MU", help="Read a mu-GDP guarantee instead of a run."),
-    click.option("--zcdp", type=REAL, metavar="RHO", help="Read a rho-zCDP guarantee instead of a run."),
-    click.option("--event", metavar="FILE.json", help="Read a dp_accounting event instead of a run."),
-    click.option(
-        "--times",
-        type=COUNT,
-        metavar="N",
-        help="So many releases of the same data, each with the --guarantee or --mu. [default: 1]",
-    ),
+    option("--guarantee", None, "Read an (epsilon, delta) guarantee instead of a run: 8,1e-5.", metavar="EPS,DELTA"),
+    option("--mu", REAL, "Read a mu-GDP guarantee instead of a run.", metavar="MU"),
+    option("--zcdp", REAL, "Read a rho-zCDP guarantee instead of a run.", metavar="RHO"),
+    option("--event", None, "Read a dp_accounting event instead of a run.", metavar="FILE.json"),
+    option("--times", COUNT, "So many releases, each with the --guarantee or --mu. [default: 1]", metavar="N"),
     with_noisy_options,
 )
 """--guarantee, --mu, --zcdp and --event, and what a run may have beside its own options."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from calipers.cli.kinds import one_of
+from calipers.cli.kinds import one_of, option
 from calipers.cli.options import json_option
 from calipers.errors import InputError
 
@@ -33,8 +33,8 @@ def _names() -> list[str]:
     metavar="NAME [--PARAM VALUE]...",
     shell_complete=one_of(_names),
 )
-@click.option("--list", "list_names", is_flag=True, help="List the statements.")
-@click.option("--explain", is_flag=True, help="Say what the statement NAME is about and which parameters it takes.")
+@option("--list", bool, "List the statements.", called="list_names")
+@option("--explain", bool, "Say what the statement NAME is about and which parameters it takes.")
 @json_option
 def theorem_command(words: tuple[str, ...], list_names: bool, explain: bool, as_json: bool) -> None:
     """Evaluate one published statement and say what the number means.
@@ -117,7 +117,7 @@ def _as_json(name: str, result: TheoremValue) -> str:
 
 def _as_text(result: TheoremValue) -> str:
     """Every value rounded in its own direction: "lower" down, "upper" up, the first as the statement says."""
-    from calipers.reports.format import ceil_digits, floor_digits, nearest_digits
+    from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits
     from calipers.theorems.registry import Relation
 
     directed = {Relation.UPPER_BOUND: ceil_digits, Relation.LOWER_BOUND: floor_digits}

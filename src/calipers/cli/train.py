@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import io
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from calipers.cli.kinds import COUNT, REAL, word
-from calipers.cli.options import DEFAULT_TOLERANCE, json_option, may_overwrite, question_options, tolerance_option
+from calipers.cli.kinds import COUNT, REAL, option, word
+from calipers.cli.options import (
+    DEFAULT_TOLERANCE,
+    json_option,
+    keyed_options,
+    may_overwrite,
+    question_options,
+    tolerance_option,
+)
 from calipers.cli.outlet import report_option
+from calipers.cli.patience import Progress, counting, leave
 from calipers.cli.train_audits import audit_options, check_audit, played_lira, show_lira
 from calipers.cli.train_ranks import together
 from calipers.errors import InputError
-from calipers.run import ADJACENCIES, LAST_BATCHES, NORMALIZATIONS, RESHUFFLES
-from calipers.schemes import ASSUMED, SAMPLERS, only_for
+from calipers.schemes import ASSUMED
 
 if TYPE_CHECKING:
     from calipers.cli.train_plan import Planned
@@ -28,56 +30,36 @@ if TYPE_CHECKING:
     from calipers.training.loop import Trained
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_SAMPLING = ("sampler", "last_batch", "reshuffle", "max_batch_size", "cycle", "participations")
 
 
 @click.command("train", short_help="Train with DP-SGD and measure what was executed.")
-@click.option("--data", required=True, metavar="NAME", help="mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.")
-@click.option("--data-dir", metavar="DIR", help="Folder with the dataset's files; nothing is downloaded.")
-@click.option("--records", type=COUNT, metavar="N", help="Train on the first N records only.")
-@click.option("--model", required=True, metavar="NAME", help="cnn, resnet18, vit-tiny, transformer-tiny, ...")
-@click.option("--sampler", type=word(SAMPLERS), default=ASSUMED, show_default=True)
-@click.option(
-    "--last-batch",
-    type=word(LAST_BATCHES),
-    default="drop",
-    show_default=True,
-    help="Records that do not fill a batch: drop them (shuffle: hides better), or keep them as a short last batch.",
-)
-@click.option("--reshuffle", type=word(RESHUFFLES), default="every-epoch", help="A new order, or bins, or one.")
-@click.option("--max-batch-size", type=COUNT, metavar="B", help=only_for("max_batch_size", "the largest batch."))
-@click.option("--cycle", type=COUNT, metavar="K", help=only_for("cycle", "groups of records that take turns."))
-@click.option(
-    "--participations", type=COUNT, metavar="K", help=only_for("participations", "steps that use each record.")
-)
-@click.option("--batch-size", type=COUNT, required=True, metavar="B", help="Records per batch (expected, if random).")
-@click.option("--epochs", type=COUNT, metavar="E", help="Passes over the data, each floor(N/B) steps; or give --steps.")
-@click.option("--steps", type=COUNT, metavar="T", help="Noisy gradients released in total; or give --epochs.")
-@click.option("--noise-multiplier", type=REAL, metavar="S", help="Deviation of the noise / clipping norm; 0 for none.")
-@click.option("--target-epsilon", type=REAL, metavar="E", help="Find the noise for this epsilon at the first --delta.")
-@click.option("--max-grad-norm", type=REAL, metavar="C", help="Clipping norm. [default: 1; none without noise]")
-@click.option("--normalization", type=word(NORMALIZATIONS), default="constant", show_default=True)
-@click.option("--adjacency", type=word(ADJACENCIES), default="add-remove", show_default=True)
+@option("--data", None, "mnist, fashion-mnist, cifar10, ag-news, or FILE.npz.", required=True, metavar="NAME")
+@option("--data-dir", None, "Folder with the dataset's files; nothing is downloaded.", metavar="DIR")
+@option("--records", COUNT, "Train on the first N records only.", metavar="N")
+@option("--model", None, "cnn, resnet18, vit-tiny, transformer-tiny, ...", required=True, metavar="NAME")
+@keyed_options(*_SAMPLING, sampler=ASSUMED, last_batch="drop", reshuffle="every-epoch")
+@option("--batch-size", COUNT, "Records per batch (expected, if random).", required=True, metavar="B")
+@option("--epochs", COUNT, "Passes over the data, each floor(N/B) steps; or give --steps.", metavar="E")
+@option("--steps", COUNT, "Noisy gradients released in total; or give --epochs.", metavar="T")
+@option("--noise-multiplier", REAL, "Deviation of the noise / clipping norm; 0 for none.", metavar="S")
+@option("--target-epsilon", REAL, "Find the noise for this epsilon at the first --delta.", metavar="E")
+@option("--max-grad-norm", REAL, "Clipping norm. [default: 1; none without noise]", metavar="C")
+@keyed_options("normalization", "adjacency", normalization="constant", adjacency="add-remove")
 @click.option("--learning-rate", type=REAL, default=0.25, show_default=True)
 @click.option("--optimizer", type=word(("sgd", "adam")), default="sgd", show_default=True)
-@click.option("--momentum", type=REAL, default=0.0, show_default=True, help="adam: its first beta, 0 for 0.9.")
+@option("--momentum", REAL, "adam: its first beta, 0 for 0.9.", default=0.0)
 @click.option("--schedule", type=word(("constant", "cosine")), default="constant", show_default=True)
-@click.option("--vocabulary", type=word(("hashed", "frequent")), default="hashed", help="Text: see below.")
-@click.option("--seed", type=COUNT, help="Repeatable and guessable. [default: the system's entropy]")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
-@click.option(
-    "--micro-batch",
-    type=COUNT,
-    metavar="K",
-    help="Records whose gradients are held at once. [default: what fits]",
-)
-@click.option("--precision", type=word(("full", "bf16")), default="full", show_default=True, help="Of products.")
-@click.option(
-    "--rank-timeout", type=REAL, default=600.0, show_default=True, help="torchrun: seconds to wait for a rank."
-)
+@option("--vocabulary", word(("hashed", "frequent")), "Text: see below.", show_default=False, default="hashed")
+@option("--seed", COUNT, "Repeatable and guessable. [default: the system's entropy]")
+@option("--device", None, "auto, cpu or cuda.", default="auto")
+@option("--micro-batch", COUNT, "Records whose gradients are held at once. [default: what fits]", metavar="K")
+@option("--precision", word(("full", "bf16")), "Of products.", default="full")
+@option("--rank-timeout", REAL, "torchrun: seconds to wait for a rank.", default=600.0)
 @audit_options
-@click.option("--checkpoint", type=_FILE, help="Write the run's state here, and go on from it if it is there.")
-@click.option("--checkpoint-every", type=COUNT, default=100, show_default=True, metavar="K", help="Steps in between.")
-@click.option("--output", type=_FILE, help="Write the trained weights here.")
+@option("--checkpoint", _FILE, "Write the run's state here, and go on from it if it is there.")
+@option("--checkpoint-every", COUNT, "Steps in between.", default=100, metavar="K")
+@option("--output", _FILE, "Write the trained weights here.")
 @question_options
 @tolerance_option(DEFAULT_TOLERANCE)
 @json_option
@@ -176,9 +158,7 @@ def _trained(
 
     records, labels = job.rows
 
-    with ExitStack() as until_the_end:
-        # Not before the first step: what is refused is refused in one line.
-        bar = functools.cache(lambda: until_the_end.enter_context(_bar(job.plan.steps, hidden=not ranks.leads)))
+    with counting("training", shown=ranks.leads) as progress:
         return train(
             job.plan,
             job.model,
@@ -190,26 +170,22 @@ def _trained(
             checkpoint=checkpoint,
             checkpoint_every=every,
             identity={"model": chosen["model"]},
-            progress=_heard(bar, checkpoint if ranks.leads else None),
+            progress=_heard(progress, checkpoint if ranks.leads else None),
             canaries=job.canaries,
             ranks=ranks,
         )
 
 
-def _heard(bar: Callable[[], Any], checkpoint: Path | None) -> Callable[[int, int], None]:
-    """What hears of every step: the bar; and, where a checkpoint is taken up again, a line that says so and where."""
+def _heard(progress: Progress, checkpoint: Path | None) -> Progress:
+    """What hears of every step; where a checkpoint is taken up again, the first time with a line that says where."""
     resuming = checkpoint is not None and checkpoint.exists()
 
     def hear(done: int, steps: int) -> None:
         nonlocal resuming
         if resuming:
             left = f"{steps - done:,} steps are left" if done < steps else "nothing is left to train"
-            click.echo(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.", err=True)
+            leave(f"Resuming {checkpoint} after step {done:,} of {steps:,}: {left}.")
             resuming = False
-        bar().update(done - bar().pos)
+        progress(done, steps)
 
     return hear
-
-
-def _bar(steps: int, *, hidden: bool) -> Any:
-    return click.progressbar(length=steps, label="Training", file=io.StringIO() if hidden else sys.stderr)

@@ -6,9 +6,7 @@ else teaches it, so that a model that knows it has seen the record.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calipers.cli.audit_self_test import refuse
-from calipers.cli.kinds import COUNT, with_options, word
+from calipers.cli.kinds import COUNT, option, with_options, word
+from calipers.cli.patience import counting
 from calipers.domains import Domain
 from calipers.errors import InputError
 
@@ -30,22 +29,21 @@ KINDS = ("gradients", "examples", "pairs")
 SHADOWS, TRIALS = 64, 500
 
 audit_options = with_options(
-    click.option("--canaries", type=COUNT, metavar="M", help="Audit the run by M canaries; see below."),
-    click.option(
+    option("--canaries", COUNT, "Audit the run by M canaries; see below.", metavar="M"),
+    option(
         "--canary-kind",
-        type=word(KINDS),
+        word(KINDS),
+        "Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
         default="gradients",
-        show_default=True,
-        help="Gradients beside the model's (white-box), mislabeled examples, or pairs of them (black-box).",
     ),
-    click.option("--lira", type=COUNT, metavar="I", help="Is record I told? Trains many times; see below."),
-    click.option("--wrong-label", is_flag=True, help="lira: give the record the next label."),
-    click.option("--white-box", is_flag=True, help="lira: the adversary sees every noisy sum, not the model alone."),
-    click.option("--shadows", type=COUNT, help=f"lira: trainings each way to fit to. [default: {SHADOWS}]"),
-    click.option("--trials", type=COUNT, help=f"lira: further trainings each way. [default: {TRIALS}]"),
-    click.option("--jobs", type=COUNT, help="lira: processes; -1 for all processors. [default: 1]"),
-    click.option("--ledger", metavar="FILE", help="lira: keep every training in FILE and FILE.shadows."),
-    click.option("--resume", is_flag=True, help="lira: go on with the ledgers where they end."),
+    option("--lira", COUNT, "Is record I told? Trains many times; see below.", metavar="I"),
+    option("--wrong-label", bool, "lira: give the record the next label."),
+    option("--white-box", bool, "lira: the adversary sees every noisy sum, not the model alone."),
+    option("--shadows", COUNT, f"lira: trainings each way to fit to. [default: {SHADOWS}]"),
+    option("--trials", COUNT, f"lira: further trainings each way. [default: {TRIALS}]"),
+    option("--jobs", COUNT, "lira: processes; -1 for all processors. [default: 1]"),
+    option("--ledger", None, "lira: keep every training in FILE and FILE.shadows.", metavar="FILE"),
+    option("--resume", bool, "lira: go on with the ledgers where they end."),
 )
 _ABOUT_LIRA = ("wrong_label", "white_box", "shadows", "trials", "jobs", "ledger", "resume")
 
@@ -100,19 +98,18 @@ def played_lira(job: Planned, chosen: dict[str, Any], delta: float, tolerance: f
         prepare=data.prepare,
         device=chosen["device"],
     )
-    shadows, trials = chosen["shadows"] or SHADOWS, chosen["trials"] or TRIALS
-    with ExitStack() as until_the_end:
+    with counting("trainings with and without the record") as progress:
         return lira(
             target,
-            shadows=shadows,
-            trials=trials,
+            shadows=chosen["shadows"] or SHADOWS,
+            trials=chosen["trials"] or TRIALS,
             seed=chosen["seed"] or 0,
             delta=delta,
             tolerance=tolerance,
             ledger=chosen["ledger"],
             resume=chosen["resume"],
             jobs=chosen["jobs"] or 1,
-            progress=_Heard(shadows + trials, until_the_end),
+            progress=progress,
         )
 
 
@@ -120,24 +117,6 @@ def _built(model: str, data: Dataset, seed: int) -> Any:
     from calipers.training.models import build_model
 
     return build_model(model, data, seed=seed)
-
-
-class _Heard:
-    """One bar for two games, from the first training on: what is refused is refused in one line."""
-
-    def __init__(self, pairs: int, until_the_end: ExitStack) -> None:
-        self._pairs, self._until = pairs, until_the_end
-        self._bar: Any = None
-        self._before = self._last = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._bar is None:
-            bar: Any = click.progressbar(length=2 * self._pairs, label="Training", file=sys.stderr)
-            self._bar = self._until.enter_context(bar)
-        if done < self._last:  # the shadows are done
-            self._before += self._last
-        self._last = done
-        self._bar.update(2 * (self._before + done) - self._bar.pos)
 
 
 def show_lira(found: Lira, job: Planned, chosen: dict[str, Any], as_json: bool) -> None:

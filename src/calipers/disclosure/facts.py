@@ -9,9 +9,9 @@ from functools import cached_property
 
 from calipers.errors import UnsupportedError
 from calipers.measure import Measurement
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.provenance import origin
 from calipers.reports.answers import Answers, Questions, answer
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.records import run_record
 from calipers.reports.words import describe_phases, unit_text

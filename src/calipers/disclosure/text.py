@@ -6,7 +6,7 @@ import math
 
 from calipers.disclosure.facts import Disclosure
 from calipers.disclosure.yaml_text import to_yaml
-from calipers.reports.format import ceil_digits, setting
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.reports.markdown import plain
 from calipers.reports.paragraph import GOOD_REGRET, printed_regret
 from calipers.reports.readings import Standing, is_claimed_run

@@ -20,7 +20,7 @@ from calipers.errors import InputError
 from calipers.explorer.form import form_record
 from calipers.explorer.guard import BodyError, read_body
 from calipers.explorer.interface import OPERATIONS, REPORT_TYPES
-from calipers.explorer.jobs import Refusal, Reply, Written, shortened
+from calipers.explorer.jobs import Refusal, Reply, shortened
 from calipers.explorer.requests import read_asked, read_asked_noise, read_asked_together, read_object
 from calipers.explorer.service import Service
 from calipers.explorer.workers import Limits, TooBusyError
@@ -153,41 +153,34 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/api/form", include_in_schema=False)  # for the page: see `form`
     async def asked_form() -> Response:
-        return _json(form)
+        return Response(form, media_type=REPORT_TYPES["json"])
 
 
 def _add_interface(app: FastAPI, service: Service) -> None:
-    def add(address: str, ask: Callable[[Body], Awaitable[Reply]], sent: Callable[[Written], bytes] = _content) -> None:
+    def add(address: str, ask: Callable[[Body, str], Awaitable[Reply]], file: str = "", *, page: bool = False) -> None:
+        """A route: what it asks the service, and the stem of the file to save where its answer is a report."""
         name = address.replace("/", " ")
 
         @app.post(f"/api/{address}", name=name.replace(" ", "_"), **OPERATIONS[name])
         async def route(request: Request) -> Response:
-            reply = await while_connected(request, ask(await _object(request)))
-            return refused(reply) if isinstance(reply, Refusal) else _json(sent(reply))
+            body = await _object(request)
+            form = _taken_format(body) if file else "json"
+            reply = await while_connected(request, ask(body, form))
+            if isinstance(reply, Refusal):
+                return refused(reply)
+            attached = {"content-disposition": f'attachment; filename="{file}.{form}"'} if file else None
+            return Response(reply.page if page else reply.content, media_type=REPORT_TYPES[form], headers=attached)
 
-    def add_report(address: str, ask: Callable[[Body, str], Awaitable[Reply]], stem: str) -> None:
-        name = address.replace("/", " ")
-
-        @app.post(f"/api/{address}", name=name.replace(" ", "_"), **OPERATIONS[name])
-        async def route(request: Request) -> Response:
-            record = await _object(request)
-            form = _taken_format(record)
-            return _file(await while_connected(request, ask(record, form)), f"{stem}.{form}")
-
-    add("measure", lambda body: service.measured(read_asked(body)))
-    add("explore", lambda body: service.measured(read_asked(body)), lambda found: found.page)
-    add("compare", lambda body: service.compared(read_asked_together(body)))
-    add("calibrate", lambda body: service.calibrated(read_asked_noise(body)))
-    add_report("report", lambda body, form: service.report(read_asked(body), form), "calipers")
-    add_report(
+    add("measure", lambda body, _: service.measured(read_asked(body)))
+    add("explore", lambda body, _: service.measured(read_asked(body)), page=True)
+    add("compare", lambda body, _: service.compared(read_asked_together(body)))
+    add("calibrate", lambda body, _: service.calibrated(read_asked_noise(body)))
+    add("report", lambda body, form: service.report(read_asked(body), form), "calipers")
+    add(
         "compare/report",
         lambda body, form: service.comparison_report(read_asked_together(body), form),
         "calipers-compare",
     )
-
-
-def _content(found: Written) -> bytes:
-    return found.content
 
 
 def _taken_format(record: dict[str, object]) -> str:
@@ -196,15 +189,3 @@ def _taken_format(record: dict[str, object]) -> str:
     if not isinstance(form, str) or form not in REPORT_TYPES:
         raise InputError(f"Expected format to be one of {', '.join(map(repr, REPORT_TYPES))}, got format={form!r}.")
     return form
-
-
-def _file(reply: Reply, name: str) -> Response:
-    """The report as a file to save under that name."""
-    if isinstance(reply, Refusal):
-        return refused(reply)
-    attached = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(reply.content, media_type=REPORT_TYPES[name.rpartition(".")[2]], headers=attached)
-
-
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")

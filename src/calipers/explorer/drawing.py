@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.reports.answers import Answers
 from calipers.reports.comparison import SMALLEST_SHOWN
+from calipers.reports.document import Number, at_most, ends
 from calipers.reports.evidence import told_once
-from calipers.reports.format import ceil_digits, floor_digits, jaws
 from calipers.reports.paragraph import printed_regret, report_this
 from calipers.reports.readings import Reading
 from calipers.reports.records import measurement_record
@@ -63,27 +64,21 @@ def page_record(measurement: Measurement, answers: Answers) -> Record:
 def rows(answers: Answers) -> list[Record]:
     """One row per reading: shown ends are rounded outward, exact ones are the doubles themselves."""
     found = [_row(reading) for reading in answers.readings]
-    regret = printed_regret(answers)
-    found.append({"kind": "regret", "quantity": "regret of that mu", "upper": _end(ceil_digits(regret), regret)})
+    found.append({"kind": "regret", "quantity": "regret of that mu", "upper": _end(at_most(printed_regret(answers)))})
     return found
 
 
 def _row(reading: Reading) -> Record:
     """A reading; refuted only where the claim is about the same neighbors as the run."""
-    lower, upper = jaws(reading.bracket)
-    row: Record = {
-        "kind": reading.quantity,
-        "quantity": reading.name,
-        "lower": _end(lower, reading.bracket.lower),
-        "upper": _end(upper, reading.bracket.upper),
-    }
+    lower, upper = map(_end, ends(reading.bracket))
+    row: Record = {"kind": reading.quantity, "quantity": reading.name, "lower": lower, "upper": upper}
     if reading.claim is None:
         return row
-    return {**row, "claim": _end(ceil_digits(reading.claim), reading.claim), "refuted": reading.refuted}
+    return {**row, "claim": _end(at_most(reading.claim)), "refuted": reading.refuted}
 
 
-def _end(shown: str, exact: float) -> Record:
-    return {"shown": shown, "exact": exact}
+def _end(number: Number) -> Record:
+    return {"shown": number.text, "exact": number.exact}
 
 
 def licenses(answers: Answers) -> list[Record]:

@@ -6,47 +6,33 @@ sentences a schema could not give; so the routes read bodies themselves, and thi
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from calipers.explorer.requests import MOST_PHASES, MOST_POINTS, MOST_RUNS, TARGET_KEYS
-from calipers.run import CHOICES, Run
-from calipers.schemes import only_for
+from calipers.run import CHOICES
+from calipers.run_meanings import DEFAULTS, MEANINGS, kind_of
 
 REPORT_TYPES = {
     "html": "text/html; charset=utf-8",
     "md": "text/markdown; charset=utf-8",
     "json": "application/json",
 }
-_MEANINGS = {
-    "batch_size": "Give this with dataset_size, or sample_rate.",
-    "steps": "Give steps or epochs.",
-    "last_batch": only_for("last_batch", "what is done with records that do not fill a batch."),
-    "reshuffle": only_for("reshuffle", "whether batches are drawn anew every epoch."),
-    "derived_rate": only_for("derived_rate", "whether B/N is public, or moves with the dataset's size."),
-    "max_batch_size": only_for("max_batch_size", "the largest batch."),
-    "cycle": only_for("cycle", "groups of records that take turns."),
-    "participations": only_for("participations", "steps that use each record."),
-    "unit": "What is protected, if it has several records.",
+_KINDS: dict[type, dict[str, Any]] = {
+    int: {"type": "integer", "minimum": 1},
+    float: {"type": "number", "exclusiveMinimum": 0},
+    str: {"type": "string"},
 }
-_POSITIVE: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0}
-_KINDS = {key: {"enum": list(choices)} for key, choices in CHOICES.items()} | {
-    "sample_rate": _POSITIVE | {"maximum": 1},
-    "epochs": _POSITIVE,
-    "noise_multiplier": _POSITIVE,
-    "unit": {"type": "string"},
-}
-"""What a key takes that is not a count."""
 
 
-def _key(field: Field[Any]) -> dict[str, Any]:
+def _key(key: str, meaning: str) -> dict[str, Any]:
     """One key of a run: what it takes, its default where it has one, and what it means."""
-    found = _KINDS.get(field.name, {"type": "integer", "minimum": 1})
-    default = {} if field.default in (None, MISSING) else {"default": field.default}
-    return found | default | ({"description": _MEANINGS[field.name]} if field.name in _MEANINGS else {})
+    found = {"enum": list(CHOICES[key])} if key in CHOICES else _KINDS[kind_of(key)]
+    default = {"default": DEFAULTS[key]} if key in DEFAULTS else {}
+    return found | default | {"description": meaning}
 
 
-_RUN: dict[str, Any] = {field.name: _key(field) for field in fields(Run)}
+_RUN: dict[str, Any] = {key: _key(key, meaning) for key, meaning in MEANINGS.items()}
+_RUN["sample_rate"] |= {"maximum": 1}
 
 
 def _several(name: str, meaning: str) -> dict[str, Any]:

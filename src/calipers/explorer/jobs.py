@@ -12,20 +12,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from calipers.bracket import Side
 from calipers.calibrate import solve
 from calipers.errors import CalipersError, CertificationError, InputError
 from calipers.explorer.drawing import page_record
-from calipers.explorer.remembered import Remembered, compare_remembered
 from calipers.explorer.requests import MOST_RUNS, Asked, AskedNoise, AskedTogether
 from calipers.measure import Measurement, measure
+from calipers.numerics.decimals import ceil_digits
 from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
-from calipers.reports.comparison import compare_answers
+from calipers.reports.comparison import Comparison, compare_answers
 from calipers.reports.files import rendered
-from calipers.reports.format import ceil_digits
 from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
 from calipers.reports.report import report_measurement
 from calipers.run import Run
@@ -33,11 +33,44 @@ from calipers.run import Run
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from calipers.curves.tradeoff import TradeoffCurve
+    from calipers.stated import Stated
+
 READY = "ready"
 # As many as the page shows at a time, so that its reports find them measured.
 MEASUREMENTS_KEPT = MOST_RUNS
 LONGEST_REASON = 600
 NOISE_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A measurement made in another process, as far as verdicts need it: its answers and both trade-off curves.
+
+    A measurement holds its mechanism as well, which neither travels between processes nor is needed.
+    """
+
+    answers: Answers
+    curves: dict[Side, TradeoffCurve]
+
+    @classmethod
+    def of(cls, measurement: Measurement, answers: Answers) -> Remembered:
+        """What is worth keeping of a measurement that was asked already."""
+        return cls(answers, {side: measurement.curve(side) for side in Side})
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The phases that were measured."""
+        return self.answers.runs
+
+    @property
+    def stated(self) -> Stated | None:
+        """The guarantee, where one was stated instead of a run."""
+        return self.answers.stated
+
+    def curve(self, side: Side) -> TradeoffCurve:
+        """The trade-off curve of one side."""
+        return self.curves[side]
 
 
 @dataclass(frozen=True)
@@ -133,6 +166,12 @@ class Worker:
         while len(self._kept) > MEASUREMENTS_KEPT:
             self._kept.popitem(last=False)
         return self._kept[asked]
+
+
+def compare_remembered(names: Sequence[str], found: Sequence[Remembered]) -> Comparison:
+    """The verdicts of `calipers compare` on runs that were measured already."""
+    # Verdicts ask a measurement for its run and its curves, which is what is remembered; the cast says so.
+    return compare_answers(names, [cast("Measurement", one) for one in found], [one.answers for one in found])
 
 
 def limit_memory(limit: int) -> None:

@@ -113,8 +113,7 @@ class AboveComposition(Composition):
         return Jaws(0.0, delta_above(self.product, epsilon, tolerance * self.fineness), math.inf, False)
 
     def _renyi(self, order: float) -> Jaws:
-        ways = [direction.reverse for direction in self.product.directions]
-        return Jaws(0.0, renyi_above(self.product.factors, order, ways), math.inf, False)
+        return Jaws(0.0, renyi_above(self.product.factors, order), math.inf, False)
 
 
 class BelowComposition(Composition):
@@ -258,8 +257,7 @@ class LawProof(Jaw):
 
     def renyi(self, order: float) -> Found:
         """See `calipers.laws.composed.renyi`."""
-        ways = [direction.reverse for direction in self.product.directions]
-        return Found(renyi_above(self.product.factors, order, ways), self.evidence())
+        return Found(renyi_above(self.product.factors, order), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
@@ -324,8 +322,7 @@ class LawAttack(Jaw):
         if any(direction.alike for direction in self.product.directions):
             shown = max(renyi_of_tests(tests, order) for tests in self.product.tests(_RENYI_DEPTH))
             return Found(shown, self.evidence())
-        ways = [direction.reverse for direction in self.product.directions]
-        return Found(renyi_below(self.product.factors, order, ways), self.evidence())
+        return Found(renyi_below(self.product.factors, order), self.evidence())
 
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:

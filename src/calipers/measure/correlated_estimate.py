@@ -77,8 +77,7 @@ def estimated_delta(
 
 def _moved(matrix: NoiseMatrix, bins: int) -> FloatArray:
     """What a record of each bin adds to the release, one row per bin."""
-    dense = matrix.materialized().dense
-    assert dense is not None
+    dense = matrix.entries
     if np.any(dense < 0.0):
         raise UnsupportedError(
             "The simulated pair is proven to be the worst for matrices without negative entries only; measure the run "

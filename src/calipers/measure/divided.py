@@ -47,14 +47,8 @@ _SILENT = (0.0, 0.0)
 
 def divided(pairs: tuple[NeighborPair, ...]) -> tuple[CollinearProof, CollinearAttack]:
     """The proof and the attack, each the largest over the pairs."""
-    if told_apart(pairs) is None:
-        return CollinearProof(pairs), CollinearAttack(pairs)
-    return MomentProof(pairs), LengthAttack(pairs)
-
-
-def told_apart(pairs: tuple[NeighborPair, ...]) -> NeighborPair | None:
-    """A pair whose noise alone tells which dataset was used, if there is one."""
-    return next((pair for pair in pairs if pair.is_told_apart), None)
+    apart = tuple(pair for pair in pairs if pair.is_told_apart)
+    return (MomentProof(pairs), LengthAttack(apart)) if apart else (CollinearProof(pairs), CollinearAttack(pairs))
 
 
 @dataclass(frozen=True)
@@ -286,23 +280,17 @@ class MomentProof(CollinearProof):
 
 
 class LengthAttack(CollinearAttack):
-    """Everybody's gradient is zero, and the length of the noise tells the datasets apart."""
-
-    @property
-    def _apart(self) -> NeighborPair:
-        found = told_apart(self.pairs)
-        assert found is not None
-        return found
+    """Everybody's gradient is zero, and the length of the noise tells the datasets of the first pair apart."""
 
     def epsilon(self, delta: float, tolerance: float | None) -> Found:
         """Of a test of the length."""
-        value, way = epsilon_shown(self._apart.length_tests(delta), delta)
-        return Found(value, _length_test(self._apart, way))
+        value, way = epsilon_shown(self.pairs[0].length_tests(delta), delta)
+        return Found(value, _length_test(self.pairs[0], way))
 
     def delta(self, epsilon: float, tolerance: float) -> Found:
         """Of a test of the length."""
-        value, way = delta_shown(self._apart.length_tests(1e-3), epsilon)
-        return Found(value, _length_test(self._apart, way))
+        value, way = delta_shown(self.pairs[0].length_tests(1e-3), epsilon)
+        return Found(value, _length_test(self.pairs[0], way))
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """One test whose errors no float can hold, rounded up."""

@@ -23,7 +23,7 @@ from calipers.kept import kept
 from calipers.measure.jaw import Evaluation, Found, Jaw, depth_for
 from calipers.numerics.decimals import setting
 from calipers.run import Run
-from calipers.shown import as_html, as_text
+from calipers.shown import Printed
 from calipers.stated import Stated
 
 DELTA0 = Domain(0.0, 1.0, low_open=True, high_open=True)
@@ -65,7 +65,7 @@ class Claim:
 
 
 @dataclass
-class Measurement:
+class Measurement(Printed):
     """Certified brackets of one run (or of several phases on the same data).
 
     With `dataset_sizes` they are about the worst dataset size of that range. Where something else than a run was
@@ -81,12 +81,6 @@ class Measurement:
     dataset_sizes: tuple[int, int] | None = None
     stated: Stated | None = None
     _answers: dict[tuple[str, float], _Jaws] = field(default_factory=dict, repr=False)
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     @property
     def run(self) -> Run:

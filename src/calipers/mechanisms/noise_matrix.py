@@ -138,10 +138,7 @@ class NoiseMatrix:
     @classmethod
     def blt(cls, buf_decay: ArrayLike, output_scale: ArrayLike, steps: int) -> NoiseMatrix:
         """A buffered linear Toeplitz matrix: 1, then sum of output_scale buf_decay^(t - 1)."""
-        decay, scale = (
-            np.asarray(buf_decay, dtype=np.float64).ravel(),
-            np.asarray(output_scale, dtype=np.float64).ravel(),
-        )
+        decay, scale = (np.asarray(given, dtype=np.float64).ravel() for given in (buf_decay, output_scale))
         if decay.shape != scale.shape:
             raise InputError(f"Expected one output_scale per buf_decay, got {scale.size} and {decay.size}.")
         powers = decay[:, None] ** np.arange(STEPS.check_int("steps", steps) - 1)
@@ -157,25 +154,27 @@ class NoiseMatrix:
     @property
     def steps(self) -> int:
         """Number of steps, columns of C."""
-        found = self.toeplitz if self.toeplitz is not None else self.dense
-        assert found is not None
-        return int(found.shape[-1])
+        return int((self.entries if self.toeplitz is None else self.toeplitz).shape[-1])
+
+    @property
+    def entries(self) -> FloatArray:
+        """The matrix itself."""
+        if self.dense is None:
+            self.dense = self.materialized().entries
+        return self.dense
 
     def column_norms(self) -> FloatArray:
         """The length of every column."""
         if self.toeplitz is not None:
             return np.sqrt(np.cumsum(self.toeplitz**2))[::-1]
-        assert self.dense is not None
-        return np.asarray(np.linalg.norm(self.dense, axis=0))
+        return np.asarray(np.linalg.norm(self.entries, axis=0))
 
     def bands(self) -> int:
         """The smallest b such that columns b or more steps apart share no row."""
         if self.toeplitz is not None:
             return int(np.flatnonzero(self.toeplitz)[-1]) + 1
-        assert self.dense is not None
-        rows, columns = np.nonzero(self.dense)
-        first = np.full(self.dense.shape[0], self.steps)
-        last = np.full(self.dense.shape[0], -1)
+        rows, columns = np.nonzero(self.entries)
+        first, last = np.full(len(self.entries), self.steps), np.full(len(self.entries), -1)
         np.minimum.at(first, rows, columns)
         np.maximum.at(last, rows, columns)
         return int(np.max(last - first)) + 1
@@ -203,7 +202,7 @@ class NoiseMatrix:
         falling = np.all(np.diff(self.toeplitz) <= 0.0) and np.all(self.toeplitz >= 0.0)
         if not falling:
             if self.steps <= LARGEST_DENSE:
-                return self.materialized()._dense_sensitivity(patterns, count)
+                return self._dense_sensitivity(patterns, count)
             raise UnsupportedError(
                 "The sensitivity of a Toeplitz matrix is known where its coefficients are non-negative and do not grow."
                 f" These are not, and a dense matrix of {self.steps} steps is too large to search."
@@ -223,10 +222,10 @@ class NoiseMatrix:
         return NoiseMatrix.of(np.where(index >= 0, self.toeplitz[np.maximum(index, 0)], 0.0), self.name)
 
     def _dense_sensitivity(self, patterns: Patterns, count: int) -> Sensitivity:
-        assert self.dense is not None
-        gram = self.dense.T @ self.dense
-        sizes = gram if np.all(self.dense >= 0.0) else np.abs(self.dense).T @ np.abs(self.dense)
-        above = np.abs(gram) + 4.0 * (self.dense.shape[0] + 4) * _UNIT * sizes
+        dense = self.entries
+        gram = dense.T @ dense
+        sizes = gram if np.all(dense >= 0.0) else np.abs(dense).T @ np.abs(dense)
+        above = np.abs(gram) + 4.0 * (len(dense) + 4) * _UNIT * sizes
         candidates = _progressions(self.steps, patterns.min_separation, count)
         if patterns.fixed:
             upper = math.sqrt(max(float(above[np.ix_(one, one)].sum()) for one in candidates))
@@ -235,22 +234,18 @@ class NoiseMatrix:
             rows = best_values(above, patterns.min_separation, count)
             value, guess = best_pattern(rows, patterns.min_separation, count)
             upper, reason = math.sqrt(value), "every row's best pattern on |C'C|"
-            candidates = [
-                *candidates,
-                np.array(guess),
-                np.array(best_pattern(np.diag(gram), patterns.min_separation, count)[1]),
-            ]
+            longest = best_pattern(np.diag(gram), patterns.min_separation, count)[1]
+            candidates += [np.array(guess), np.array(longest)]
         lower, pattern = max((self._played(gram, one), tuple(int(i) for i in one)) for one in candidates)
         return Sensitivity.of(lower, pattern, reason, 1e-12, upper)
 
     def _played(self, gram: FloatArray, pattern: IntArray) -> float:
         """At most the length that this pattern shows, with signs chosen one after another; rounding charged."""
-        assert self.dense is not None
         signs = np.ones(len(pattern))
         part = gram[np.ix_(pattern, pattern)]
         for place in range(1, len(pattern)):
             signs[place] = 1.0 if float(part[place, :place] @ signs[:place]) >= 0.0 else -1.0
-        columns = self.dense[:, pattern]
+        columns = self.entries[:, pattern]
         moved, blur = np.abs(columns @ signs), 2.0 * (len(pattern) + 2) * _UNIT * np.abs(columns).sum(axis=1)
         return math.sqrt(float(np.sum(np.maximum(moved - blur, 0.0) ** 2)))
 

@@ -102,17 +102,7 @@ class Trials:
 
     def missed(self, y: FloatArray) -> FloatArray:
         """1 - f(1 - y), the chance that at least one of K trials does what one does with chance y; accurate near 0."""
-        if self.shape == math.inf:
-            return -np.expm1(-self.mean * y)
-        if self.single:
-            return np.asarray(y, dtype=np.float64)
-        gamma, shape = self.gamma, self.shape
-        # 1 - (1 - gamma)(1 - y) = gamma + (1 - gamma) y = gamma (1 + (1/gamma - 1) y).
-        grown = np.log1p((1.0 / gamma - 1.0) * y)
-        if shape == 0.0:
-            return grown / -math.log(gamma)
-        # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1), taken from its value 1 at x = 1.
-        return np.expm1(-shape * grown) / math.expm1(shape * math.log(gamma))
+        return self.within(np.zeros_like(y), y)
 
     def within(self, y: FloatArray, mass: FloatArray) -> FloatArray:
         """f(1 - y) - f(1 - y - mass): the best of K trials is one of a set of this mass, below outcomes of mass y."""
@@ -120,6 +110,7 @@ class Trials:
             return np.exp(-self.mean * y) * -np.expm1(-self.mean * mass)
         if self.single:
             return np.asarray(mass, dtype=np.float64)
+        # f(x) = ((1 - (1-gamma) x)^-shape - 1)/(gamma^-shape - 1), and 1 - (1 - gamma)(1 - y) = gamma (1 + odds y).
         gamma, shape = self.gamma, self.shape
         odds = 1.0 / gamma - 1.0
         above, added = np.log1p(odds * y), np.log1p(odds * mass / (1.0 + odds * y))

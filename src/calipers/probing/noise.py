@@ -25,8 +25,9 @@ import math
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import chdtri, ndtr
+from scipy.special import chdtri
 
+from calipers.auditing.normality import normal_distance
 from calipers.numerics.decimals import ceil_digits, floor_digits
 from calipers.numerics.types import FloatArray
 from calipers.probing.lens import Lens
@@ -102,8 +103,8 @@ def noise_finding(
     uneven = _uneven(table, error / 4)
     if uneven is not None:
         return Finding("noise", uneven[0], f"{evidence}; {uneven[1]}", error, True), None
-    distance = math.inf if asked <= 0 else _distance(samples, asked)
-    fitted = _distance(samples, size)
+    distance = math.inf if asked <= 0 else float(normal_distance(samples / asked))
+    fitted = float(normal_distance(samples / size))
     allowed = math.sqrt(math.log(8 / error) / (2 * samples.size))
     evidence += f"; greatest distance from the distribution of N(0, {asked:g}^2) {distance:.3g}, allowed {allowed:.3g}"
     coarse = _coarse(samples[: 2 * SAMPLES])
@@ -179,13 +180,6 @@ def _coarse(samples: FloatArray) -> str:
     if repeated <= 0.03 or times.max() > samples.size / 100:
         return ""
     return f"{100 * repeated:.3g} % of {samples.size} draws repeat a value; single precision repeats under 2 %"
-
-
-def _distance(samples: FloatArray, deviation: float) -> float:
-    """The greatest distance between the samples' distribution function and that of N(0, deviation^2)."""
-    expected = ndtr(np.sort(samples) / deviation)
-    steps = np.arange(samples.size + 1) / samples.size
-    return float(max(np.max(steps[1:] - expected), np.max(expected - steps[:-1])))
 
 
 def correlation_finding(table: NoiseTable, error: float) -> Finding:

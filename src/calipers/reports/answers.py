@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from calipers.bracket import Bracket, Evidence
 from calipers.domains import NON_NEGATIVE, OPEN_UNIT, Domain
 from calipers.errors import CertificationError
-from calipers.reports.format import ceil_digits, floor_digits, nearest_digits, setting
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Reading, claimed, comparable, is_claimed_run
 from calipers.run import Run
 from calipers.schemes import scheme_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calipers.bracket import Side
+from calipers.numerics.decimals import setting
 from calipers.reports.document import Figure, Table
-from calipers.reports.format import setting
 from calipers.reports.points import PROFILE_POINTS
 from calipers.reports.views import ATTACK, PROOF, View, fit_label, low_rates_view, profile_view, tradeoff_view
 
@@ -29,42 +29,30 @@ SMALLEST_DELTA = 1e-6
 LARGEST_EPSILON = 50.0
 
 
-def tradeoff_figure(result: AuditResult, described: Described) -> Figure:
-    """False negative against false positive rate, on even axes."""
-    return _figure(
-        tradeoff_view(),
-        result,
-        described,
+_WORDS = (
+    (
         "Trade-off curve of the attack",
         "The false negative rate that the attack is shown to reach, at most, at each false positive rate; the whole "
         "curve holds at once. The true curve of the implementation lies on or below it.",
-    )
-
-
-def low_rates_figure(result: AuditResult, described: Described) -> Figure:
-    """The same where false alarms are rare: true positive rates, both axes logarithmic."""
-    return _figure(
-        low_rates_view(),
-        result,
-        described,
+    ),
+    (
         "Low false positive rates",
         "The true positive rate that the attack is shown to reach, at least, both axes logarithmic. Far below one "
         "false alarm in all trials that were played an audit has nothing to count.",
-    )
+    ),
+    ("Privacy profile", "delta at each epsilon, logarithmic: what the attack shows, at least."),
+)
+"""Title of each view, and how to read it."""
 
 
-def profile_figure(result: AuditResult, described: Described) -> Figure:
-    """delta against epsilon, as far as the proof or the attack reaches down."""
+def curve_figures(result: AuditResult, described: Described) -> tuple[Figure, ...]:
+    """Error rates on even axes, low rates, and the profile as far as the proof or the attack reaches down."""
     curves = [result.band.curve] if described is None else [described[0].curve(Side.UPPER), result.band.curve]
     ends = [curve.epsilon(SMALLEST_DELTA) for curve in curves]
     last = max([end for end in ends if 0.0 < end < math.inf], default=1.0)
-    return _figure(
-        profile_view(np.linspace(0.0, min(last, LARGEST_EPSILON), PROFILE_POINTS), SMALLEST_DELTA),
-        result,
-        described,
-        "Privacy profile",
-        "delta at each epsilon, logarithmic: what the attack shows, at least.",
-    )
+    grid = np.linspace(0.0, min(last, LARGEST_EPSILON), PROFILE_POINTS)
+    views = (tradeoff_view(), low_rates_view(), profile_view(grid, SMALLEST_DELTA))
+    return tuple(_figure(view, result, described, *words) for view, words in zip(views, _WORDS, strict=True))
 
 
 def attacker_table(result: AuditResult, described: Described) -> Table:

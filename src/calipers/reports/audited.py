@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
+from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import DEFAULT_DELTAS, Questions, answer
-from calipers.reports.audit_figures import attacker_table, low_rates_figure, profile_figure, tradeoff_figure
+from calipers.reports.audit_figures import attacker_table, curve_figures
 from calipers.reports.chart import Interval
 from calipers.reports.document import (
     Badge,
@@ -29,9 +30,8 @@ from calipers.reports.document import (
 )
 from calipers.reports.evidence import evidence_section
 from calipers.reports.figures import interval_figure
-from calipers.reports.format import floor_digits, setting
 from calipers.reports.paragraph import audit_paragraph, judgements
-from calipers.reports.readings import NAMES
+from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
 from calipers.reports.sections import CLAIM_COLUMNS, USUAL, claim_rows, notes_section, run_section
 from calipers.reports.views import LOW_RATES
@@ -43,31 +43,24 @@ if TYPE_CHECKING:
     from calipers.bracket import Evidence
     from calipers.measure import Measurement
     from calipers.reports.answers import Answers
-    from calipers.reports.audit_figures import Described
     from calipers.run import Run
 
 UNASKED = "No claim was tested: add --claim EPSILON,DELTA, or describe the run it should be."
 _MOODS = {"falsified": "bad", "consistent": "good", "cannot tell": "open"}
 
 
-def report_audit(
-    result: AuditResult,
-    target: str,
-    distinguisher: str,
-    run: Run | None = None,
-    measurement: Measurement | None = None,
-) -> Report:
+def report_audit(result: AuditResult, run: Run | None = None, measurement: Measurement | None = None) -> Report:
     """An audit, beside the run that the target is said to be where one was described."""
-    text = audit_paragraph(result, target, distinguisher, run)
+    text = audit_paragraph(result, run)
     described = None if measurement is None else (measurement, answer(measurement, _questions(result)))
-    brief = brief_audit(result, target, distinguisher)
+    brief = brief_audit(result)
     document = dataclasses.replace(
         brief,
         sections=(
             _bounds(result, "" if described is None else at_most(described[1].mu.upper)),
-            _played(result, target, distinguisher),
+            _played(result),
             *((_described(run),) if run is not None else ()),
-            _curves(result, described),
+            Section("Curves", curve_figures(result, described)),
             Section("What an attacker gets", (Prose(_GETS), attacker_table(result, described))),
             *((_claimed(described[1]),) if described is not None else ()),
             Section("What to change", (Items(tuple(_advice(result))),)),
@@ -79,19 +72,19 @@ def report_audit(
         **heading("audit", brief.verdict),
         "paragraph": text,
         "run": None if run is None else run.to_dict(),
-        "scored_by": distinguisher,
+        "scored_by": result.scored_by,
         "audit": result.to_dict(),
     }
     return Report(document, record)
 
 
-def brief_audit(result: AuditResult, target: str, distinguisher: str) -> Document:
+def brief_audit(result: AuditResult) -> Document:
     """What a terminal and a notebook show: the verdict, the bounds beside claim and proof, how it was played."""
     verdicts = [found for found in (result.verdict, result.upper_verdict) if found is not None]
     unasked = () if verdicts else (UNASKED,)
     played = (
-        f"{target}: {result.trials:,} trials for each hypothesis, seed {result.seed}, confidence "
-        f"{setting(result.confidence)}. Scored by: {distinguisher}."
+        f"{result.target_name}: {result.trials:,} trials for each hypothesis, seed {result.seed}, confidence "
+        f"{setting(result.confidence)}. Scored by: {result.scored_by}."
     )
     return Document(
         kind="audit",
@@ -114,19 +107,23 @@ def _ruler(result: AuditResult) -> tuple[Figure, ...]:
     bound = result.epsilon[0]
     promised = (("claim", result.epsilon_claims), ("proof of the run described", result.epsilon_uppers))
     marks = tuple((name, "claim", values[0]) for name, values in promised if values and math.isfinite(values[0]))
-    row = Interval(NAMES["epsilon"].format(setting(bound.at)), bound.value, math.inf, marks)
+    row = Interval(name_of("epsilon", bound.at), bound.value, math.inf, marks)
     cells = ((row.label, at_least(bound.value)),)
     return (interval_figure("audit", row.label, (row,), cells, ("quantity", "at least")),)
 
 
 def _report_this(result: AuditResult) -> str:
     """One line to report: the bound and its confidence; never a guarantee."""
-    bound = result.epsilon[0] if result.epsilon else result.delta[0]
-    name = NAMES[bound.quantity].format(setting(bound.at))
     return (
-        f"{name} is at least {floor_digits(bound.value)}, with confidence {setting(result.confidence)} "
-        f"({result.trials:,} trials for each hypothesis, Calipers {__version__}). An audit proves no privacy."
+        f"{_first_bound(result)}, with confidence {setting(result.confidence)} ({result.trials:,} trials for each "
+        f"hypothesis, Calipers {__version__}). An audit proves no privacy."
     )
+
+
+def _first_bound(result: AuditResult, whose: str = "") -> str:
+    """What the audit shows, in words: epsilon at the first delta, or delta where none was asked for."""
+    bound = result.epsilon[0] if result.epsilon else result.delta[0]
+    return f"{name_of(bound.quantity, bound.at)}{whose} is at least {floor_digits(bound.value)}"
 
 
 def looked(result: AuditResult) -> list[str]:
@@ -146,17 +143,14 @@ def _verdict(result: AuditResult) -> str:
     for found in (result.upper_verdict, result.verdict):
         if found is not None and (found.outcome.value == "falsified" or found is result.verdict):
             return found.message
-    bound = result.epsilon[0] if result.epsilon else result.delta[0]
-    return (
-        f"With confidence {setting(result.confidence)}, {NAMES[bound.quantity].format(setting(bound.at))} of "
-        f"{result.target.get('name', result.target.get('target', 'it'))} is at least {floor_digits(bound.value)}."
-    )
+    whose = f" of {result.target.get('name', result.target.get('target', 'it'))}"
+    return f"With confidence {setting(result.confidence)}, {_first_bound(result, whose)}."
 
 
-def _played(result: AuditResult, target: str, distinguisher: str) -> Section:
+def _played(result: AuditResult) -> Section:
     rows = (
-        ("target", target),
-        ("scored by", distinguisher),
+        ("target", result.target_name),
+        ("scored by", result.scored_by),
         ("trials for each hypothesis", f"{result.trials:,}"),
         ("seed", str(result.seed)),
         ("confidence of every bound", setting(result.confidence)),
@@ -200,8 +194,8 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
         for number, bound in enumerate(bounds):
             claim: Cell = "" if claims is None or math.isinf(claims[number]) else claimed(claims[number])
             proven: Cell = "" if uppers is None else at_most(uppers[number])
-            rows.append((NAMES[bound.quantity].format(setting(bound.at)), at_least(bound.value), claim, proven))
-    rows.append((NAMES["mu"].format(setting(result.mu.at)), at_least(result.mu.value), "", proven_mu))
+            rows.append((name_of(bound.quantity, bound.at), at_least(bound.value), claim, proven))
+    rows.append((name_of("mu", result.mu.at), at_least(result.mu.value), "", proven_mu))
     sure = f"at least (confidence {setting(result.confidence)})"
     columns = ("quantity", sure, "claim", "at most (proof of the run)")
     told = [number for number in range(len(columns)) if any(row[number] != "" for row in rows)]
@@ -214,12 +208,6 @@ def _bounds(result: AuditResult, proven_mu: Cell = "") -> Section:
     ]
     blocks += [Notice(text) if bad else Prose(text) for text, bad in judgements(result)]
     return Section("What it shows", tuple(blocks))
-
-
-def _curves(result: AuditResult, described: Described) -> Section:
-    """The attack's curve, which holds as a whole, and the proof about the run described, if there is one."""
-    draw = (tradeoff_figure, low_rates_figure, profile_figure)
-    return Section("Curves", tuple(one(result, described) for one in draw))
 
 
 def _claimed(answers: Answers) -> Section:
@@ -268,7 +256,7 @@ def brief_one_run(result: OneRunResult) -> Document:
         claim: Cell = "" if result.claims is None else claimed(result.claims[number])
         proven: Cell = "" if result.uppers is None else at_most(result.uppers[number])
         guessed = f"{bound.correct} of {bound.guesses}"
-        name = NAMES["epsilon"].format(setting(bound.delta))
+        name = name_of("epsilon", bound.delta)
         rows.append((name, at_least(bound.epsilon_lower), claim, proven, guessed))
     first, sure = result.epsilon[0], setting(result.confidence)
     bare = f"With confidence {sure}, {rows[0][0]} is at least {floor_digits(first.epsilon_lower)}."
@@ -281,7 +269,5 @@ def brief_one_run(result: OneRunResult) -> Document:
         title="Audit of one training run",
         subject="\n".join([f"{result.source}: one run, {first.canaries} canaries, confidence {sure}.", *unasked]),
         verdict=said[0],
-        badges=(),
-        opening=(),
         sections=(Section("What it shows", (table, *map(Prose, said[1:]))), *notes_section(result.notes)),
     )

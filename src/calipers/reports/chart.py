@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from calipers.errors import InputError
-from calipers.reports.format import setting
+from calipers.numerics.decimals import setting
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Ends closer to 0 than this are 0 to every reader, and to the arithmetic of a scale.

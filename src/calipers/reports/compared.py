@@ -27,8 +27,8 @@ from calipers.reports.document import (
     ends,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import comparison_figure, low_rates_figure, tradeoff_figure
-from calipers.reports.overlays import low_rates_overlay, profile_overlay, tradeoff_overlay
+from calipers.reports.figures import comparison_figure, rate_figures
+from calipers.reports.overlays import overlays
 from calipers.reports.paragraph import paragraph, printed_regret
 from calipers.reports.records import comparison_record
 from calipers.reports.remedies import Remedy
@@ -94,7 +94,6 @@ def brief_comparison(comparison: Comparison) -> Document:
     return Document(
         kind="compare",
         title="Which run is more private",
-        subject="",
         verdict=comparison.headline,
         badges=tuple(Badge(v.order.value, _MOODS.get(v.order.value, "good")) for v in comparison.verdicts[:1])
         if len(comparison.verdicts) == 1
@@ -108,11 +107,7 @@ def brief_comparison(comparison: Comparison) -> Document:
             Section("Which is more private", (Items(comparison.sentences),)),
             Section("The runs", (Items(_shortly(described)),)),
             *notes_section(_shared_notes(named)),
-            *(
-                dataclasses.replace(section, title=f"What licenses the numbers of {name}")
-                for name, answers in named
-                for section in (evidence_section(answers.evidence().items()),)
-            ),
+            *(evidence_section(answers.evidence().items(), f" of {name}") for name, answers in named),
         ),
     )
 
@@ -179,8 +174,7 @@ def _curves(comparison: Comparison, measurements: Sequence[Measurement]) -> Sect
     if len(measurements) > MOST_OVERLAID:
         words = f"More than {MOST_OVERLAID} runs do not fit into one picture; each has its own below."
         return Section("Curves", (Prose(words),))
-    drawn = (tradeoff_overlay, low_rates_overlay, profile_overlay)
-    return Section("Curves", tuple(draw(comparison.names, measurements) for draw in drawn))
+    return Section("Curves", overlays(comparison.names, measurements))
 
 
 def _claims(told: Sequence[ComparedRun]) -> Section:
@@ -203,15 +197,13 @@ def _paragraphs(told: Sequence[ComparedRun]) -> Section:
 
 def _run(number: int, one: ComparedRun) -> Section:
     """What was executed, its curves with the Gaussian fit, what to know, and what licenses its numbers."""
-    figures = [make(one.measurement, one.answers) for make in (tradeoff_figure, low_rates_figure)]
-    evidence = evidence_section(one.answers.evidence().items())
     return Section(
         f"Run {one.name}",
         (
             Prose(describe_subject(one.answers)),
             Code(subject_file(one.answers)),
-            *(figure.within(f"run-{number}") for figure in figures),
+            *(figure.within(f"run-{number}") for figure in rate_figures(one.measurement, one.answers)),
             Items(one.answers.notes),
-            *evidence.blocks,
+            *evidence_section(one.answers.evidence().items()).blocks,
         ),
     )

@@ -25,12 +25,13 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.errors import InputError
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
+from calipers.numerics.types import FloatArray
 from calipers.reports.answers import Answers, Questions, answer
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.naming import names_by_difference
 from calipers.run import Run, as_phases
 from calipers.schemes import scheme_of
-from calipers.shown import as_html, as_text
+from calipers.shown import Printed
 
 if TYPE_CHECKING:
     from calipers.curves.tradeoff import TradeoffCurve
@@ -68,7 +69,7 @@ class PairVerdict:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Printed):
     """Several measured runs and the verdict on each pair of them."""
 
     names: tuple[str, ...]
@@ -76,12 +77,6 @@ class Comparison:
     verdicts: tuple[PairVerdict, ...]
     files: tuple[str, ...] = ()
     """The run files, where the runs were read from some."""
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     @property
     def winner(self) -> str | None:
@@ -252,19 +247,22 @@ def compare(
 
 
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
-    """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves.
+    """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves."""
+    grid = shown_epsilons(measurements)
+    read = ((grid, *(one.curve(side).delta(grid) for side in _JAWS)) for one in measurements)
+    return [
+        ProfileBounds(name, *(tuple(map(float, values)) for values in columns))
+        for name, columns in zip(names, read, strict=True)
+    ]
 
-    The grid ends where the loosest upper jaw reaches `SMALLEST_SHOWN`, or at the largest epsilon that is finite.
-    """
-    curves = [{side: measurement.curve(side) for side in Side} for measurement in measurements]
-    ends = [both[Side.UPPER].epsilon(SMALLEST_SHOWN) for both in curves]
+
+def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
+    """A grid up to where the loosest upper jaw reaches `SMALLEST_SHOWN`, or to the largest epsilon that is finite."""
+    ends = [one.curve(Side.UPPER).epsilon(SMALLEST_SHOWN) for one in measurements]
     last = max([end for end in ends if math.isfinite(end)], default=1.0) or 1.0
     # Denser towards 0: the profile of a well hidden record is over long before that of a known one.
-    grid = last * np.linspace(0.0, 1.0, 401) ** 2
-    return [
-        ProfileBounds(name, *(tuple(map(float, values)) for values in (grid, *(both[s].delta(grid) for s in _JAWS))))
-        for name, both in zip(names, curves, strict=True)
-    ]
+    grid: FloatArray = last * np.linspace(0.0, 1.0, 401) ** 2
+    return grid
 
 
 def _terms(measurement: Measurement) -> set[tuple[str, str]]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from calipers.bracket import Bracket
+from calipers.numerics.decimals import DIGITS, ceil_digits, claim_digits, floor_digits, nearest_digits
 from calipers.reports.chart import Chart, Intervals
-from calipers.reports.format import DIGITS, ceil_digits, claim_digits, floor_digits, nearest_digits
 
 AT_LEAST, AT_MOST, NEAREST = "at least", "at most", ""
 # Marks that turn the direction of the text around them; shown as escapes, so that a name cannot rearrange a report.
@@ -172,11 +172,11 @@ class Document:
 
     kind: str
     title: str
-    subject: str
-    verdict: str
-    badges: tuple[Badge, ...]
-    opening: tuple[Block, ...]
-    sections: tuple[Section, ...]
+    subject: str = ""
+    verdict: str = ""
+    badges: tuple[Badge, ...] = ()
+    opening: tuple[Block, ...] = ()
+    sections: tuple[Section, ...] = ()
     origin: str = ""
     """Version, date, command and hash, set when the report is written."""
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from calipers.bracket import Evidence, Kind
 from calipers.citations import SOURCES, Source
+from calipers.numerics.decimals import setting
 from calipers.reports.document import Items, Section, Table
-from calipers.reports.format import setting
 
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z])")
 KINDS = {
@@ -26,13 +26,13 @@ KINDS = {
 }
 
 
-def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]]) -> Section:
+def evidence_section(evidence: Iterable[tuple[Evidence, Sequence[str]]], whose: str = "") -> Section:
     """Which theorem, attack or computation licenses which numbers, each told once; then the publications in full."""
     listed = list(evidence)
     rows = tuple((one.licenses, one.kind, one.statement, one.source) for one in told_once(listed))
     table = Table("Evidence", ("licenses", "kind", "statement or test", "source"), rows, wide=True)
     blocks = (table, Items(references([found for found, _ in listed])))
-    return Section("What licenses the numbers", blocks, detail=True)
+    return Section(f"What licenses the numbers{whose}", blocks, detail=True)
 
 
 @dataclass(frozen=True)

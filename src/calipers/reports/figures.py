@@ -20,28 +20,26 @@ if TYPE_CHECKING:
 ENDS = ("at least (attack)", "at most (proof)")
 
 
-def tradeoff_figure(measurement: Measurement, answers: Answers) -> Figure:
-    """The trade-off curve on even axes: false negative against false positive rate."""
-    return _figure(
+def rate_figures(measurement: Measurement, answers: Answers) -> tuple[Figure, Figure]:
+    """The trade-off curve on even axes, and where privacy is lost or kept: true positive rates, both axes in logs."""
+    curves = [measurement.envelope(side) for side in (Side.UPPER, Side.LOWER)]
+    even = _figure(
         tradeoff_view(),
-        [measurement.envelope(side) for side in (Side.UPPER, Side.LOWER)],
+        curves,
         answers,
         "Trade-off curve",
         "The smallest false negative rate of any attack at each false positive rate. The true curve lies between the "
         "proof, below, and the attack, above. The closer to the diagonal, the more private.",
     )
-
-
-def low_rates_figure(measurement: Measurement, answers: Answers) -> Figure:
-    """The same curve where privacy is lost or kept: true positive rate at small false positive rates, both in logs."""
-    return _figure(
+    low = _figure(
         low_rates_view(),
-        [measurement.envelope(side) for side in (Side.UPPER, Side.LOWER)],
+        curves,
         answers,
         "Low false positive rates",
         "The largest true positive rate of any attack, both axes logarithmic. The truth lies between the attack, "
         "below, and the proof, above. The closer to guessing, the more private.",
     )
+    return even, low
 
 
 def profile_figure(measurement: Measurement, answers: Answers, *, with_claim: bool = True) -> Figure | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calipers.reports.format import setting
+from calipers.numerics.decimals import setting
 from calipers.run import KEYS, Run
 
 _WORDS = {"noise_multiplier": "sigma", "sampler": "", "adjacency": "", "view": "", "normalization": "divided by"}

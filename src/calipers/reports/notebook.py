@@ -65,12 +65,12 @@ def _bracket(bracket: Bracket) -> Document:
 def _run(run: Run) -> Document:
     """The run in one sentence and as a table."""
     tables = tuple(block for block in run_section((run,)).blocks if isinstance(block, Table))
-    return Document("run", "Run", "", describe(run), (), (), (Section("Settings", tables),))
+    return Document("run", "Run", verdict=describe(run), sections=(Section("Settings", tables),))
 
 
 _MAKERS: dict[type, Callable[..., Document]] = {
     Measurement: lambda found: brief_measurement(answer(found, Questions()), found.tolerance),
-    AuditResult: lambda found: brief_audit(found, found.target_name, found.scored_by),
+    AuditResult: brief_audit,
     Comparison: brief_comparison,
     Bracket: _bracket,
     Run: _run,

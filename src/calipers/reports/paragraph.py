@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from calipers._version import __version__
 from calipers.citations import implements
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.readings import Claimed
 from calipers.reports.standing import between, is_closed
 from calipers.reports.words import NEIGHBORS, describe, neighbors_text, unit_text
@@ -171,7 +171,7 @@ def _accountant() -> str:
     )
 
 
-def audit_paragraph(result: AuditResult, target: str, distinguisher: str, run: Run | None = None) -> str:
+def audit_paragraph(result: AuditResult, run: Run | None = None) -> str:
     """What was played, as which run, what it shows with which confidence, and what an audit cannot say."""
     sure = f"with confidence {setting(result.confidence)} each"
     bounds = [f"epsilon >= {floor_digits(b.value)} at delta = {setting(b.at)}" for b in result.epsilon]
@@ -179,8 +179,8 @@ def audit_paragraph(result: AuditResult, target: str, distinguisher: str, run: R
     bounds.append(f"mu >= {floor_digits(result.mu.value)} up to delta0 = {setting(result.mu.at)}")
     return " ".join(
         [
-            f"The implementation {target} was audited with Calipers {__version__}: {result.trials:,} runs with and "
-            f"{result.trials:,} runs without one record (seed {result.seed}), scored by {distinguisher}.",
+            f"The implementation {result.target_name} was audited with Calipers {__version__}: {result.trials:,} runs "
+            f"with and {result.trials:,} runs without one record (seed {result.seed}), scored by {result.scored_by}.",
             *(() if run is None else (f"It is said to be this run: {describe(run)}", _terms((run,), "The audit"))),
             f"Lower bounds, {sure}: {'; '.join(bounds)}.",
             *(text for text, _ in judgements(result)),

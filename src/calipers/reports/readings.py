@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from calipers.bracket import Bracket
-from calipers.reports.format import ceil_digits, setting
+from calipers.numerics.decimals import ceil_digits, setting
 from calipers.run import Run
 from calipers.schemes import ASSUMED
 
@@ -35,6 +35,11 @@ NAMES = {
     "mu": "mu up to delta0 = {}",
 }
 """How every view calls a quantity, in the order of the views."""
+
+
+def name_of(quantity: str, at: float | None) -> str:
+    """The quantity and where it is read."""
+    return NAMES[quantity].format("" if at is None else setting(at))
 
 
 class Standing(enum.Enum):
@@ -59,7 +64,7 @@ class Reading:
     @property
     def name(self) -> str:
         """The quantity and its place."""
-        return NAMES[self.quantity].format("" if self.at is None else setting(self.at))
+        return name_of(self.quantity, self.at)
 
     @property
     def refuted(self) -> bool:

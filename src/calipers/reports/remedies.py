@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from calipers.bracket import Bracket
 from calipers.errors import CalipersError
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers
-from calipers.reports.format import ceil_digits, floor_digits, setting
 from calipers.reports.paragraph import GOOD_REGRET
 from calipers.reports.readings import PUBLIC, Standing, is_claimed_run
 from calipers.reports.standing import is_closed

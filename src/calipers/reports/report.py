@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calipers._version import __version__
+from calipers.numerics.decimals import ceil_digits, floor_digits, setting
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.chart import Chart, Intervals
 from calipers.reports.document import Badge, Code, Document, Quote, Section, Table, at_least, at_most, nearest
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import low_rates_figure, profile_figure, target_figure, tradeoff_figure
-from calipers.reports.format import ceil_digits, floor_digits, setting
+from calipers.reports.figures import profile_figure, rate_figures, target_figure
 from calipers.reports.paragraph import paragraph
 from calipers.reports.records import Record, calibration_record, measurement_record
 from calipers.reports.remedies import Remedy, remedies
@@ -150,23 +150,19 @@ def measured(measurement: Measurement, answers: Answers, found: Sequence[Remedy]
         "closed": all(is_closed(row.bracket, tolerance) for row in answers.epsilon),
         "measurement": measurement_record(answers),
         "claims": [{"delta": row.at, "standing": row.standing.value} for row in answers.epsilon],
-        "evidence": evidence_record(answers),
+        "evidence": [{**one.to_dict(), "licenses": list(names)} for one, names in answers.evidence().items()],
         "remedies": [remedy.to_dict() for remedy in found],
         "curves": _curves(measurement, answers),
     }
 
 
-def evidence_record(answers: Answers) -> list[Record]:
-    """Every piece of evidence with the ends it licenses."""
-    return [{**evidence.to_dict(), "licenses": list(names)} for evidence, names in answers.evidence().items()]
-
-
 def _curves(measurement: Measurement, answers: Answers) -> Record:
     """The drawn points. Each value is a bound at its own place; a straight line between two of them is not."""
+    even, low = rate_figures(measurement, answers)
     profile = profile_figure(measurement, answers, with_claim=False)
     return {
-        "tradeoff": _points(tradeoff_figure(measurement, answers).picture, "fpr", "fnr", proof_first=True),
-        "low_rates": _points(low_rates_figure(measurement, answers).picture, "fpr", "tpr"),
+        "tradeoff": _points(even.picture, "fpr", "fnr", proof_first=True),
+        "low_rates": _points(low.picture, "fpr", "tpr"),
         "profile": None if profile is None else _points(profile.picture, "epsilon", "delta"),
     }
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 
+from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits
 from calipers.reports.chart import Axis, Interval, Intervals
-from calipers.reports.format import ceil_digits, claim_digits, floor_digits
 
 INDENT = 2
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from calipers.numerics.decimals import floor_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import (
     Block,
@@ -27,8 +28,7 @@ from calipers.reports.document import (
     nearest,
 )
 from calipers.reports.evidence import evidence_section
-from calipers.reports.figures import bracket_figure, low_rates_figure, profile_figure, tradeoff_figure
-from calipers.reports.format import floor_digits, setting
+from calipers.reports.figures import bracket_figure, profile_figure, rate_figures
 from calipers.reports.paragraph import paragraph, printed_regret, report_this
 from calipers.reports.readings import Reading, comparable, is_claimed_run
 from calipers.reports.remedies import Remedy
@@ -56,7 +56,7 @@ def measurement_sections(
         curves_section(measurement, answers),
         attacker_section(answers),
         claim_section(answers),
-        remedies_section(found),
+        Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),)),
         Section("A paragraph to paste", (Prose(_PASTE), Quote(paragraph(answers, measurement.tolerance)))),
         evidence_section(answers.evidence().items()),
         *notes_section(answers.notes),
@@ -171,8 +171,7 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
             "An attack decides whether one record was used. The shaded region between proof and attack holds the true "
             "curve; where it looks like a single line, the jaws meet."
         ),
-        tradeoff_figure(measurement, answers),
-        low_rates_figure(measurement, answers),
+        *rate_figures(measurement, answers),
     ]
     profile = profile_figure(measurement, answers)
     blocks.append(
@@ -250,11 +249,6 @@ def claim_rows(answers: Answers) -> list[tuple[Cell, ...]]:
     """Quantity, claim, both ends, and what the ends make of the claim."""
     rows = (*answers.epsilon, *answers.delta)
     return [(row.name, at_most(row.claim), *ends(row.bracket), claim_cell(answers, row)) for row in rows]
-
-
-def remedies_section(found: Sequence[Remedy]) -> Section:
-    """What would close or lower the bracket."""
-    return Section("What to change", (Items(tuple(remedy.sentence for remedy in found)),))
 
 
 def notes_section(notes: Sequence[str]) -> tuple[Section, ...]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from calipers.bracket import Bracket
+from calipers.numerics.decimals import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.answers import Answers
 from calipers.reports.document import Badge
-from calipers.reports.format import ceil_digits, floor_digits, nearest_digits, setting
 from calipers.reports.readings import Claimed, Standing, is_claimed_run
 
 _BADGES = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from html import escape
 
+from calipers.numerics.decimals import ceil_digits, claim_digits, floor_digits
 from calipers.reports.chart import Axis, Chart, Interval, Intervals, Line
-from calipers.reports.format import ceil_digits, claim_digits, floor_digits
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48

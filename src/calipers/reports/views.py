@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calipers.numerics.decimals import setting
 from calipers.numerics.normal import gaussian_delta, gaussian_power, gaussian_tradeoff, normal_tail
 from calipers.reports.answers import Answers
 from calipers.reports.chart import Axis, Chart, Line
 from calipers.reports.document import AT_LEAST, AT_MOST, Figure, Number, Table, at_least, at_most, nearest
-from calipers.reports.format import setting
 
 if TYPE_CHECKING:
     from calipers.curves.envelope import Envelope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from calipers.reports.format import nearest_digits
+from calipers.numerics.decimals import nearest_digits
 from calipers.run import Run
 from calipers.schemes import scheme_of
 

@@ -25,7 +25,7 @@ from calipers.samplers.balls_and_bins import BallsAndBins
 from calipers.samplers.cyclic_poisson import CyclicPoisson
 from calipers.samplers.deterministic import Deterministic
 from calipers.samplers.fixed_size import FixedSize
-from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
+from calipers.samplers.law import Sampler, SamplerLaw
 from calipers.samplers.poisson import Poisson
 from calipers.samplers.random_allocation import RandomAllocation
 from calipers.samplers.shuffle import Shuffle
@@ -36,7 +36,6 @@ __all__ = [
     "CyclicPoisson",
     "Deterministic",
     "FixedSize",
-    "ParticipationKind",
     "Poisson",
     "RandomAllocation",
     "Sampler",

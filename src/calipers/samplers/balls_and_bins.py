@@ -78,7 +78,6 @@ class BallsAndBins(Sampler):
         rounds = self.steps_per_epoch
         return SamplerLaw(
             "balls-and-bins",
-            "random-allocation",
             self.dataset_size,
             rate=1.0 / rounds,
             rounds=rounds,

@@ -48,7 +48,7 @@ class CyclicPoisson(Sampler):
         """Coins of rate q whenever it is the group's turn; the run is one epoch."""
         size, rate = self.dataset_size, self.sample_rate
         mean = rate * size / self.cycle
-        return SamplerLaw("cyclic-poisson", "poisson", size, rate=rate, rounds=self.steps, mean_batch_size=mean)
+        return SamplerLaw("cyclic-poisson", size, rate=rate, rounds=self.steps, mean_batch_size=mean)
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return (self._batch(step % self.cycle, rng) for step in range(self.steps))

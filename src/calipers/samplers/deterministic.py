@@ -34,7 +34,7 @@ class Deterministic(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Fixed positions; `rate` is 1 because some record is certain to be in any given round."""
-        return self._law("deterministic", "fixed", rate=1.0)
+        return self._law("deterministic", rate=1.0)
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         starts, end = range(0, self.kept, self.batch_size), self.kept

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from calipers.domains import COUNT, Domain, choice
 from calipers.errors import InputError
-from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
+from calipers.samplers.law import Sampler, SamplerLaw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,9 @@ class EqualBatches(Sampler):
         full, rest = divmod(self.kept, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
-    def _law(self, sampler: str, kind: ParticipationKind, rate: float) -> SamplerLaw:
+    def _law(self, sampler: str, rate: float) -> SamplerLaw:
         return SamplerLaw(
             sampler,
-            kind,
             self.dataset_size,
             rate=rate,
             rounds=self.steps_per_epoch,

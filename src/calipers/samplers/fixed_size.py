@@ -42,7 +42,6 @@ class FixedSize(Sampler):
         """Independent rounds with rate B/N; `rounds` is 1 and `epochs` counts the steps."""
         return SamplerLaw(
             "with-replacement" if self.replacement else "without-replacement",
-            "poisson",
             self.dataset_size,
             rate=min(1.0, self.batch_size / self.dataset_size),
             epochs=self.steps,

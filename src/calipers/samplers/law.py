@@ -8,10 +8,10 @@ so the analysis cannot describe another sampler than the one that ran.
 Epochs are independent and identically distributed (for the deterministic sampler: identical).
 Within an epoch of M rounds a record takes part
 
-- `poisson`: in each round independently with probability q. There is nothing that ties rounds
+- by coins: in each round independently with probability q. There is nothing that ties rounds
   together, so every round counts as an epoch of its own: M = 1, and `epochs` is the number of steps;
-- `random-allocation`: in at most one round, uniformly one of the M if it is kept;
-- `fixed`: in one round known beforehand, the same in every epoch.
+- dealt: in at most one round, uniformly one of the M if it is kept;
+- in a fixed order: in one round known beforehand, the same in every epoch.
 
 Fixed batch sizes reveal positions. If every batch holds exactly B records and an adversary knows
 in which batch each *other* record lies, then the batch with only B - 1 others holds the remaining
@@ -29,7 +29,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from calipers.errors import InputError
 from calipers.numerics.types import IntArray
 from calipers.run_fields import RunFields
 
-ParticipationKind: TypeAlias = Literal["poisson", "random-allocation", "fixed"]
 # 2^42 records: sums of 2^16 gaps of at most 2^43 each then stay far below 2^63, so index
 # arithmetic in `draws` cannot overflow.
 DATASET_SIZE = Domain(1, 2**42, integer=True)
@@ -51,19 +50,17 @@ class SamplerLaw:
 
     Attributes:
         sampler: the sampler's name, the word used everywhere in Calipers.
-        kind: how a record meets the rounds of an epoch (see the module).
         dataset_size: N.
         rate: probability that a given record is in a given round, the largest over records and
             rounds. It is the same for all of them except for "deterministic", where it is 1.
-        rounds: rounds M in an epoch (1 for "poisson").
-        epochs: independent repetitions of the epoch (the steps, for "poisson").
+        rounds: rounds M in an epoch (1 for coins).
+        epochs: independent repetitions of the epoch (the steps, for coins).
         fixed_batch_size: whether every batch has the same, known size.
         mean_batch_size: expected number of records in a batch.
         dropped: the records that sit out one epoch.
     """
 
     sampler: str
-    kind: ParticipationKind
     dataset_size: int
     _: KW_ONLY
     rate: float
@@ -75,20 +72,13 @@ class SamplerLaw:
 
     @property
     def kept(self) -> int:
-        """Records that can take part in one epoch; exactly so many do, except for "poisson"."""
+        """Records that can take part in one epoch; exactly so many do, except by coins."""
         return self.dataset_size - self.dropped
 
     @property
     def steps(self) -> int:
         """Batches drawn in the whole run: rounds x epochs."""
         return self.rounds * self.epochs
-
-    @property
-    def participation(self) -> float:
-        """Probability that a record takes part in one epoch, the largest over records."""
-        if self.kind == "poisson":
-            return self.rate
-        return 1.0 if self.kind == "fixed" else self.kept / self.dataset_size
 
 
 @dataclass(frozen=True, kw_only=True)

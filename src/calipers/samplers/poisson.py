@@ -70,7 +70,7 @@ class Poisson(Sampler):
         """Independent rounds with rate q: `rounds` is 1 and `epochs` counts the steps."""
         size, rate = self.dataset_size, self.rate
         mean = rate * size if self.batch_size is None else self.batch_size
-        return SamplerLaw("poisson", "poisson", size, rate=rate, epochs=self.steps, mean_batch_size=mean)
+        return SamplerLaw("poisson", size, rate=rate, epochs=self.steps, mean_batch_size=mean)
 
     def run_keys(self) -> dict[str, object]:
         """The batch size where it is whole, else the rate; and the steps."""

@@ -10,7 +10,7 @@ import numpy as np
 from calipers.domains import COUNT, Domain
 from calipers.errors import InputError
 from calipers.numerics.types import IntArray
-from calipers.samplers.law import ParticipationKind, Sampler, SamplerLaw
+from calipers.samplers.law import Sampler, SamplerLaw
 
 _MOST_PLACES = 2**29
 _BLOCK = 2**20
@@ -50,8 +50,8 @@ class RandomAllocation(Sampler):
         """One epoch of all steps, in k of which a record takes part."""
         rate = self.participations / self.steps
         mean = self.dataset_size * self.participations / self.steps
-        allocated: ParticipationKind = "random-allocation"
-        return SamplerLaw(allocated, allocated, self.dataset_size, rate=rate, rounds=self.steps, mean_batch_size=mean)
+        size, steps = self.dataset_size, self.steps
+        return SamplerLaw("random-allocation", size, rate=rate, rounds=steps, mean_batch_size=mean)
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         places = self._places(rng)

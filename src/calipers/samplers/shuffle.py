@@ -54,7 +54,7 @@ class Shuffle(EqualBatches):
 
     def law(self) -> SamplerLaw:
         """Random allocation to one of M rounds, with positions revealed by the fixed sizes."""
-        return self._law("shuffle", "random-allocation", rate=self.batch_size / self.dataset_size)
+        return self._law("shuffle", rate=self.batch_size / self.dataset_size)
 
     def _drawn(self, rng: np.random.Generator) -> Iterator[IntArray]:
         return in_epochs(self._epoch, self.epochs, rng, once=self.repeats)

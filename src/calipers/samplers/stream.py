@@ -126,13 +126,10 @@ def _generator(state: Mapping[str, Any]) -> np.random.Generator:
         raise InputError(f"Expected the state of one of numpy's generators ({', '.join(_GENERATORS)}), got {name!r}.")
     bits = getattr(np.random, name)()
     try:
-        bits.state = {**state, "state": {key: _array(entry) for key, entry in state["state"].items()}}
+        words = {k: np.asarray(v, dtype=np.uint64) if isinstance(v, list) else v for k, v in state["state"].items()}
+        bits.state = {**state, "state": words}
         if "buffer" in state:  # Philox keeps unused words beside its counter
             bits.state = {**bits.state, "buffer": np.asarray(state["buffer"], dtype=np.uint64)}
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"The generator's state is damaged: {error}.") from error
     return np.random.Generator(bits)
-
-
-def _array(entry: Any) -> Any:
-    return np.asarray(entry, dtype=np.uint64) if isinstance(entry, list) else entry

@@ -96,10 +96,8 @@ class Exposure:
         return len(self.proofs) == 1 and self.proofs[0].source.both == self.attack.source and not self.neighbors
 
 
-@functools.lru_cache(maxsize=64)
-def release(shift: float) -> LawSource:
-    """One object per shift, so that equal phases are counted together."""
-    return gaussian(shift)
+release = functools.lru_cache(maxsize=64)(gaussian)
+"""One object per shift, so that equal phases are counted together."""
 
 
 def closed(source: LawSource, count: int, statement: str, reason: str, scene: str) -> Exposure:

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from calipers.laws.core.pair import Pair
 from calipers.mechanisms.gaussian import poisson_gaussian
 from calipers.numerics.binomial import log_binomial
 from calipers.numerics.types import FloatArray
@@ -125,10 +124,8 @@ class PoissonScheme(Scheme):
         return log_weight[possible], crowd, included
 
 
-@functools.lru_cache(maxsize=64)
-def _pair(rate: float, noise_multiplier: float, adjacency: str) -> Pair:
-    """One object per kind, so that equal phases are counted together."""
-    return poisson_gaussian(rate, noise_multiplier, adjacency)
+_pair = functools.lru_cache(maxsize=64)(poisson_gaussian)
+"""One object per kind, so that equal phases are counted together."""
 
 
 SCHEME = PoissonScheme()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -35,26 +36,25 @@ Configurations = tuple[FloatArray, FloatArray, FloatArray]
 """(log weights, others in each round, whether the differing record is in it) of every configuration of an epoch."""
 
 
-class Sums(Protocol):
-    """What an audit tells a scheme about the sums it plays: N others, one record that differs."""
+@dataclass(frozen=True, kw_only=True)
+class Sums(ABC):
+    """What an audit tells a scheme about the sums it plays.
 
-    @property
-    def others(self) -> int:
-        """Records besides the differing one."""
+    others: N, the records besides the differing one. sample_rate: the probability of the differing record being in a
+    given batch. rounds: batches in an epoch.
+    """
 
-    @property
-    def rounds(self) -> int:
-        """Batches in an epoch."""
-
-    @property
-    def sample_rate(self) -> float:
-        """Probability of the differing record being in a given batch."""
+    others: int
+    sample_rate: float
+    rounds: int = 1
 
     @property
     def batch_size(self) -> int:
         """The size of a batch where it is fixed."""
+        return round(self.sample_rate * (self.others + 1))
 
     @property
+    @abstractmethod
     def crowd_matters(self) -> bool:
         """Whether outputs depend on how many others are in a batch."""
 

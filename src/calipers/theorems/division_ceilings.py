@@ -52,7 +52,7 @@ from calipers.numerics.elementary import fewest
 from calipers.numerics.gamma import GAMMA_LOG_ERROR
 from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.registry import DESCRIBED, theorem
+from calipers.theorems.registry import DESCRIBED, theorem, unmet
 
 
 def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
@@ -61,9 +61,7 @@ def scale_ceiling(fpr: float, degrees: int, divisor: int) -> float:
     The curve falls, so it is evaluated at an fpr lowered by the error of its quantile, and then raised by its own.
     """
     if degrees > LARGEST_DEGREES:
-        raise ConditionError(
-            f"steps * (dimension - 1) must be at most {LARGEST_DEGREES:g}, got {degrees:g}. Use fewer."
-        )
+        raise unmet("few-degrees", most=LARGEST_DEGREES, degrees=degrees)
     if degrees == 0 or fpr in (0.0, 1.0):
         return 1.0 - fpr
     slack = 4.0 * GAMMA_LOG_ERROR
@@ -165,9 +163,7 @@ def repeated_test_fnr(fpr: float, copies: int, single_fpr: float, single_fnr: fl
     Post-condition: at least f^(copies)(fpr). Raises `ConditionError` where the single test is no better than guessing.
     """
     if single_fpr + single_fnr >= 1.0:
-        raise ConditionError(
-            f"A test of one copy must beat guessing, single_fpr + single_fnr < 1, got {single_fpr:g} + {single_fnr:g}."
-        )
+        raise unmet("beats-guessing", single_fpr=single_fpr, single_fnr=single_fnr)
     rejections = np.arange(copies, -1, -1, dtype=np.float64)
     # From the largest count down: reject while the false positives fit, then toss a coin at the next count.
     null = np.exp(log_binomial(rejections, copies, single_fpr)) * (1.0 + 2.0 * BINOMIAL_RELATIVE_ERROR)

@@ -32,12 +32,11 @@ import math
 
 import numpy as np
 
-from calipers.errors import ConditionError
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.normal import gaussian_delta, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
 from calipers.theorems.division_pairs import ROUNDED, Balls, Revealed, curve_from_below, delta_from_above
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _LOG_OUTSIDE = math.log(1e-18)
 
@@ -69,10 +68,7 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     """floor(N q) and floor((N + 1) q), from the rounded products as an implementation computes them."""
     before, after = math.floor(dataset_size * sample_rate), math.floor((dataset_size + 1) * sample_rate)
     if before < 1:
-        raise ConditionError(
-            f"floor(dataset_size * sample_rate) must be at least 1, got {before}: the sum would be divided by 0. "
-            "Use a larger dataset or rate."
-        )
+        raise unmet("divisor-positive", before=before)
     return before, after
 
 
@@ -80,10 +76,7 @@ def uneven_floor(dataset_size: int, sample_rate: float) -> int:
     """K = floor(N q) if floor((N + 1) q) = K + 1, else `ConditionError`."""
     before, after = floor_divisors(dataset_size, sample_rate)
     if after == before:
-        raise ConditionError(
-            f"floor((N + 1) q) must exceed floor(N q), got {before} for both: the divisor does not depend on the "
-            "record, and the guarantee of the undivided sum holds (wang-thm-a.3)."
-        )
+        raise unmet("floor-moves", before=before)
     return before
 
 

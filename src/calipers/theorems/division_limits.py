@@ -33,7 +33,7 @@ from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -89,15 +89,10 @@ def scale_functionals(divisor: int) -> Functionals:
 def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> GaussianLimit:
     """Both sides at fpr, rounded outwards; `ConditionError` where gamma >= 1/2 or fpr is outside [gamma, 1 - gamma]."""
     if functionals.kappa2 <= functionals.kl**2:
-        raise ConditionError(
-            f"kappa2 must exceed kl^2, got kappa2={functionals.kappa2:g}, kl={functionals.kl:g}. No curve has these."
-        )
+        raise unmet("spread-positive", functionals=functionals)
     mu, gamma = functionals.limit(copies)
     if gamma >= 0.5 or not gamma <= fpr <= 1.0 - gamma:
-        raise ConditionError(
-            f"Expected gamma < 1/2 and fpr in [gamma, 1 - gamma], got gamma={gamma:.6g}, fpr={fpr:g}. "
-            "More coordinates or rounds make gamma smaller."
-        )
+        raise unmet("near-gaussian", gamma=gamma, fpr=fpr)
     upper = float(gaussian_tradeoff(mu, fpr - gamma)) + gamma
     lower = float(gaussian_tradeoff(mu, fpr + gamma)) - gamma
     return GaussianLimit(min(upper + ROUNDED, 1.0), max(lower - ROUNDED, 0.0), mu, gamma)

@@ -32,8 +32,7 @@ from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
 from calipers.citations import implements
 from calipers.domains import COUNT, POSITIVE
-from calipers.errors import ConditionError
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 # The proven constant of the Berry-Esseen theorem for identically distributed terms. The least valid
 # one is not known; it is at least 0.4097 (Esseen 1956).
@@ -61,10 +60,7 @@ def ratio_variance(noise_multiplier: float, power: int = 1) -> float:
     sigma = POSITIVE.check("noise_multiplier", noise_multiplier)
     exponent = (1.0 / sigma) ** 2
     if power * exponent > 700.0:
-        raise ConditionError(
-            f"e^({power}/noise_multiplier^2) must be representable, got noise_multiplier={sigma:g}. "
-            f"Use noise_multiplier >= {math.sqrt(power / 700.0):.4f}."
-        )
+        raise unmet("representable", power=power, noise=sigma, enough=math.sqrt(power / 700.0))
     return math.expm1(exponent)
 
 

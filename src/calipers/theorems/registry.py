@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 from calipers.citations import Statement, implements, statement
 from calipers.domains import Domain
-from calipers.errors import InputError
+from calipers.errors import ConditionError, InputError
 
 F = TypeVar("F", bound=Callable[..., object])
 Number = float | int | bool
@@ -106,15 +106,17 @@ class TheoremValue:
 THEOREMS: dict[str, Theorem] = {}
 
 
-def _stated() -> dict[str, dict[str, Any]]:
-    """What `statements/` says of every theorem: `statement`, `direction`, `reads`, `note`, `takes`, `at`."""
-    stated: dict[str, dict[str, Any]] = {}
+def _stated() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What `statements/` says of every theorem (`statement`, `direction`, `reads`, ... `takes`, `at`) and condition."""
+    found: dict[str, dict[str, Any]] = {}
+    conditions: dict[str, str] = {}
     for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
         source = tomllib.loads(path.read_text("utf-8"))
+        conditions |= source.get("conditions", {})
         for name, entry in source["theorems"].items():
             shared = source["notes"][entry.pop("shared")] if "shared" in entry else ""
-            stated[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
-    return stated
+            found[name] = entry | {"note": " ".join(filter(None, (shared, entry.get("note"))))}
+    return found, conditions
 
 
 def _interval(text: str) -> Domain:
@@ -132,7 +134,7 @@ def _parameters(
     return {key: (_interval(domain), text) for key, (domain, text) in both.items()}
 
 
-_STATED = _stated()
+_STATED, CONDITIONS = _stated()
 DESCRIBED = _parameters(tomllib.loads(Path(__file__).with_name("parameters.toml").read_text("utf-8")), {})
 """What a parameter of this name is, unless its theorem says otherwise."""
 
@@ -176,6 +178,11 @@ def theorem(name: str) -> Callable[[F], F]:
         return cast(F, implements(stated["statement"])(checked))
 
     return register
+
+
+def unmet(condition: str, /, **values: object) -> ConditionError:
+    """The refusal where a condition does not hold, in the words of its source's file."""
+    return ConditionError(CONDITIONS[condition].format(**values))
 
 
 def find(name: str) -> Theorem:

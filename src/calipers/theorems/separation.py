@@ -56,8 +56,10 @@ import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers.errors import ConditionError
+from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import positive_part_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
+from calipers.theorems.samplers_gap import best_threshold
 
 
 class TractablePoint(NamedTuple):
@@ -93,14 +95,13 @@ def max_test_separation(noise_multiplier: float, rounds: int) -> float:
     """
     shift = 1.0 / noise_multiplier
     low, high = -9.0, math.sqrt(2.0 * math.log(rounds)) + shift + 9.0
-    for _ in range(4):
-        grid = np.linspace(low, high, 2001)
+
+    def gain(grid: FloatArray) -> FloatArray:
         # Differences of upper tails on the right, of lower tails on the left: no cancellation near 1.
         inside = np.where(grid > 0.5 * shift, ndtr(shift - grid) - ndtr(-grid), ndtr(grid) - ndtr(grid - shift))
-        values = np.exp((rounds - 1) * log_ndtr(grid)) * inside
-        best = int(np.argmax(values))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 2000)])
-    return float(values[best]) / math.sqrt(2.0) * (1.0 - 1e-12)
+        return np.asarray(np.exp((rounds - 1) * log_ndtr(grid)) * inside)
+
+    return best_threshold(gain, low, high).delta / math.sqrt(2.0) * (1.0 - 1e-12)
 
 
 @theorem("ertan-noise-threshold")
@@ -112,10 +113,7 @@ def noise_threshold(rounds: int) -> float:
 def _require_low_noise(noise_multiplier: float, rounds: int) -> None:
     threshold = noise_threshold(rounds)
     if noise_multiplier > threshold:
-        raise ConditionError(
-            f"Theorem 6.1 needs noise_multiplier <= 1/sqrt(2 ln rounds) = {threshold:.6g}, "
-            f"got noise_multiplier={noise_multiplier:g}. Above it, max_test_separation still gives a lower bound."
-        )
+        raise unmet("little-noise", threshold=threshold, noise=noise_multiplier)
 
 
 @theorem("ertan-lemma-6.2")
@@ -224,10 +222,7 @@ def _power_of_rounds(rounds: int, s: float, least: float, place: str) -> tuple[f
     log_rounds = math.log(rounds)
     log_power = log_rounds / s**2
     if log_power < math.log(least) * (1.0 - 1e-15):
-        raise ConditionError(
-            f"{place} needs rounds^(1/s^2) >= {least:g}, got {math.exp(log_power):.6g} "
-            f"at rounds={rounds}, s={s:g}. Use more rounds or a smaller s."
-        )
+        raise unmet("many-rounds", place=place, least=least, power=math.exp(log_power), rounds=rounds, s=s)
     return log_rounds, log_power
 
 

@@ -44,10 +44,9 @@ from scipy.special import erf, ndtr
 
 from calipers.citations import implements
 from calipers.domains import COUNT
-from calipers.errors import ConditionError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_power, gaussian_tradeoff
 from calipers.theorems.lognormal_ratio import positive_part_variance, ratio_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
 
@@ -77,10 +76,7 @@ class EdgeworthMap(NamedTuple):
         if curvature > 0.0 and abs(self.c / curvature) < reach:
             places.append(self.c / curvature)
         if min(self.slope(place) for place in places) <= 0.0:
-            raise ConditionError(
-                f"Theorem 5.1 needs p_n increasing on |x| <= {reach:g}, but with c_n={self.c:.4g} and d_n={self.d:.4g} "
-                "it is not: n is too small for this x. Use more terms or a smaller |x|."
-            )
+            raise unmet("increasing-map", reach=reach, edgeworth=self)
 
 
 @implements("vandijk2026:thm5.1")
@@ -179,10 +175,7 @@ def failure_probability(mu: float, shift: float) -> float:
     """1 - G_mu(t) + t, rounded up (the other term of the maximum is never larger); `ConditionError` unless t < a*."""
     middle = gaussian_fixed_point(mu).fixed_point * (1.0 - GAUSSIAN_RELATIVE_ERROR)
     if shift >= middle:
-        raise ConditionError(
-            f"Lemma G.5 needs shift < a* = Phi(-mu/2) = {middle:.6g}, got shift={shift:g}. "
-            "A curve known so roughly guarantees nothing; use more rounds."
-        )
+        raise unmet("small-shift", middle=middle, shift=shift)
     return (float(gaussian_power(mu, shift)) + shift) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
 
 
@@ -199,5 +192,4 @@ def shifted_curve_fnr(fpr: float, mu: float, shift: float) -> float:
 @theorem("vandijk-sec-4.1-limit")
 def epochs_tradeoff_limit(fpr: float, delta_factor: float, epochs_factor: float) -> float:
     """max{e^(-r s) - a, 0}."""
-    product = delta_factor * epochs_factor
-    return max(math.exp(-product) - fpr, 0.0)
+    return max(math.exp(-delta_factor * epochs_factor) - fpr, 0.0)

@@ -36,10 +36,9 @@ from typing import NamedTuple
 
 from scipy.special import erf
 
-from calipers.errors import ConditionError
 from calipers.numerics.elementary import fewest
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, berry_esseen_distance_low_noise, ratio_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
@@ -83,15 +82,9 @@ def _one_epoch(noise_multiplier: float, rounds: int, sharp: bool) -> OneEpochBou
 def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneEpochBound:
     """The bound where both conditions hold; the third, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second."""
     if noise_multiplier**2 * math.log(rounds) < 3.0:
-        raise ConditionError(
-            f"Theorem 4.1 needs noise_multiplier >= sqrt(3 / ln rounds) = {math.sqrt(3.0 / math.log(rounds)):.6g}, "
-            f"got noise_multiplier={noise_multiplier:g}. Use more noise or more rounds."
-        )
+        raise unmet("enough-noise", least=math.sqrt(3.0 / math.log(rounds)), noise=noise_multiplier)
     if bound.slack < 0.0:
-        raise ConditionError(
-            f"Condition (1) of Theorem 4.1 fails by {-bound.slack:.6g} at noise_multiplier={noise_multiplier:g}, "
-            f"rounds={rounds}. Use more rounds; shuffle_rounds gives the number."
-        )
+        raise unmet("condition-1", missing=-bound.slack, noise=noise_multiplier, rounds=rounds)
     return bound
 
 

@@ -27,10 +27,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.errors import ConditionError
 from calipers.numerics.types import FloatArray
 from calipers.theorems.lognormal_ratio import berry_esseen_distance, ratio_variance
-from calipers.theorems.registry import theorem
+from calipers.theorems.registry import theorem, unmet
 
 _CELLS = 60_000
 _REACH = 9.0
@@ -81,10 +80,7 @@ def _step(noise_multiplier: float, rounds: int, around: float | None = None) -> 
     if around is None:
         return _Step(noise_multiplier, rounds, w, distance, 0.0)
     if distance + around >= 0.5:
-        raise ConditionError(
-            f"Proposition D.2 needs the Berry-Esseen distance plus the distance of the false positive rate from 1/2 "
-            f"below 1/2, got {distance:.6g} + {around:.6g}. Use more rounds, or a rate nearer to 1/2."
-        )
+        raise unmet("near-half", distance=distance, around=around)
     return _Step(noise_multiplier, rounds, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
 
 
@@ -123,9 +119,7 @@ def tradeoff_near_half(noise_multiplier: float, rounds: int, fpr: float) -> Encl
     step = _step(noise_multiplier, rounds, abs(fpr - 0.5))
     shift = 0.5 * step.kappa / (step.rounds - 1)
     if step.reach >= 1.0:
-        raise ConditionError(
-            f"The interval of Proposition D.2 must stay above 0, got 1 - {step.reach:.6g}. Use more rounds."
-        )
+        raise unmet("positive-interval", step=step)
     low_level = float(ndtri(1.0 - fpr - step.distance)) - shift
     high_level = float(ndtri(1.0 - fpr + step.distance)) + shift
     below = _enclosed(step, low_level, step.last_noise(1.0 - step.reach))
@@ -139,10 +133,7 @@ def whole_line_cost(noise_multiplier: float, rounds: int, delta: float) -> float
     step = _step(noise_multiplier, rounds, delta)
     t = step.last_noise(1.0 - step.reach) * (1.0 - _ROUNDED) if step.reach < 1.0 else -math.inf
     if t <= 0.0:
-        raise ConditionError(
-            f"Equation (35) needs t > 0, got t={t:.6g} at noise_multiplier={noise_multiplier:g}, rounds={rounds}. "
-            "Use more rounds or more noise."
-        )
+        raise unmet("positive-t", t=t, noise=noise_multiplier, rounds=rounds)
     return math.exp(-0.5 * t * t) / (t * _ROOT_2PI) * (1.0 + 1e-10)
 
 

@@ -14,8 +14,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from calipers.training.convolution_products import lengths_of
-from calipers.training.layer_products import Accuracy, Products
+from calipers.training.convolution_products import PixelProducts
+from calipers.training.layer_products import Accuracy
 from calipers.training.torch_library import torch_module
 
 __all__ = ["CoreProducts"]
@@ -48,20 +48,16 @@ def _runs(device: Any) -> bool:
     torch = torch_module()
     if kernel() is None or torch.cuda.get_device_capability(device)[0] != _MEASURED:
         return False
-    layer, images = torch.nn.Conv2d(_FEW, _FEW, 3), torch.zeros((1, _FEW, 6, 6), device=device)
+    layer, images = torch.nn.Conv2d(_FEW, _FEW, 3), torch.zeros((1, 1, _FEW, 6, 6), device=device)
     try:
-        CoreProducts(layer, images, images[..., :4, :4]).each()
+        CoreProducts(layer, [(images, images[..., :4, :4].contiguous())]).each()
     except Exception:  # whatever is missing, there is another way
         return False
     return True
 
 
-class CoreProducts(Products):
-    """A convolution of one image for every record, (records, channels, height, width), and what came back."""
-
-    def __init__(self, layer: Any, images: Any, returned: Any) -> None:
-        super().__init__(images.contiguous(), returned.contiguous(), layer.weight.shape)
-        self._layer = layer
+class CoreProducts(PixelProducts):
+    """A convolution of any stride that was called once, with one image for every record."""
 
     @classmethod
     def suits(cls, layer: Any, images: Any, returned: Any) -> bool:
@@ -78,35 +74,19 @@ class CoreProducts(Products):
             and _runs(images.device)
         )
 
-    def some(self, records: slice) -> CoreProducts:
-        """Of some records."""
-        return CoreProducts(self._layer, self.rows[records], self.back[records])
-
-    def lengths(self) -> tuple[Any, Any]:
-        """|a_t| and |b_t|."""
-        return lengths_of(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
-
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """(a, b) as of `Products`."""
-        torch, (lengths, returned) = torch_module(), self.lengths()
-        positions, entries = int(lengths.shape[1]), math.prod(self.shape)
+        torch, (lengths, returned), entries = torch_module(), self.lengths(), math.prod(self.shape)
         tiny = torch.finfo(torch.float32).tiny
         found = self._play(1, squares=True)
         norm = found.sum(dim=1).sqrt() * (1.0 + plan(self.shape).broad * 2.0**-24) + math.sqrt(entries * tiny)
-        bound = (lengths * returned).sum(dim=1) * (1.0 + 2.0**-10) * (1.0 + (positions + entries) * 2.0**-52)
-        terms = (positions + 1) * accuracy.unit
-        lost = terms * (1.0 + terms) * bound + 2.0 * positions * accuracy.tiny * math.sqrt(entries)
+        bound, lost = accuracy.written(lengths, returned, entries, 1.0 + 2.0**-10)
         small = 2.0 * tiny * math.sqrt(self.shape[0]) * lengths.sum(dim=1)
         return (norm + lost + _WEIGHED * bound) * (1.0 + 2.0**-50), small
 
     def each(self) -> Any:
         """(records, rows of the kernel, columns, depth, channels), flat."""
         return self._play(1)
-
-    def arranged(self, gradient: Any) -> Any:
-        """(rows, columns, depth, channels) to (depth, channels, rows, columns)."""
-        depth, channels, high, wide = self.shape
-        return gradient.view(high, wide, depth, channels).permute(2, 3, 0, 1).reshape(-1)
 
     def total(self, factors: Any) -> Any:
         """The sum over records of factor times gradient, as a flat vector in the order of the weight."""
@@ -118,36 +98,20 @@ class CoreProducts(Products):
     def _play(self, at_once: int, factors: Any = None, squares: bool = False) -> Any:
         """(groups of records, ...): sums of squares by tile, or gradients."""
         module, (depth, channels, rows, columns) = kernel(), self.shape
-        (high, wide), (out_high, out_wide), layer = self.rows.shape[2:], self.back.shape[2:], self._layer
+        images, back = (part.flatten(0, 1) for part in self._calls[0])
+        (high, wide), (out_high, out_wide), layer = images.shape[2:], back.shape[2:], self._layer
         chosen = plan(self.shape)
         tiles, groups = chosen.tiles(self.shape), -(-self.records // at_once)
-        entries, dtype = (tiles, torch_module().float64) if squares else (math.prod(self.shape), self.back.dtype)
-        found = self.back.new_empty((groups, entries), dtype=dtype)
+        entries, dtype = (tiles, torch_module().float64) if squares else (math.prod(self.shape), back.dtype)
+        found = back.new_empty((groups, entries), dtype=dtype)
         play = module.by_fours if chosen.by_fours else module.one_by_one
+        sizes = (channels, depth, high, wide, out_high, out_wide, rows, columns)
+        moves = (*layer.stride, *layer.padding, *layer.dilation)
+        mode = module.SQUARES if squares else module.TILES
+        tile = (chosen.deep, chosen.broad, min(chosen.pixels, _power(out_high * out_wide)))
         play[(tiles, groups)](
-            self.rows,
-            self.back,
-            self.back if factors is None else factors,
-            found,
-            self.records,
-            channels,
-            depth,
-            high,
-            wide,
-            out_high,
-            out_wide,
-            rows,
-            columns,
-            *layer.stride,
-            *layer.padding,
-            *layer.dilation,
-            at_once,
-            chosen.places,
-            factors is not None,
-            module.SQUARES if squares else module.TILES,
-            chosen.deep,
-            chosen.broad,
-            min(chosen.pixels, _power(out_high * out_wide)),
+            *(images, back, back if factors is None else factors, found, self.records),
+            *(*sizes, *moves, at_once, chosen.places, factors is not None, mode, *tile),
             num_warps=chosen.warps,
             num_stages=chosen.stages,
         )

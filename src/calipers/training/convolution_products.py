@@ -62,7 +62,7 @@ class PatchProducts(Products):
 
     def lengths(self) -> tuple[Any, Any]:
         """|a_t| and |b_t| of all calls."""
-        found = [lengths_of(self._layer, images, back) for images, back in self._calls]
+        found = [_lengths(self._layer, images, back) for images, back in self._calls]
         read, came = (torch_module().cat(parts, dim=1) for parts in zip(*found, strict=True))
         return read, came
 
@@ -75,23 +75,24 @@ class PatchProducts(Products):
 
     def some(self, records: slice) -> PatchProducts:
         """Of some records."""
-        return PatchProducts(self._layer, [(images[records], back[records]) for images, back in self._calls])
+        return type(self)(self._layer, [(images[records], back[records]) for images, back in self._calls])
 
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """As of a linear layer on patches."""
         norms, small = zip(*(self._made(some).norms(accuracy) for some in self._pieces()), strict=True)
         return torch_module().cat(norms), torch_module().cat(small)
 
+    @property
+    def _order(self) -> tuple[int, ...]:
+        """How `each` arranges the gradient of a record."""
+        return self.shape[0], math.prod(self.shape[1:])
+
     def each(self) -> Any:
         """The gradients of all records, (records, entries)."""
-        back = self._calls[0][1]
-        found = back.new_empty((self.records, self.shape[0], math.prod(self.shape[1:])))
+        found = self._calls[0][1].new_empty((self.records, *self._order))
         for some in self._pieces():
-            self._write(found[some], self._made(some))
+            self._made(some).write(found[some])
         return found.flatten(1)
-
-    def _write(self, found: Any, made: Products) -> None:
-        torch_module().bmm(made.back.mT, made.rows, out=found)
 
     def arranged(self, gradient: Any) -> Any:
         """(depth, rows, columns, channels) to (depth, channels, rows, columns)."""
@@ -103,55 +104,32 @@ class PatchProducts(Products):
         return self.arranged(sum(self._made(some).total(factors[some]) for some in self._pieces()))
 
 
-class PixelProducts(Products):
-    """A convolution of stride 1, images (records, channels, height, width) and what came back, one for every record."""
-
-    def __init__(self, layer: Any, images: Any, returned: Any) -> None:
-        super().__init__(images, returned, layer.weight.shape)
-        self._layer = layer
+class PixelProducts(PatchProducts):
+    """A convolution of stride 1 that was called once, with one image for every record."""
 
     @classmethod
-    def suits(cls, layer: Any, images: Any) -> bool:
+    def suits(cls, layer: Any, images: Any, returned: Any) -> bool:
         """Whether the convolution is of stride 1, on one image (records, some, channels, height, width) each."""
         return tuple(layer.stride) == (1, 1) and math.prod(images.shape[1:-3]) == 1
 
     @property
     def made(self) -> int:
         """Both, with padding, pixel by pixel."""
-        high, wide = (self.rows.shape[i] + 2 * self._layer.padding[i - 2] for i in (2, 3))
-        return int(high * wide * (self.rows.shape[1] + self.back.shape[1]))
+        ((images, back),) = self._calls
+        high, wide = (images.shape[i] + 2 * self._layer.padding[i] for i in (-2, -1))
+        return int(high * wide * (images.shape[2] + back.shape[2]))
 
-    def some(self, records: slice) -> PixelProducts:
-        """Of some records."""
-        return PixelProducts(self._layer, self.rows[records], self.back[records])
+    def _made(self, some: slice) -> Products:
+        return _Pixels(self._layer, *(part[some].flatten(0, 1) for part in self._calls[0]))
 
-    def lengths(self) -> tuple[Any, Any]:
-        """|a_t| and |b_t|."""
-        return lengths_of(self._layer, self.rows.unsqueeze(1), self.back.unsqueeze(1))
-
-    def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
-        """As of a linear layer on patches."""
-        pieces = slices(self.records, self.made)
-        norms, small = zip(*(_Pixels(self.some(some), self._layer).norms(accuracy) for some in pieces), strict=True)
-        return torch_module().cat(norms), torch_module().cat(small)
-
-    def each(self) -> Any:
-        """(records, rows of the kernel, columns, depth, channels), flat."""
-        depth, channels, *kernel = self.shape
-        found = self.back.new_empty((self.records, math.prod(kernel), depth, channels))
-        for some in slices(self.records, self.made):
-            _Pixels(self.some(some), self._layer).write(found[some])
-        return found.flatten(1)
+    @property
+    def _order(self) -> tuple[int, ...]:
+        return math.prod(self.shape[2:]), *self.shape[:2]
 
     def arranged(self, gradient: Any) -> Any:
         """(rows, columns, depth, channels) to (depth, channels, rows, columns)."""
         depth, channels, high, wide = self.shape
         return gradient.view(high, wide, depth, channels).permute(2, 3, 0, 1).reshape(-1)
-
-    def total(self, factors: Any) -> Any:
-        """As of a linear layer on patches, in the order of the weight."""
-        pieces = slices(self.records, self.made)
-        return self.arranged(sum(_Pixels(self.some(some), self._layer).total(factors[some]) for some in pieces))
 
 
 class _Pixels(Products):
@@ -159,8 +137,7 @@ class _Pixels(Products):
     pixel has its first one, and 0 elsewhere. What an output pixel reads at one place of the kernel is then the pixel
     `shift` further on, the same distance for all."""
 
-    def __init__(self, of: PixelProducts, layer: Any) -> None:
-        images, returned = of.rows, of.back
+    def __init__(self, layer: Any, images: Any, returned: Any) -> None:
         (count, channels, high, wide), (down, right) = images.shape, layer.padding
         line, (height, width) = wide + 2 * right, returned.shape[-2:]
         rows = images.new_zeros((count, high + 2 * down, line, channels))
@@ -168,8 +145,8 @@ class _Pixels(Products):
         whole = returned.new_zeros((count, high + 2 * down, line, returned.shape[1]))
         whole[:, :height, :width] = returned.movedim(1, -1)
         self._whole, self._used = whole.flatten(1, 2), (height - 1) * line + width
-        super().__init__(rows.flatten(1, 2), self._whole[:, : self._used], of.shape)
-        (first, second), kernel = layer.dilation, of.shape[2:]
+        super().__init__(rows.flatten(1, 2), self._whole[:, : self._used], layer.weight.shape)
+        (first, second), kernel = layer.dilation, self.shape[2:]
         self._shifts = [y * first * line + x * second for y in range(kernel[0]) for x in range(kernel[1])]
 
     @property
@@ -193,7 +170,7 @@ class _Pixels(Products):
         return torch_module().stack([weighted[: len(rows) - i].T @ rows[i:] for i in self._shifts]).reshape(-1)
 
 
-def lengths_of(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
+def _lengths(layer: Any, images: Any, back: Any) -> tuple[Any, Any]:
     """(records, positions): no less than the lengths of patches, of which each is that of its pixels' lengths, and of
     what came back; in double precision."""
     norm = torch_module("torch.linalg").vector_norm

@@ -66,6 +66,14 @@ class Accuracy:
         torch = torch_module()
         return (numbers.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
+    def written(self, lengths: Any, returned: Any, entries: int, longer: float = 1.0) -> tuple[Any, Any]:
+        """(S, how far a gradient that is written is off), no less; what was read may be `longer` than it is known."""
+        positions = int(lengths.shape[1])
+        bound = (lengths * returned).sum(dim=1) * longer * (1.0 + (positions + entries) * 2.0**-52)
+        terms = (positions + 1) * self.unit
+        # Products too small for the format may be lost, one at every position.
+        return bound, terms * (1.0 + terms) * bound + 2.0 * positions * self.tiny * math.sqrt(entries)
+
 
 def tables_pay(positions: int, width: int, depth: int) -> bool:
     """Whether tables move fewer numbers than gradients that are written, read for the norm and read for the sum.
@@ -156,6 +164,10 @@ class Products:
         """The gradients of all records, written out: (records, entries), in an order of its own (`arranged`)."""
         return (self.back.transpose(1, 2) @ self.rows).flatten(1)
 
+    def write(self, found: Any) -> None:
+        """The same, written to a place that is there."""
+        torch_module().bmm(self.back.mT, self.rows, out=found)
+
     def arranged(self, gradient: Any) -> Any:
         """One gradient in the order of `each`, in the order of the weight."""
         return gradient
@@ -199,14 +211,11 @@ class Rewritten:
     def norms(self, accuracy: Accuracy) -> tuple[Any, Any]:
         """(a, b) as of `Products`, of what is written the second time; b is 0."""
         torch, (lengths, returned), shape = torch_module(), self._products.lengths(), self._products.shape
-        positions, entries, found = int(lengths.shape[1]), math.prod(shape), []
+        entries, found = math.prod(shape), []
         for records in self._slices():
             norms, error = norms_of([self._products.some(records).each()], blocks=lengths.is_cuda)
             found.append(norms * (1.0 + 2.0 * error))
-        bound = (lengths * returned).sum(dim=1) * (1.0 + (positions + entries) * 2.0**-52)
-        terms = (positions + 1) * accuracy.unit
-        # Products too small for the format may be lost, one at every position.
-        lost = terms * (1.0 + terms) * bound + 2.0 * positions * accuracy.tiny * math.sqrt(entries)
+        bound, lost = accuracy.written(lengths, returned, entries)
         return (torch.cat(found) + 2.0 * lost) * (1.0 + 2.0**-50), torch.zeros_like(bound)
 
     def total(self, factors: Any) -> Any:

@@ -120,10 +120,8 @@ class Convolution(LayerRule):
 
     def products(self, calls: Calls) -> Products:
         """Pixels of one image per record where the stride is 1; else patches."""
-        (inputs, back), layer = calls[0], self.layer
-        if len(calls) == 1 and PixelProducts.suits(layer, inputs):
-            return PixelProducts(layer, inputs.flatten(0, -4), back.flatten(0, -4))
-        return PatchProducts(layer, [(_several(read), _several(back)) for read, back in calls])
+        one = len(calls) == 1 and PixelProducts.suits(self.layer, *calls[0])
+        return (PixelProducts if one else PatchProducts)(self.layer, _several(calls))
 
     def on_cores(self, calls: Calls) -> Products | None:
         """Of one image per record, but not where tables are cheap and every other pixel would be read."""
@@ -131,16 +129,17 @@ class Convolution(LayerRule):
         skips = tuple(layer.stride) != (1, 1) and tuple(layer.kernel_size) != (1, 1) and self.pays(calls)
         if len(calls) > 1 or skips or not CoreProducts.suits(layer, inputs, back):
             return None
-        return CoreProducts(self.layer, inputs.flatten(0, -4), back.flatten(0, -4))
+        return CoreProducts(layer, _several([(inputs.contiguous(), back.contiguous())]))
 
     def _back(self, inputs: Any, back: Any) -> Any:
         pixels = back.flatten(0, -4).flatten(2).transpose(1, 2)
         return pixels.reshape(len(back), -1, pixels.shape[-1])
 
 
-def _several(images: Any) -> Any:
+def _several(calls: Calls) -> Calls:
     """(records, ..., channels, height, width) with one number of images per record."""
-    return images.reshape(len(images), -1, *images.shape[-3:])
+    found = ([part.reshape(len(part), -1, *part.shape[-3:]) for part in call] for call in calls)
+    return [(read, back) for read, back in found]
 
 
 class Scale(LayerRule):

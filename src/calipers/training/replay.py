@@ -11,7 +11,8 @@ What makes a recording wrong, and what is done about it:
   Python took. Before each playing `state()` is compared with what it was; if it is another, everything is recorded
   anew. (Optimizers and `load_state_dict` write in place and move nothing.)
 - **The code cannot be recorded**, because it looks at values (`if loss > 1`). Then nothing is recorded any more and
-  every call runs the function itself. The numbers are the same; only time is lost.
+  every call runs the function itself. The numbers are the same; only time is lost. (PyTorch's generator of the device
+  believes that it is recorded still, and refuses dropout from then on: it is given the state of before.)
 - **The memory does not suffice.** All recordings are given up and the error is raised; the caller may go on with
   smaller inputs.
 - **The outputs are overwritten** by the next call: use them before.
@@ -77,6 +78,8 @@ class Replay:
         self._cuda.synchronize()
         self._cuda.empty_cache()
         self._pool = self._pool or self._cuda.graph_pool_handle()
+        generator = self._cuda.default_generators[inputs[0].device.index]
+        before = generator.clone_state()
         gc.collect()
         collecting = gc.isenabled()
         gc.disable()
@@ -88,6 +91,7 @@ class Replay:
         except RuntimeError as problem:
             self.refused = str(problem).splitlines()[0]
             self._recordings.clear()
+            generator.graphsafe_set_state(before)
             self._cuda.synchronize()
             self._cuda.empty_cache()
             return None

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-_TOGETHER, _SPAN = 10, 1.2
-"""How many epsilons are looked at together, and how far apart: sums that share a ladder have to be alike."""
-_DEPTH_STEP = 6.0
-"""Depths come in steps."""
+_FIRST, _TOGETHER, _SPAN = 8, 24, 7.0
+"""How many epsilons are looked at together, at first and once it is known how fast values fall, and how far apart: sums
+that share a ladder have to be alike."""
+_DEPTH_STEP, _DEEPER = 6.0, 6.0
+"""Depths come in steps; to look deeper than seems to be needed costs less than to look again."""
 _BELOW = 18.0
 """How much deeper than the depth of a law its last values are resolved at most."""
 
@@ -35,18 +36,25 @@ class Outward(Generic[T]):
     cut: float
     _known: dict[float, tuple[T, float, float]] = field(default_factory=dict)
 
-    def along(self, epsilons: Sequence[float], log_tail: float, far: float = -math.inf) -> Iterator[tuple[float, T]]:
-        """(epsilon, found) for each, or for every other one where values are below e^far; down to about e^log_tail."""
-        at, stride, last, fall = 0, 1, self.first, 0.0
-        while at < len(epsilons):
-            some = epsilons[at : at + stride * _TOGETHER : stride]
-            some = [epsilon for epsilon in some if epsilon <= some[0] + _SPAN]
-            self._find(some, last - fall * (some[-1] - some[0]), log_tail - _BELOW)
-            values = [self._known[epsilon][1] for epsilon in some]
-            yield from ((epsilon, self._known[epsilon][0]) for epsilon in some)
+    def along(
+        self, epsilons: Sequence[float], log_tail: float, end: float, far: float = -math.inf
+    ) -> Iterator[tuple[float, T]]:
+        """(epsilon, found) for each, or for every other one where values are below e^far; up to one below e^end."""
+        at, stride, last, fall, before = 0, 1, self.first, 0.0, 0.0
+        while at < len(epsilons) and last > end:
+            some = epsilons[at : at + stride * (_TOGETHER if at else _FIRST) : stride]
+            # No farther than where it would pass the end at this pace.
+            reached = sum(last - fall * (epsilon - before) > end for epsilon in some) + 1
+            some = [epsilon for epsilon in some[:reached] if epsilon <= some[0] + _SPAN]
+            self._find(some, last - fall * (some[-1] - before), log_tail - _BELOW)
+            for epsilon in some:
+                yield epsilon, self._known[epsilon][0]
+                last = self._known[epsilon][1]
+                if last <= end:
+                    return
             if len(some) > 1:
-                fall = (values[0] - values[-1]) / (some[-1] - some[0])
-            last = values[-1]
+                fall = (self._known[some[0]][1] - last) / (some[-1] - some[0])
+            before = some[-1]
             at += stride * len(some) - stride
             stride = 2 if last < far else 1
             at += stride
@@ -54,11 +62,11 @@ class Outward(Generic[T]):
     def _find(self, epsilons: Sequence[float], expected: float, deepest: float) -> None:
         missing = [epsilon for epsilon in epsilons if not self._resolved(epsilon, deepest)]
         while missing:
-            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut) / _DEPTH_STEP))
+            depth = max(deepest, _DEPTH_STEP * math.floor((expected - self.cut - _DEEPER) / _DEPTH_STEP))
             for epsilon, found in zip(missing, self.look(missing, depth), strict=True):
                 self._known[epsilon] = found, self.worth(epsilon, found), depth
             missing = [epsilon for epsilon in missing if not self._resolved(epsilon, deepest)]
-            expected = min([depth, *(self._known[epsilon][1] for epsilon in missing)]) - _DEPTH_STEP
+            expected = min([depth, *(self._known[epsilon][1] for epsilon in missing)])
 
     def _resolved(self, epsilon: float, deepest: float) -> bool:
         if epsilon not in self._known:

@@ -42,7 +42,6 @@ zeroed one. Hence L' = 1 - r + r L, exactly, on both sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
@@ -53,15 +52,7 @@ from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError, InputError
-from calipers.laws.allocated.average_ladder import (
-    UNDERFLOW,
-    Ladder,
-    LadderPlan,
-    added,
-    multiplied,
-    placed,
-    plan_between,
-)
+from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, one_more, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import MaximumTests
 from calipers.laws.core.gaussian_part import gaussian_pair
@@ -147,15 +138,6 @@ def lattice_points(plan: LadderPlan, low: float, high: float) -> FloatArray:
         left, right, e = min(left, outer_left), max(right, outer_right), e + 1
     points = np.unique(np.concatenate(pieces))
     return points[(points > low) & (points < high)]
-
-
-def one_more(total: Ladder, one: Ladder, plans: Sequence[LadderPlan]) -> Ladder:
-    """The sum of one term more than `total`, which is that of `multiplied`; post-condition as there."""
-    found = added(total, one, plan_between(plans, total.terms + 1), 1.0)
-    lost = total.lost + one.lost + found.lost
-    lost_moment = total.lost_moment + one.lost_moment + found.lost_moment + lost
-    slack = 1.0 + 1e-6 + 4.0 * found.error
-    return replace(found, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
 
 
 @lru_cache(maxsize=12)

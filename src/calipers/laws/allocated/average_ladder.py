@@ -20,6 +20,13 @@ term, at a uniformly random place, follows the i-th marked law instead. A sum of
 
 Sums of equally many terms may share a ladder: its first `laws` rows are base laws, row i is about that of i mod `laws`.
 
+Ends. Where only increasing payoffs of slope at most one are asked for, sums below the lower end may be raised to it,
+and those above the upper end lowered, by an amount whose expectation is charged as often as the sum occurs:
+
+    payoff(P + R) <= payoff(min(P, end) + R) + (P - end)+ .
+
+To a test the ends are a part of its statistic.
+
 Cost. Every second doubling the lowest rung moves up, as the deviation has doubled. A product convolves rung e of one
 ladder with the rest of the other moved up to rung e, so that the number of convolutions is linear in the rungs.
 
@@ -28,7 +35,7 @@ most (n + 2) u for every entry (Higham, Accuracy and Stability of Numerical Algo
 whatever the order of summation). A ladder carries two bounds that follow from it:
 
 - `error`: every mass is within this share of the truth. Each doubling doubles the error of its inputs, so it grows like
-  the number of terms; sums run over short blocks in early doublings.
+  the number of terms; long sums run over short blocks.
 - `drift`: the sum of the shares of one chain of doublings, which does not grow like that. It is all that counts for the
   *ratio* of two rows, or for the law after normalization; `calipers.laws.allocated.average` proves both.
 """
@@ -37,92 +44,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from calipers.laws.allocated.strips import Strip, coarsened, convolved, folded, joined, places, shrunk, summed
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray, IntArray
 
-_SHORT_SUM = 48
-"""Longest plain sum where rounding errors are going to be doubled many times."""
-_ACCURATE_ABOVE = 3e-6
-"""Relative error beyond which sums run over short blocks."""
-_HALVES = np.array([0.5, 1.0, 0.5])
 UNDERFLOW = 1e-280
 """More mass than all the underflows of a computation can lose together, and less than anyone asks about."""
-
-
-class Strip(NamedTuple):
-    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many."""
-
-    low: int
-    rows: FloatArray
-
-
-def _places(strip: Strip) -> FloatArray:
-    return np.arange(strip.low, strip.low + strip.rows.shape[1], dtype=np.float64)
-
-
-def joined(first: Strip | None, second: Strip | None) -> Strip | None:
-    """The sum of two strips of one lattice."""
-    if first is None or second is None:
-        return second if first is None else first
-    (low, rows), (other_low, other) = first, second
-    start = other_low - low
-    end = start + other.shape[1]
-    if start >= 0 and end <= rows.shape[1]:  # one inside the other, as rungs mostly are
-        total = rows.copy()
-        total[:, start:end] += other
-        return Strip(low, total)
-    if start <= 0 and end >= rows.shape[1]:
-        total = other.copy()
-        total[:, -start : rows.shape[1] - start] += rows
-        return Strip(other_low, total)
-    before = min(start, 0)
-    total = np.zeros((rows.shape[0], max(end, rows.shape[1]) - before))
-    total[:, -before : rows.shape[1] - before] = rows
-    total[:, start - before : end - before] += other
-    return Strip(low + before, total)
-
-
-def coarsened(strip: Strip) -> Strip:
-    """The strip on the next lattice up: odd places go to both neighbors, half each."""
-    low, rows = strip
-    odd_first = low % 2
-    if rows.shape[0] == 1:
-        return Strip(low // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - odd_first :: 2])
-    size = rows.shape[1]
-    # Rows one after the other, with room between them for what moves out of their ends.
-    apart = np.zeros((len(rows), size + 2 + (size & 1)))
-    apart[:, 1 : size + 1] = rows
-    moved = np.correlate(apart.ravel(), _HALVES, "same").reshape(apart.shape)
-    return Strip(low // 2, moved[:, 1 - odd_first : size + 2 : 2])
-
-
-def _shrunk(strip: Strip) -> Strip | None:
-    """The strip without empty places at its ends."""
-    low, rows = strip
-    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
-    first = int(filled.argmax())
-    if not filled[first]:
-        return None
-    last = len(filled) - int(filled[::-1].argmax())
-    return Strip(low + first, rows[:, first:last])
-
-
-def _convolved(first: FloatArray, second: FloatArray, accurate: bool) -> FloatArray:
-    """The convolution, entries with relative error at most (longest plain sum + 2) u."""
-    if len(first) > len(second):
-        first, second = second, first
-    if not accurate or len(first) <= _SHORT_SUM:
-        return np.correlate(second, first[::-1], "full")  # np.convolve, without what it checks
-    total = np.zeros(len(first) + len(second) - 1)
-    for start in range(0, len(first), _SHORT_SUM):  # an entry of the total is a sum of that many block sums
-        values = np.convolve(first[start : start + _SHORT_SUM], second)
-        total[start : start + len(values)] += values
-    return total
 
 
 @dataclass(frozen=True)
@@ -134,6 +65,8 @@ class LadderPlan:
     center: float
     lowest: int
     log_loss: float
+    ends: tuple[float, float] = (-math.inf, math.inf)
+    """Around 0: sums beyond are moved to them."""
 
     def radius(self, exponent: int) -> float:
         """Points nearer to the center than this may stay on the rung."""
@@ -145,7 +78,8 @@ class Ladder:
     """The law of a sum of `terms` terms, rung by rung.
 
     `error` and `drift` bound rounding as the module says. The base masses that were left out at this
-    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`, for any of the `laws`.
+    size sum to `lost`, their products with the absolute mean of their terms to `lost_moment`, for any of the `laws`;
+    each of these lost `above` of its mean at the upper end.
     """
 
     rungs: dict[int, Strip]
@@ -156,10 +90,11 @@ class Ladder:
     lost: float = 0.0
     lost_moment: float = 0.0
     laws: int = 1
+    above: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def flat(self) -> tuple[FloatArray, FloatArray]:
         """Values in increasing order, and the rows of their masses."""
-        values = [_places(s) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
+        values = [places(s) * math.ldexp(self.step, e) for e, s in self.rungs.items()]
         masses = np.concatenate([strip.rows for strip in self.rungs.values()], axis=1)
         merged = np.concatenate(values)
         present = np.flatnonzero(masses.any(axis=0))
@@ -167,38 +102,33 @@ class Ladder:
         return merged[order], masses[:, order]
 
 
-def _cross(first: Strip, second: Strip, share: float, accurate: bool, laws: int) -> Strip:
+def _cross(first: Strip, second: Strip, share: float, laws: int) -> Strip:
     """All rows of a product of two strips; `share` of the terms belong to the first."""
     (low, rows), (other_low, other) = first, second
-    out = np.empty((len(rows), rows.shape[1] + other.shape[1] - 1))
-    for i in range(len(rows)):
-        base = i % laws
-        out[i] = _convolved(rows[i], other[base], accurate)
-        if i >= laws:
-            out[i] *= share
-            out[i] += (1.0 - share) * _convolved(rows[base], other[i], accurate)
+    out = convolved(rows, other[:laws])
+    if len(rows) > laws:
+        out[laws:] *= share
+        out[laws:] += (1.0 - share) * convolved(other[laws:], rows[:laws])
     return Strip(low + other_low, out)
 
 
-def _square(rung: Strip, finer: Strip | None, once: Strip, accurate: bool, laws: int) -> Strip:
+def _square(rung: Strip, finer: Strip | None, once: Strip, laws: int) -> Strip:
     """Rung times (rung + twice all finer ones): what a squared ladder has on this lattice; `once`: rung + finer."""
     (low, rows), twice = rung, once.rows[:laws]
-    out = np.empty((len(rows), rows.shape[1] + twice.shape[1] - 1))
-    start = 0 if finer is None else finer.low - once.low
-    if finer is not None:
-        twice = twice.copy()
-        twice[:, start : start + finer.rows.shape[1]] += finer.rows[:laws]
-    for i in range(laws):
-        out[i] = _convolved(rows[i], twice[i], accurate)
-    for i in range(laws, len(rows)):
-        out[i] = _convolved(rows[i], once.rows[i % laws], accurate)
-        if finer is not None:
-            other = _convolved(finer.rows[i], rows[i % laws], accurate)
-            out[i, start : start + len(other)] += other
+    if finer is None:
+        return Strip(low + once.low, convolved(rows, twice))
+    start = finer.low - once.low
+    twice = twice.copy()
+    twice[:, start : start + finer.rows.shape[1]] += finer.rows[:laws]
+    out = convolved(rows[:laws], twice)
+    if len(rows) > laws:
+        marked, others = convolved(rows[laws:], once.rows[:laws]), convolved(finer.rows[laws:], rows[:laws])
+        marked[:, start : start + others.shape[1]] += others
+        out = np.concatenate((out, marked))
     return Strip(low + once.low, out)
 
 
-def _products(first: Ladder, second: Ladder, accurate: bool) -> dict[int, Strip]:
+def _products(first: Ladder, second: Ladder) -> dict[int, Strip]:
     """What the sum of both has on every lattice, before it is regrouped."""
     square = first is second
     share = first.terms / (first.terms + second.terms)
@@ -212,12 +142,12 @@ def _products(first: Ladder, second: Ladder, accurate: bool) -> dict[int, Strip]
         found: Strip | None = None
         if square:
             if rung_first is not None and all_first is not None:
-                found = _square(rung_first, finer_first, all_first, accurate, first.laws)
+                found = _square(rung_first, finer_first, all_first, first.laws)
         else:
             if rung_second is not None and all_first is not None:
-                found = _cross(all_first, rung_second, share, accurate, first.laws)
+                found = _cross(all_first, rung_second, share, first.laws)
             if rung_first is not None and finer_second is not None:
-                found = joined(found, _cross(rung_first, finer_second, share, accurate, first.laws))
+                found = joined(found, _cross(rung_first, finer_second, share, first.laws))
             all_second = joined(finer_second, rung_second)
             finer_second = None if all_second is None else coarsened(all_second)
         finer_first = None if all_first is None else coarsened(all_first)
@@ -229,19 +159,22 @@ def _products(first: Ladder, second: Ladder, accurate: bool) -> dict[int, Strip]
 def added(first: Ladder, second: Ladder, plan: LadderPlan, blocks: float) -> Ladder:
     """The law of the sum of two independent sums, regrouped by `plan`.
 
-    `blocks`: how often this sum occurs in the final one. Post-condition: `error`, `lost` and
-    `lost_moment` account for everything the result lacks.
+    `blocks`: how often this sum occurs in the final one. Post-condition: `error`, `lost`, `lost_moment` and `above`
+    account for everything the result lacks.
     """
-    accurate = blocks * UNIT_ROUNDOFF * 2000 > _ACCURATE_ABOVE
-    products = _products(first, second, accurate)
+    products = _products(first, second)
     longest = max((found.rows.shape[1] + 1) // 2 for found in products.values())
     height = max(*first.rungs, *second.rungs) - min(*first.rungs, *second.rungs)
+    above, most = np.zeros(first.laws), 0
+    if math.isfinite(plan.ends[1]):
+        for e, strip in products.items():
+            products[e], taken, places_moved = folded(strip, math.ldexp(plan.step, e), plan.ends, first.laws)
+            above, most = above + taken, max(most, places_moved)
     # Beside the sums: joining finer rungs, moving up and cutting costs a few operations a rung.
-    operations = (min(longest, _SHORT_SUM + longest // _SHORT_SUM + 1) if accurate else longest) + 8 * (height + 2) + 64
-    share_lost = operations * UNIT_ROUNDOFF
+    share_lost = (summed(longest) + most + 8 * (height + 2) + 64) * UNIT_ROUNDOFF
     error, drift = first.error + second.error + share_lost, max(first.drift, second.drift) + share_lost
     rungs, lost, lost_moment = regrouped(products, plan, first.terms + second.terms, blocks, first.laws)
-    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment, first.laws)
+    return Ladder(rungs, plan.step, first.terms + second.terms, error, drift, lost, lost_moment, first.laws, above)
 
 
 def regrouped(
@@ -319,7 +252,7 @@ def _trimmed(
         size = strip.rows.shape[1]
         rows = np.where(gone[start : start + size], 0.0, strip.rows)
         start += size
-        rest = _shrunk(Strip(strip.low, rows))
+        rest = shrunk(Strip(strip.low, rows))
         if rest is not None:
             kept[e] = rest
     slack = 1.0 + 1e-9
@@ -328,7 +261,7 @@ def _trimmed(
 
 def _sorted(rungs: dict[int, Strip], step: float) -> tuple[IntArray, FloatArray, FloatArray]:
     """Order by value, values and masses of all places, rung after rung."""
-    values = np.concatenate([_places(s) * math.ldexp(step, e) for e, s in rungs.items()])
+    values = np.concatenate([places(s) * math.ldexp(step, e) for e, s in rungs.items()])
     masses = np.concatenate([strip.rows for strip in rungs.values()], axis=1)
     return np.argsort(values, kind="stable"), values, masses
 
@@ -336,29 +269,27 @@ def _sorted(rungs: dict[int, Strip], step: float) -> tuple[IntArray, FloatArray,
 def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float, blocks: float) -> Ladder:
     """One term with these atoms, each split onto the two places around it (mean preserved).
 
-    The split is exact for a value within a relative 4 u of the given one.
+    The split is exact for a value within a relative 4 u of the given one. Rows may have values of their own, between
+    the same two places.
     """
-    distance = np.abs(values - plan.center)
-    nearest = plan.radius(plan.lowest)
+    values = np.atleast_2d(values)
     with np.errstate(divide="ignore"):
-        up = np.ceil(np.log2(distance / nearest))
+        up = np.ceil(np.log2(np.abs(values[0] - plan.center) / plan.radius(plan.lowest)))
     exponents = plan.lowest + np.maximum(up, 0.0).astype(np.int64)
-    products: dict[int, Strip] = {}
-    for e in range(int(exponents.min()), int(exponents.max()) + 1):
-        here = np.flatnonzero(exponents == e)
-        if len(here) == 0:
-            continue
-        scaled = values[here] / math.ldexp(plan.step, e)
-        below = np.floor(scaled)
-        part = scaled - below
-        low = int(below.min())
-        places = below.astype(np.int64) - low
-        size = int(places.max()) + 2
-        out = np.empty((rows.shape[0], size))
-        for i, row in enumerate(rows[:, here]):
-            out[i] = np.bincount(places, weights=row * (1.0 - part), minlength=size)
-            out[i, 1:] += np.bincount(places, weights=row * part, minlength=size - 1)
-        products[e] = Strip(low, out)
+    # The places of all rungs one after the other, each rung from the left of where it may be used.
+    first, last = int(exponents.min()), int(exponents.max())
+    lows = [math.floor((plan.center - plan.radius(e)) / math.ldexp(plan.step, e)) - 2 for e in range(first, last + 1)]
+    size = math.ceil(4.0 / plan.grain) + 6
+    scaled = values / np.ldexp(plan.step, exponents)
+    below = np.floor(scaled[0])
+    parts = np.clip(scaled - below, 0.0, 1.0)
+    index = (exponents - first) * size + below.astype(np.int64) - np.array(lows)[exponents - first]
+    out = np.empty((len(rows), (last + 1 - first) * size))
+    for i, (row, part) in enumerate(zip(rows, np.broadcast_to(parts, rows.shape), strict=True)):
+        out[i] = np.bincount(index, weights=row * (1.0 - part), minlength=out.shape[1])
+        out[i, 1:] += np.bincount(index, weights=row * part, minlength=out.shape[1])[:-1]
+    strips = (shrunk(Strip(low, out[:, i * size : (i + 1) * size])) for i, low in enumerate(lows))
+    products = {first + i: strip for i, strip in enumerate(strips) if strip is not None}
     rungs, lost, lost_moment = regrouped(products, plan, 1, blocks)
     return Ladder(rungs, plan.step, 1, error, error, lost, lost_moment)
 
@@ -366,11 +297,12 @@ def placed(values: FloatArray, rows: FloatArray, plan: LadderPlan, error: float,
 def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
     """The law of the sum of `count` independent copies of `one`, by doubling.
 
-    `plans[j]` serves sums of 2^j copies. Post-condition as for `added`, with `lost` the base mass and
-    `lost_moment` the first moment (per term, of the final mean) missing from the final law.
+    `plans[j]` serves sums of 2^j copies. Post-condition as for `added`, with `lost` the base mass,
+    `lost_moment` the first moment (per term, of the final mean) and `above` what is missing from the final law.
     """
     power, total = one, None
     lost, lost_moment = count * one.lost, one.lost_moment + count * one.lost
+    above = count * one.above
     j = 0
     while True:
         if count >> j & 1:
@@ -381,6 +313,7 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
                 total = added(total, power, plan, count / (total.terms + power.terms))
                 lost += total.lost
                 lost_moment += total.lost_moment + total.lost
+                above = above + total.above
         j += 1
         if count >> j == 0:
             break
@@ -388,13 +321,28 @@ def multiplied(one: Ladder, count: int, plans: Sequence[LadderPlan]) -> Ladder:
         power = added(power, power, plans[j], blocks)
         lost += blocks * power.lost
         lost_moment += power.lost_moment + blocks * power.lost
+        above = above + (count >> j) * power.above
     assert total is not None
+    return _charged(total, lost, lost_moment, above)
+
+
+def one_more(total: Ladder, one: Ladder, plans: Sequence[LadderPlan]) -> Ladder:
+    """The sum of one term more than `total`, which is that of `multiplied`; post-condition as there."""
+    found = added(total, one, plan_between(plans, total.terms + 1), 1.0)
+    lost = total.lost + one.lost + found.lost
+    lost_moment = total.lost_moment + one.lost_moment + found.lost_moment + lost
+    return _charged(found, lost, lost_moment, total.above + one.above + found.above)
+
+
+def _charged(total: Ladder, lost: float, lost_moment: float, above: FloatArray) -> Ladder:
+    """With what its parts lost, which is known as well as their masses are."""
     slack = 1.0 + 1e-6 + 4.0 * total.error
-    return replace(total, lost=slack * lost + UNDERFLOW, lost_moment=slack * lost_moment + UNDERFLOW)
+    lost, lost_moment = slack * lost + UNDERFLOW, slack * lost_moment + UNDERFLOW
+    return replace(total, lost=lost, lost_moment=lost_moment, above=slack * above)
 
 
 def plan_between(plans: Sequence[LadderPlan], terms: int) -> LadderPlan:
     """The plan for a sum of any number of terms: that of the next smaller power of two, moved to its center."""
     plan = plans[terms.bit_length() - 1]
     center = plan.center * (terms / (1 << (terms.bit_length() - 1)))
-    return LadderPlan(plan.step, plan.grain, center, plan.lowest, plan.log_loss)
+    return replace(plan, center=center)

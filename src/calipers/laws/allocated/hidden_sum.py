@@ -16,7 +16,9 @@ terms below `low` to it raises the sum, and
     (X_1 + ... + X_M - strike)+  <=  (sum of min(X_t, high) - strike)+  +  sum of (X_t - high)+,
 
 whose last part has a closed form. It costs next to nothing where a term of `high` makes up for whatever else the sum
-usually holds, and one of `low` for more than any other term can; with little noise it saves most of the ladder.
+usually holds, and one of `low` for more than any other term can; with little noise it saves most of the ladder. The
+same is true of sums of a few terms, so ladders end at -`high` and `high`: a sum above is enough whatever else comes, up
+to a share of its worth that does not depend on how rare it is, and one below seldom counts.
 
 What is charged. Observations beyond `end` are left out: their mass is at most 2 Phi(-end), and with them goes at most
 E[A + k B] <= (1 + k) Phi(shift - end) of the first moment; (1 + k) >= E|X| stands where
@@ -37,7 +39,7 @@ from scipy.special import ndtr
 
 from calipers.laws.allocated.average import cell_error, lattice_points, normal_cells, refined
 from calipers.laws.allocated.average_ladder import UNDERFLOW, Ladder, LadderPlan, multiplied, placed
-from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.average_plan import ladder_plans, typical
 from calipers.laws.allocated.hidden_term import HiddenTerm
 from calipers.laws.allocated.waves import LONGEST, Terms, one_split, payoff_by_waves
 from calipers.numerics.fourier import UNIT_ROUNDOFF
@@ -49,7 +51,9 @@ _FEW_ROUNDS, _FEW_ROUNDS_LITTLE_NOISE = 64, 10_000
 _DEEPEST = -620.0
 LARGEST_ERROR = 0.1
 _SELDOM = 1e-5
-"""How often a term of the size of the upper end may fail to make up for the others."""
+_SPREADS = 6.0
+"""How often a term of the size of the upper end may fail to make up for another one, and how many deviations of the sum
+it has to make up for."""
 _CLOSED_FORM = 1e-12
 """Relative slack of a difference of normal distribution functions."""
 
@@ -62,8 +66,11 @@ class HiddenSum:
     rounds: int
     log_tail: float
     clipped: tuple[float, float] = (-math.inf, math.inf)
+    center: float = 0.0
+    """About where the sum lies, once it is known where it may end."""
+    scale: float = 1.0
     offset: float = 0.0
-    """What is taken off every term, so that sums that share a ladder have one center."""
+    """What every term is divided by, and what is then taken off it, so that sums that share a ladder are alike."""
 
     @classmethod
     def deep(cls, term: HiddenTerm, rounds: int, log_tail: float) -> HiddenSum:
@@ -90,12 +97,10 @@ class HiddenSum:
         values, density = self._noise
         seldom = float(normal_tail_quantile(_SELDOM / self.rounds))
         rare = max(-float(self.term.value(np.array([-seldom]))[0]), self.term.crossing)
-        losses = np.clip(-values, 0.0, rare)
-        mean = float(losses @ density)
-        spread = math.sqrt(max(float(losses * losses @ density) - mean * mean, 0.0) * self.rounds)
-        high = strike + self.rounds * mean + 6.0 * spread + 2.0 * rare
-        low = -4.0 * min(high, max(float(values[-1]), rare))
-        return replace(self, clipped=(low, high))
+        center, spread = (float(found[0]) for found in typical(values, density, np.array([float(self.rounds)])))
+        high = strike + max(-center, 0.0) + _SPREADS * spread + 2.0 * rare
+        low = -min(high, 4.0 * max(float(values[-1]), rare))
+        return replace(self, clipped=(low, high), center=center)
 
     @property
     def beyond(self) -> float:
@@ -125,31 +130,34 @@ class HiddenSum:
         usual_end = float(normal_tail_quantile(1e-3 / self.rounds))
         farthest = float(np.max(np.abs(self.term.value(np.array([-usual_end, usual_end])))))
         scores = np.clip(values, -farthest, farthest)
-        usual = ladder_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
+        ends = -self.clipped[1], self.clipped[1]
+        found = ladder_plans(scores, density, self.rounds, resolution, self.term.width, self.log_tail)
+        usual = [replace(plan, ends=ends) for plan in found]
         if self.rounds > (_FEW_ROUNDS if self.term.width <= 2.0 else _FEW_ROUNDS_LITTLE_NOISE):
             return [usual]
         # A few rounds can all lie where A = k B, far from where the sum usually is.
         step = resolution * min(self.term.width, 1.0) * self.term.crossing
         if math.ldexp(usual[-1].step, usual[-1].lowest) <= step:
             return [usual]
-        near_zero = [LadderPlan(step, plan.grain, 0.0, 0, plan.log_loss) for plan in usual]
+        near_zero = [replace(plan, step=step, center=0.0, lowest=0) for plan in usual]
         return [near_zero] if self.term.width > 2.0 else [usual, near_zero]
 
     def one(self, plan: LadderPlan, shifts: tuple[float, ...] = ()) -> Ladder:
         """One term under noise, and shifted by each of `shifts`, split onto the places of a ladder."""
         low, high = (float(v) for v in np.clip(self.term.value(np.array([-self.end, self.end])), *self.clipped))
-        places = lattice_points(plan, low - self.offset, high - self.offset) + self.offset
-        bends = np.array([low, *places, high])
+        ends = low / self.scale - self.offset, high / self.scale - self.offset
+        bends = np.array([low, *((lattice_points(plan, *ends) + self.offset) * self.scale), high])
         kinks = np.concatenate((self.term.preimages(bends), self.term.flat))
         inner = np.unique(kinks[(kinks > -self.end) & (kinks < self.end)])
         points, weights = normal_cells(refined(np.concatenate(([-self.end], inner, [self.end]))))
-        rows = [
-            (np.exp(-0.5 * (points - shift) ** 2) * weights).ravel() / math.sqrt(2.0 * math.pi)
-            for shift in (0.0, *shifts)
-        ]
+        values = np.clip(self.term.value(points), low, high)
+        scaled = weights / math.sqrt(2.0 * math.pi)
+        rows = [np.exp(-0.5 * (points - shift) ** 2) * scaled for shift in (0.0, *shifts)]
+        masses = np.stack([row.sum(axis=1) for row in rows])
+        # Between two places a split is linear: a cell is split as its mean is.
+        means = np.stack([(row * values).sum(axis=1) for row in rows]) / masses
         error = cell_error(self.end + self.term.farthest_shift, 0.5 * _CELL)
-        values = np.clip(self.term.value(points).ravel(), low, high)
-        one = placed(values - self.offset, np.stack(rows), plan, error, float(self.rounds))
+        one = placed(means / self.scale - self.offset, masses, plan, error, float(self.rounds))
         beyond = 2.0 * math.exp(self.log_loss)
         return replace(one, lost=one.lost + beyond, lost_moment=one.lost_moment + beyond)
 
@@ -173,7 +181,9 @@ class HiddenSum:
 
     def left_out(self, lost_moment: float) -> float:
         """What clipping and lost observations take from an increasing payoff of slope at most one."""
-        return self.rounds * (self.beyond + (1.0 + math.exp(self.term.epsilon) + abs(self.offset)) * lost_moment)
+        # In units of the ladder, in which lost moments are, E|X| is at most (1 + k)/scale + |offset|.
+        moment = 1.0 + math.exp(self.term.epsilon) + self.scale * abs(self.offset) + (self.scale - 1.0)
+        return self.rounds * (self.beyond + moment * lost_moment)
 
 
 @lru_cache(maxsize=16)
@@ -201,25 +211,25 @@ def expected_payoff(
             continue  # masses without digits bound nothing
         values, (noise,) = ladder.flat()
         charged = payoff(values) @ noise * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - ladder.error))
-        best = np.minimum(best, charged + total.left_out(ladder.lost_moment) + 2.0 * at_zero * ladder.lost)
+        charged += float(ladder.above[0]) + total.left_out(ladder.lost_moment) + 2.0 * at_zero * ladder.lost
+        best = np.minimum(best, charged)
     return best
 
 
-def _call_by_waves(
-    total: HiddenSum,
-    call: Callable[[FloatArray], FloatArray],
-    strike: float,
-    at_zero: float,
-    ways: list[list[LadderPlan]],
-    resolution: float,
-) -> float | None:
-    """As `expected_payoff`, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
-    plan = min((one_split(way) for way in ways), key=lambda each: each.step)
-    if total.clipped[1] > LONGEST * plan.step or total.hopeless(resolution):
+def _call(strike: float, rounded: float) -> Callable[[FloatArray], FloatArray]:
+    return lambda sums: np.maximum(sums - strike + rounded, 0.0)
+
+
+def _gain_by_waves(total: HiddenSum, strike: float, rounded: float, resolution: float) -> float | None:
+    """At least the expected call, by transforms (`calipers.laws.allocated.waves`); None where a ladder is better."""
+    if total.hopeless(resolution):
+        return None
+    plan = min((one_split(way) for way in total.plans(resolution)), key=lambda each: each.step)
+    if total.clipped[1] > LONGEST * plan.step:
         return None
     terms, lost, lost_moment = total.terms(plan, plan.step)
-    found = payoff_by_waves([terms], call, strike, resolution)
-    return None if found is None else found + total.left_out(lost_moment) + 2.0 * at_zero * lost
+    found = payoff_by_waves([terms], _call(strike, rounded), strike, resolution)
+    return None if found is None else found + total.left_out(lost_moment) + 2.0 * rounded * lost
 
 
 def strike_of(term: HiddenTerm, rounds: int, participation: float) -> tuple[float, float]:
@@ -237,12 +247,14 @@ def divergence(
     """
     strike, rounded = strike_of(term, rounds, participation)
     total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
-    ways = total.plans(resolution)
-
-    def call(sums: FloatArray) -> FloatArray:
-        return np.maximum(sums - strike + rounded, 0.0)
-
-    gain = _call_by_waves(total, call, strike, rounded, ways, resolution)
+    gain = _gain_by_waves(total, strike, rounded, resolution)
     if gain is None:
-        gain = float(expected_payoff(total, call, np.array(rounded), ways))
+        gain = float(expected_payoff(total, _call(strike, rounded), np.array(rounded), total.plans(resolution)))
     return total.node, min(1.0, participation * gain / rounds * (1.0 + 2.0 * total.rounding))
+
+
+def by_waves(term: HiddenTerm, rounds: int, participation: float, resolution: float, log_tail: float) -> bool:
+    """Whether `divergence` is found by transforms, one epsilon at a time."""
+    strike, rounded = strike_of(term, rounds, participation)
+    total = HiddenSum.deep(term, rounds, log_tail).ended(strike)
+    return _gain_by_waves(total, strike, rounded, resolution) is not None

@@ -1,13 +1,14 @@
 """Sums of hidden terms for several epsilons at once.
 
 A ladder (`calipers.laws.allocated.average_ladder`) spends most of its time on moving rungs about, whatever stands on
-them. Sums for neighboring epsilons have nearly the same shape, and share one: each is a row of its own. Their centers
-differ by more than their shapes, so a constant is taken off the terms of each: with X' = X - c,
+them. Sums for neighboring epsilons have nearly the same shape, and share one: each is a row of its own. Their sizes and
+centers differ by more than their shapes, so the terms of each are divided by a scale, and a constant is taken off: with
+X' = X/s - c,
 
-    (X_1 + ... + X_M - strike)+ = (X'_1 + ... + X'_M - (strike - M c))+ .
+    (X_1 + ... + X_M - strike)+ = s (X'_1 + ... + X'_M - (strike/s - M c))+ .
 
-What is charged for lost mass and moments (`calipers.laws.allocated.hidden_sum`) grows with E|X'| <= 1 + k + |c|, and
-the strike moves by the rounding of M c.
+What is charged for lost mass and moments (`calipers.laws.allocated.hidden_sum`) grows with E|X'| <= (1 + k)/s + |c|,
+and the strike moves by the rounding of M c.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from calipers.laws.allocated.average import one_more
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, multiplied
-from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, divergence, strike_of
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, multiplied, one_more
+from calipers.laws.allocated.hidden_sum import LARGEST_ERROR, HiddenSum, by_waves, divergence, strike_of
 from calipers.laws.allocated.hidden_term import HiddenTerm
+from calipers.laws.allocated.strips import Strip
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 
@@ -32,9 +33,9 @@ def divergences(
     terms: Sequence[HiddenTerm], rounds: int, participation: float, resolution: float, log_tail: float
 ) -> Nodes:
     """As `divergence` for every term; their epsilons increase and are near to each other."""
-    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
-    if len(sums) == 1 or not sums[0].hopeless(resolution):
+    if len(terms) == 1 or by_waves(terms[0], rounds, participation, resolution, log_tail):
         return [divergence(term, rounds, participation, resolution, log_tail) for term in terms]
+    sums = [HiddenSum.deep(term, rounds, log_tail) for term in terms]
     return _by_ladders(sums, (rounds,), participation, resolution)[0]
 
 
@@ -42,10 +43,10 @@ def divergences_too(
     terms: Sequence[HiddenTerm], rounds: int, resolution: float, log_tail: float
 ) -> tuple[Nodes, Nodes]:
     """As `divergences` of so many rounds and of one round more, where the record is in one of them for certain."""
-    sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
-    if not sums[0].hopeless(resolution):
+    if by_waves(terms[0], rounds + 1, 1.0, resolution, log_tail):
         few, more = (divergences(terms, count, 1.0, resolution, log_tail) for count in (rounds, rounds + 1))
     else:
+        sums = [HiddenSum.deep(term, rounds + 1, log_tail) for term in terms]
         few, more = _by_ladders(sums, (rounds, rounds + 1), 1.0, resolution)
     return few, more
 
@@ -77,29 +78,33 @@ def _calls(total: Ladder, sums: Sequence[HiddenSum], strikes: Sequence[tuple[flo
     """At least the expected calls of the sums, whose laws are the rows of a ladder."""
     values, masses = total.flat()
     found = []
-    for one, law, (strike, rounded) in zip(sums, masses, strikes, strict=True):
-        moved = total.terms * one.offset
+    aboves = np.broadcast_to(total.above, len(sums))
+    for one, law, above, (strike, rounded) in zip(sums, masses, aboves, strikes, strict=True):
+        moved, scaled = total.terms * one.offset, strike / one.scale
         # c is taken off every term, and M c off the strike, each with a rounding of its own.
-        slack = rounded + 8.0 * UNIT_ROUNDOFF * (abs(moved) + abs(strike - moved))
-        call = float(np.maximum(values - (strike - moved) + slack, 0.0) @ law)
-        charged = call * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error))
+        slack = rounded / one.scale + 8.0 * UNIT_ROUNDOFF * (abs(scaled) + abs(moved) + abs(scaled - moved))
+        call = float(np.maximum(values - (scaled - moved) + slack, 0.0) @ law)
+        charged = call * ((1.0 + 4.0 * len(values) * UNIT_ROUNDOFF) / (1.0 - total.error)) + float(above)
         lost = replace(one, rounds=total.terms).left_out(total.lost_moment)
-        found.append(charged + lost + 2.0 * max(moved - strike + slack, 0.0) * total.lost)
+        gone = 2.0 * max(moved - scaled + slack, 0.0) * total.lost
+        found.append((1.0 + 8.0 * UNIT_ROUNDOFF) * one.scale * (charged + gone) + lost)
     return found
 
 
 def alike(
     sums: Sequence[HiddenSum], strikes: Sequence[float], resolution: float
 ) -> list[tuple[list[LadderPlan], list[HiddenSum]]]:
-    """Plans that serve all sums, those of the first, with the sums moved to their centers."""
-    own = [one.plans(resolution) for one in sums]
+    """Plans that serve all sums, those of the first, with the sums scaled and moved to their centers."""
+    sizes = [math.hypot(1.0, math.exp(one.term.epsilon)) for one in sums]
+    sums = [replace(one, scale=max(1.0, size / sizes[0])) for one, size in zip(sums, sizes, strict=True)]
+    far = max(one.clipped[1] / one.scale for one in sums)
     found = []
-    for way, plans in enumerate(own[0]):
-        last, size = plans[-1], 1 << (len(plans) - 1)
+    for usual in sums[0].plans(resolution):
+        plans = [replace(plan, ends=(-far, far)) for plan in usual]
         moved = []
-        for one, strike, ways in zip(sums, strikes, own, strict=True):
-            gap = ways[min(way, len(ways) - 1)][-1].center - last.center
-            moved.append(replace(one, offset=_offset(last, strike, gap * one.rounds / size) / one.rounds))
+        for one, strike in zip(sums, strikes, strict=True):
+            gap = 0.0 if plans[-1].center == 0.0 else one.center / one.scale - sums[0].center
+            moved.append(replace(one, offset=_offset(plans[-1], strike / one.scale, gap) / one.rounds))
         found.append((plans, moved))
     return found
 

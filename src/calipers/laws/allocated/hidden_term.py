@@ -112,7 +112,11 @@ class HiddenTerm:
     def value(self, z: FloatArray) -> FloatArray:
         """X*(z), increasing."""
         right, left = self.branches
-        return right.value(np.maximum(z, right.root)) - left.value(np.maximum(-z, left.root))
+        found: FloatArray = np.zeros(z.shape)
+        above, below = z > right.root, -z > left.root
+        found[above] = right.value(z[above])
+        found[below] = -left.value(-z[below])
+        return found
 
     def preimages(self, s: FloatArray) -> FloatArray:
         """The z with X*(z) = s, for increasing s; those with s = 0 are left out."""

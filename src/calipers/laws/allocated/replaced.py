@@ -66,7 +66,7 @@ FINEST_RESOLUTION = 0.05
 _COARSE, _DEPTHS = 0.2, 6.0
 _LADDER = 2.0
 """Resolution of a ladder, in units of that of the law: connecting nodes costs more than rounding terms."""
-_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (6.5, 0.33)
+_UPPER_GAPS, _TEST_GAPS = (1.3, 0.08), (8.0, 0.45)
 """Gaps between the nodes of a profile in units of the resolution and of the deviation of log L, and the share of
 epsilon to which they may grow as long as that is small against 2/sigma, the width of the far tail."""
 _FAR, _NEGLIGIBLE, _SHALLOWER = 18.0, 8.0, 6.0
@@ -75,8 +75,8 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_ROUGH, _FINE = 0.2, 0.02
-"""Resolutions of the ladders that find a single answer and of those that give it."""
+_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.03
+"""Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
 _AT_KNOWN = -20.0
 """About the logarithm of the share of delta that is left at the epsilon of a record whose round is known."""
@@ -114,7 +114,9 @@ def _all_tests(
         for families, one, noise, present, absent in zip(found, centered, *np.split(rows, 3), strict=True):
             p = kept * (participation * present + (1.0 - participation) * noise)
             q = kept * (participation * absent + (1.0 - participation) * noise)
-            families.append(tail_families(values + rounds * one.offset, p, q, 2.02 * total.drift + 1e-15)[0])
+            families.append(
+                tail_families(one.scale * (values + rounds * one.offset), p, q, 2.02 * total.drift + 1e-15)[0]
+            )
     return [_united(families) for families in found]
 
 
@@ -162,15 +164,15 @@ class ReplacedPair(AllocatedEpoch, LawSource):
         """(lower, upper) of the divergence at epsilon >= 0, from ladders at this epsilon."""
         epsilon = NON_NEGATIVE.check("epsilon", epsilon)
         log_tail = -60.0
-        rough = _upper_node(*self.key, epsilon, _ROUGH, log_tail)[1]
-        if rough < 1e-10:
-            log_tail = max(2.0 * math.log(rough), _LOWEST_LOG_TAIL)
-        lower, _ = _tests(*self.key, epsilon, _FINE, log_tail).best(epsilon)
         # The profile decreases, and a node lies a rounding error beyond the epsilon it was computed for.
         known = float(gaussian_delta(2.0 / self.sigma, epsilon)) * (1.0 + 4.0 * GAUSSIAN_RELATIVE_ERROR)
         before = max(0.0, epsilon - 1e-12 * (1.0 + epsilon))
-        upper = min(_upper_node(*self.key, before, _FINE, log_tail)[1], known)
-        return lower, upper
+        upper = _upper_node(*self.key, before, _FINE, log_tail)[1]
+        if upper < 1e-10:
+            log_tail = max(2.0 * math.log(upper), _LOWEST_LOG_TAIL)
+            upper = _upper_node(*self.key, before, _FINE, log_tail)[1]
+        lower, _ = _tests(*self.key, epsilon, _FINE_TESTS, log_tail).best(epsilon)
+        return lower, min(upper, known)
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(lower, upper) of the smallest epsilon >= 0 with divergence at most delta."""
@@ -190,9 +192,9 @@ class ReplacedPair(AllocatedEpoch, LawSource):
             if excess <= 0.0 and (guess == 0.0 or excess > -3.0 * margin):
                 break
             guess = min(known, max(0.0, guess + (excess + margin) / slope))
-        lower = _tests(*self.key, upper, _FINE, log_tail).epsilon(delta)[0]
+        lower = _tests(*self.key, upper, _FINE_TESTS, log_tail).epsilon(delta)[0]
         if upper - lower > _NEAR * upper:  # tests tuned to an epsilon far from theirs show less than they might
-            lower = max(lower, _tests(*self.key, lower or upper, _FINE, log_tail).epsilon(delta)[0])
+            lower = max(lower, _tests(*self.key, lower or upper, _FINE_TESTS, log_tail).epsilon(delta)[0])
         return lower, upper
 
     def _located(self, log_delta: float, high: float, log_tail: float) -> tuple[float, float]:
@@ -296,10 +298,8 @@ def _both(
 def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     families: list[EventFamily] = []
     nodes = pair.nodes(resolution, log_tail, _TEST_GAPS)
-    for epsilon, tests in _outward_tests(pair, resolution).along(nodes, log_tail):
+    for _, tests in _outward_tests(pair, resolution).along(nodes, log_tail, log_tail + _SHALLOWER):
         families.append(tests)
-        if tests.best(epsilon)[0] <= math.exp(log_tail + _SHALLOWER):
-            break
     # Tests end before the UPPER law does, by which tilts are chosen: their farthest atoms would outweigh the rest.
     return law_of_tests(families, families, log_tail + _SHALLOWER)
 
@@ -308,8 +308,7 @@ def _lower_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
 def _upper_law(pair: ReplacedPair, resolution: float, log_tail: float) -> Law:
     profile: list[tuple[float, float]] = []
     nodes = pair.nodes(resolution, log_tail, _UPPER_GAPS)
-    for _, found in _outward_nodes(pair, resolution).along(nodes, log_tail, log_tail + _FAR):
+    ends = log_tail + _NEGLIGIBLE, log_tail + _FAR
+    for _, found in _outward_nodes(pair, resolution).along(nodes, log_tail, *ends):
         profile.append(found)
-        if found[1] <= math.exp(log_tail + _NEGLIGIBLE):
-            break
     return law_of_profile(profile)

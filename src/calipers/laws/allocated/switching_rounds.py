@@ -31,8 +31,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calipers.laws.allocated.average import cell_error, normal_cells, refined
-from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, Strip, added, joined, placed, plan_between
+from calipers.laws.allocated.average_ladder import Ladder, LadderPlan, added, placed, plan_between
 from calipers.laws.allocated.average_plan import ladder_plans
+from calipers.laws.allocated.strips import Strip, joined
 from calipers.numerics.fourier import UNIT_ROUNDOFF
 from calipers.numerics.types import FloatArray
 

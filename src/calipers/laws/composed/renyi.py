@@ -21,7 +21,7 @@ import numpy as np
 
 from calipers.domains import Domain
 from calipers.errors import UnsupportedError
-from calipers.laws.composed.direction import Jaws
+from calipers.laws.composed.direction import Jaws, counted
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.tails import LowerTail
 from calipers.laws.core.law import Law
@@ -152,14 +152,13 @@ def _log_tail(source: AnySource, order: float) -> float:
     return max(-0.5 * (order * source.slope + 10.0) ** 2, source.moment_depth)
 
 
-def renyi_below(
-    factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] = (False, True)
-) -> float:
-    """At most D_t of the truth, t = order > 1, the larger over the directions: what the LOWER laws show."""
+def renyi_below(factors: Sequence[tuple[LowerSource, int]], order: float, ways: Sequence[bool] | None = None) -> float:
+    """At most D_t of the truth, t = order > 1, the larger over both directions (or these): what the LOWER laws show."""
     order = ORDER.check("order", order)
     laws = [(source.lower(_resolution(source, order), _log_tail(source, order)), count) for source, count in factors]
     totals = [
-        math.fsum(count * _lower(law.reverse() if reverse else law, order) for law, count in laws) for reverse in ways
+        math.fsum(count * _lower(law.reverse() if reverse else law, order) for law, count in laws)
+        for reverse in ways or counted(factors)[1]
     ]
     return max(0.0, max(totals) / (order - 1.0))
 
@@ -183,18 +182,18 @@ def renyi_of_tests(tests: Sequence[LowerTail], order: float) -> float:
     return best / (order - 1.0)
 
 
-def renyi_above(
-    factors: Sequence[tuple[UpperSource, int]], order: float, ways: Sequence[bool] = (False, True)
-) -> float:
-    """At least D_t of the truth, t = order > 1, in every direction."""
+def renyi_above(factors: Sequence[tuple[UpperSource, int]], order: float, ways: Sequence[bool] | None = None) -> float:
+    """At least D_t of the truth, t = order > 1, in both directions (or these)."""
     order = ORDER.check("order", order)
     laws: dict[int, Law] = {}
-    totals = [math.fsum(count * _upper(source, order, way, laws) for source, count in factors) for way in ways]
+    totals = [
+        math.fsum(count * _upper(source, order, way, laws) for source, count in factors)
+        for way in ways or counted(factors)[1]
+    ]
     return max(totals) * (1.0 + 1e-14) / (order - 1.0)
 
 
 def renyi(product: Product, order: float) -> Jaws:
     """Jaws of max(D_t(P||Q), D_t(Q||P)) at t = order > 1."""
-    ways = [direction.reverse for direction in product.directions]
-    lower, upper = (bound(product.factors, order, ways) for bound in (renyi_below, renyi_above))
+    lower, upper = (bound(product.factors, order) for bound in (renyi_below, renyi_above))
     return Jaws(lower, upper, math.inf, False)

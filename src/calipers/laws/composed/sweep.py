@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -97,22 +96,12 @@ def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> Upp
 
 def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
-    thresholds, log_power, log_alpha = [], [], []
+    found = []
     for look in plans:
         tests = direction.lower(look)
         kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
-        thresholds.append(tests.thresholds[kept])
-        log_power.append(tests.log_power[kept])
-        log_alpha.append(tests.log_alpha[kept])
-    return LowerTail(np.concatenate(thresholds), np.concatenate(log_power), np.concatenate(log_alpha))
-
-
-@dataclass(frozen=True)
-class _Conditioned:
-    """A curve conditioned on its rare large steps: nodes (eps, log delta), and tests, on the sides asked for."""
-
-    upper: UpperTail | None
-    lower: LowerTail | None
+        found.append((tests.thresholds[kept], tests.log_power[kept], tests.log_alpha[kept]))
+    return LowerTail(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _conditioned(
@@ -122,9 +111,9 @@ def _conditioned(
     log_smallest: float,
     tolerance: float,
     sides: Collection[Side],
-) -> _Conditioned | None:
+) -> tuple[list[UpperTail], list[LowerTail]] | None:
     """Where the tilted total has more than one hump, what `calipers.laws.composed.rare` says of it, from eps = 0
-    outward."""
+    outward: nodes (eps, log delta), and tests, each where it was asked for."""
     humps = any(plan.saddle.tilt > 1.0 and plan.saddle.deviation > plan.saddle.mean for plan in plans)
     if not humps or direction.span is not None:
         return None
@@ -145,15 +134,15 @@ def _conditioned(
         if shown[-1] < math.exp(log_smallest):
             break
     thresholds = np.concatenate(nodes)
-    upper = None
+    proven = []
     if Side.UPPER in sides:
-        upper = UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas))))
+        proven.append(UpperTail(thresholds, np.log(np.minimum.accumulate(np.concatenate(deltas)))))
     if not tests:
-        return _Conditioned(upper, None)
+        return proven, []
     with np.errstate(divide="ignore"):
         log_power, log_alpha = np.log(np.concatenate(tests, axis=1))
     kept = np.isfinite(log_power) & np.isfinite(log_alpha)
-    return _Conditioned(upper, LowerTail(thresholds[kept], log_power[kept], log_alpha[kept]))
+    return proven, [LowerTail(thresholds[kept], log_power[kept], log_alpha[kept])]
 
 
 def _shown_by(power: FloatArray, alpha: FloatArray, epsilon: FloatArray) -> FloatArray:
@@ -195,15 +184,10 @@ def directed_sweep(
         if Side.UPPER in sides:
             known = between if direction.spread else []
             proven = _proven(direction, log_tail, plans)
-            proven = proven if rare is None or rare.upper is None else UpperTail.least((proven, rare.upper))
+            proven = proven if rare is None else UpperTail.least([proven, *rare[0]])
             uppers.append(_profile(proven, kept_nodes(direction, known, eta, log_tail)))
         if Side.LOWER in sides:
-            lowers.append(
-                [
-                    _shown(direction, plans),
-                    *([rare.lower] if rare is not None and rare.lower is not None else []),
-                ]
-            )
+            lowers.append([_shown(direction, plans), *(rare[1] if rare is not None else [])])
             middles.append(middle_tests(direction, between, eta, log_tail))
     found = {}
     if uppers:

@@ -23,26 +23,28 @@ _SIGMA = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95, 1.1, 1.3)
 
 def add_epsilons(table: Sheet, quote: Any, steps: int, delta: float, prefix: str = "", *, bins: bool = True) -> None:
     """Everything said about epsilon(delta) at one noise multiplier; `bins` adds balls-and-bins."""
-    sigma = quote.noise_multiplier
-    _add(table, quote, epoch(sigma, steps), "epsilon", delta, (f"{prefix}σ = {sigma:g}: ε", ""), bins)
+    _add(table, epoch(quote.noise_multiplier, steps), "epsilon", delta, bins)
+    table.beside(quote=quote, before=f"{prefix}σ = {quote.noise_multiplier:g}: ε", after="")
 
 
 def add_deltas(table: Sheet, quote: Any, noise_multiplier: float, steps: int, *, bins: bool = False) -> None:
     """Everything said about delta(epsilon) at one epsilon; `bins` adds balls-and-bins."""
-    run, level = epoch(noise_multiplier, steps), quote.epsilon
-    _add(table, quote, run, "delta", level, ("δ", f"({level:g})"), bins)
+    _add(table, epoch(noise_multiplier, steps), "delta", quote.epsilon, bins)
+    table.beside(quote=quote, before="δ", after=f"({quote.epsilon:g})")
 
 
-def _add(table: Sheet, quote: Any, run: Run, quantity: Quantity, at: float, name: tuple[str, str], bins: bool) -> None:
-    table.add(**by_every_route(run, quantity, at)).beside(quote=quote, before=name[0], after=name[1])
-    table.beside(bins=getattr(balls_and_bins(run), quantity)(at) if bins else None, guarantee=None)
+def _add(table: Sheet, run: Run, quantity: Quantity, level: float, bins: bool) -> None:
+    table.add(**by_every_route(run, quantity, level))
+    table.beside(bins=getattr(balls_and_bins(run), quantity)(level) if bins else None, guarantee=None)
 
 
 def _marks(quotes: Sequence[Any], axis: str) -> Sheet:
     """Where the printed numbers stand, and which way they bound."""
     table = Sheet("marks", listed=False)
     for quote in quotes:
-        for said in map(printed, filter(None, (quote.poisson, quote.renyi, quote.shuffle, quote.deterministic))):
+        for said in (
+            printed(text) for text in (quote.poisson, quote.renyi, quote.shuffle, quote.deterministic) if text
+        ):
             ends = [end for end in (said.low, said.high) if math.isfinite(end)]
             kind = "about" if len(ends) == 2 else "at most" if math.isinf(said.low) else "at least"
             table.add(place=getattr(quote, axis), height=sum(ends) / len(ends), kind=kind)

@@ -1,0 +1,126 @@
+"""Masses at consecutive places of one lattice, what the rungs of a ladder are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.numerics.types import FloatArray
+
+_HALVES = np.array([0.5, 1.0, 0.5])
+_BLOCK, _ALONE = 20, 128
+"""Rows are convolved in blocks of so many places, but for a single one of at most so many."""
+
+
+class Strip(NamedTuple):
+    """Masses at places low, low + 1, ... of one lattice, a row for each law; a tuple, as there are very many."""
+
+    low: int
+    rows: FloatArray
+
+
+def places(strip: Strip) -> FloatArray:
+    """The numbers of its places."""
+    return np.arange(strip.low, strip.low + strip.rows.shape[1], dtype=np.float64)
+
+
+def joined(first: Strip | None, second: Strip | None) -> Strip | None:
+    """The sum of two strips of one lattice."""
+    if first is None or second is None:
+        return second if first is None else first
+    (low, rows), (other_low, other) = first, second
+    start = other_low - low
+    end = start + other.shape[1]
+    if start >= 0 and end <= rows.shape[1]:  # one inside the other, as rungs mostly are
+        total = rows.copy()
+        total[:, start:end] += other
+        return Strip(low, total)
+    if start <= 0 and end >= rows.shape[1]:
+        total = other.copy()
+        total[:, -start : rows.shape[1] - start] += rows
+        return Strip(other_low, total)
+    before = min(start, 0)
+    total = np.zeros((rows.shape[0], max(end, rows.shape[1]) - before))
+    total[:, -before : rows.shape[1] - before] = rows
+    total[:, start - before : end - before] += other
+    return Strip(low + before, total)
+
+
+def coarsened(strip: Strip) -> Strip:
+    """The strip on the next lattice up: odd places go to both neighbors, half each."""
+    low, rows = strip
+    odd_first = low % 2
+    if rows.shape[0] == 1:
+        return Strip(low // 2, np.correlate(rows[0], _HALVES, "full")[None, 1 - odd_first :: 2])
+    size = rows.shape[1]
+    # Rows one after the other, with room between them for what moves out of their ends.
+    apart = np.zeros((len(rows), size + 2 + (size & 1)))
+    apart[:, 1 : size + 1] = rows
+    moved = np.correlate(apart.ravel(), _HALVES, "same").reshape(apart.shape)
+    return Strip(low // 2, moved[:, 1 - odd_first : size + 2 : 2])
+
+
+def shrunk(strip: Strip) -> Strip | None:
+    """The strip without empty places at its ends."""
+    low, rows = strip
+    filled = np.asarray(rows.any(axis=0) if rows.shape[0] > 1 else rows[0] != 0.0)
+    first = int(filled.argmax())
+    if not filled[first]:
+        return None
+    last = len(filled) - int(filled[::-1].argmax())
+    return Strip(low + first, rows[:, first:last])
+
+
+def folded(strip: Strip, unit: float, ends: tuple[float, float], laws: int) -> tuple[Strip, FloatArray, int]:
+    """What lies beyond the ends is moved to the last places between them, which are multiples of `unit`.
+
+    Returns the strip, what that took from the mean of each of the first `laws` rows at the upper end, and how many
+    places became one.
+    """
+    low, high = math.ceil(ends[0] / unit), math.floor(ends[1] / unit)
+    first, rows = strip
+    size = rows.shape[1]
+    left, right = min(max(low - first, 0), size - 1), max(min(high - first, size - 1), 0)
+    above: FloatArray = np.zeros(laws)
+    most = left + size - 1 - right
+    if most == 0 and low <= first <= high:
+        return strip, above, 0
+    if first + size - 1 > high:
+        above = unit * (rows[:laws] @ np.maximum(places(strip) - high, 0.0))
+    kept = rows[:, left : right + 1].copy()
+    kept[:, 0] += rows[:, :left].sum(axis=1)
+    kept[:, -1] += rows[:, right + 1 :].sum(axis=1)
+    return Strip(min(max(first + left, low), high), kept), above, most
+
+
+def summed(longest: int) -> int:
+    """How many numbers a place of a convolution adds up one after the other; `longest`: of the shorter rows."""
+    return max(min(longest, _ALONE), _BLOCK + longest // _BLOCK + 2)
+
+
+def convolved(many: FloatArray, one: FloatArray) -> FloatArray:
+    """Rows convolved with those of `one`, of which there are as many, or one to every few: in turn.
+
+    Entries have a relative error of at most `summed` + 2 units of rounding. A block of places of a row times a matrix
+    whose rows are the other row, each one place further on, is a product of matrices, which is quick; blocks are added
+    where they belong.
+    """
+    (count, n), (laws, m) = many.shape, one.shape
+    if count == 1 and min(n, m) <= _ALONE:
+        first, second = (many[0], one[0]) if n <= m else (one[0], many[0])
+        return np.correlate(second, first[::-1], "full")[None]  # np.convolve, without what it checks
+    kinds, blocks = count // laws, -(-n // _BLOCK)
+    cut: FloatArray = np.zeros((kinds, laws, blocks * _BLOCK))
+    cut[:, :, :n] = many.reshape(kinds, laws, n)
+    shifted: FloatArray = np.zeros((laws, _BLOCK, m + _BLOCK))
+    shifted[:, :, :m] = one[:, None]
+    # Read with rows that are shorter by one, each begins one place further on.
+    width = m + _BLOCK - 1
+    shifted = shifted.reshape(laws, -1)[:, : _BLOCK * width].reshape(laws, _BLOCK, width)
+    size = blocks * _BLOCK + m - 1
+    apart: FloatArray = np.zeros((kinds, laws, blocks, size + _BLOCK))
+    np.matmul(cut.reshape(kinds, laws, blocks, _BLOCK), shifted, out=apart[..., :width])
+    together = apart.reshape(kinds, laws, -1)[:, :, : blocks * size].reshape(kinds, laws, blocks, size).sum(axis=2)
+    return np.asarray(together.reshape(count, size)[:, : n + m - 1])
