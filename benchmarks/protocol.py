@@ -11,11 +11,15 @@ The paper's protocol, for every dataset whose files are in DATA, in this order:
 4. `frontier`: the same training with other noise, for shuffled and Poisson batches and balls-and-bins at equal cost
    (batch size, steps): accuracy against the epsilon that is *certified*.
 
+With `--chosen`, instead: every combination of `--epochs`, `--batch-size`, `--sampler`, `--regime`, `--learning-rate`,
+`--max-grad-norm`, `--noise-factor` (in units of that noise) and `--seed`, each with one value or several, on the first
+`--records` of the datasets that are named; the commands of `experiments/separation` are such.
+
 Searches are judged on 5,000 training records that they do not train on; no bracket covers what is chosen by them, as in
 the paper. Every line is one training: what was asked for, the accuracy on the test records (a measurement, no bound),
-and the bracket of epsilon at delta = 1e-5 of the run that was executed. Started again with the same file, lines that
-are there are not made again, nor those of `--kept experiments/protocol/rows.csv`; lines without a bracket, left where
-time was up, get theirs from
+and the brackets of epsilon at delta = 1e-5 and of the separation of the run that was executed. Started again with the
+same file, lines that are there are not made again, nor those of `--kept experiments/protocol/rows.csv`; lines without a
+bracket, left where time was up, get theirs from
 
     python -m benchmarks.protocol --out rows.jsonl --fill
 
@@ -38,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import protocol_jobs
-from benchmarks.protocol_jobs import Job, bracket, frontier_jobs, searched, table_jobs, train_job
+from benchmarks.protocol_jobs import Job, bracket, chosen_jobs, frontier_jobs, searched, table_jobs, train_job
 from benchmarks.protocol_views import kept
 
 FEW_SECONDS = 5.0
@@ -53,8 +57,11 @@ class Lines:
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:  # a crash has cut the last line off
             path.write_bytes(whole)
-        self.rows = [json.loads(line) for line in whole.splitlines()]
-        self.done = {row["key"] for row in self.rows if "error" not in row}
+        try:
+            self.rows = [json.loads(line) for line in whole.splitlines()]
+            self.done = {row["key"] for row in self.rows if "error" not in row}
+        except (ValueError, KeyError, TypeError) as error:
+            raise SystemExit(f"{path} has other lines than this command writes; name another file.") from error
 
     def know(self, rows: list[dict[str, Any]]) -> None:
         """Rows from elsewhere, which are not made again; those of searches count."""
@@ -100,7 +107,7 @@ class Workers:
         for job in jobs:
             if job.key in self._lines.done or not self._fits(job):
                 continue
-            if job.noise_multiplier > 0 and job.run_key not in self._brackets and job.part in ("table", "frontier"):
+            if job.measured and self._options.measurers and job.run_key not in self._brackets:
                 self._brackets[job.run_key] = self._measurers.submit(bracket, job)
             task = self._trainers.submit(train_job, job, self._options.data_dir, self._options.device, self._end)
             running[task] = job
@@ -126,6 +133,8 @@ class Workers:
                 continue  # time was up
             if "seconds" in row:
                 self._speed[job.speed_key] = job.cost / row["seconds"]
+            if job.measured:
+                row["epsilon"] = None
             self._waiting.append((row, job.run_key))
         self._write(everything=False)
 
@@ -136,8 +145,8 @@ class Workers:
             if task is not None and not task.done() and not everything:
                 self._waiting.append((row, key))
                 continue
-            if task is not None:
-                row["epsilon"] = task.result() if task.done() and not task.cancelled() else None
+            if task is not None and task.done() and not task.cancelled():
+                row["epsilon"] = task.result()
             self._lines.add(row)
             print(_told(row), file=sys.stderr, flush=True)
 
@@ -185,6 +194,9 @@ def protocol(options: argparse.Namespace, lines: Lines) -> None:
     print(f"datasets: {datasets}; {len(lines.rows)} lines are there", file=sys.stderr, flush=True)
     workers = Workers(options, lines)
     try:
+        if options.chosen:
+            workers.play(chosen_jobs(datasets, vars(options)))
+            return
         chosen: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
         for epochs in protocol_jobs.EPOCHS:
             for part in ("rate", "norm"):
@@ -217,12 +229,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--workers", type=int, default=6, help="Trainings at once on the one device.")
-    parser.add_argument("--measurers", type=int, default=6, help="Processes that measure.")
+    parser.add_argument("--measurers", type=int, default=6, help="Processes that measure; 0: --fill does, later.")
     parser.add_argument("--time-limit", type=float, default=450.0, metavar="SECONDS")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--datasets", nargs="*", help="mnist, fashion-mnist, ag-news, cifar10; those that are there.")
     parser.add_argument("--kept", type=Path, metavar="ROWS.csv", help="Rows that are not made again.")
     parser.add_argument("--fill", action="store_true", help="Only measure lines without a bracket.")
+    parser.add_argument("--chosen", action="store_true", help="Train every combination of the following instead.")
+    parser.add_argument("--records", type=int, help="Only the first so many training records.")
+    choices = {"sampler": protocol_jobs.SEVERAL["sampler"], "regime": protocol_jobs.REGIMES}
+    for name, values in protocol_jobs.SEVERAL.items():
+        option = {"type": type(values[0]), "default": values, "choices": choices.get(name)}
+        parser.add_argument(f"--{name.replace('_', '-')}", nargs="+", **option)
     options = parser.parse_args()
     lines = Lines(options.out)
     if options.fill:

@@ -1,4 +1,4 @@
-"""What `benchmarks.protocol` trains: the jobs of its four parts, one training, and the bracket of its run.
+"""What `benchmarks.protocol` trains: the jobs of its four parts, those chosen by hand, one training, and its bracket.
 
 Tables 1 and 3 of the paper are CIFAR-10 with ResNet-18 and AG News with Transformer-Tiny; MNIST and Fashion-MNIST with
 a small CNN are ours. CIFAR-10's tables have batch sizes 128 to 4,096; all have 1, 10 and 25 epochs. Jobs are ordered so
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,13 +48,29 @@ SEARCHED = {"mnist": EPOCHS, "fashion-mnist": EPOCHS, "ag-news": (1,), "cifar10"
 NEIGHBORS = ("cifar10",)
 FRONTIER = {"mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0), "fashion-mnist": (0.6, 0.8, 1.0, 1.5, 2.5, 5.0)}
 FRONTIER_EPOCHS, FRONTIER_BATCH = 10, 512
+SEARCHES = ("rate", "norm")
+REGIMES = ("clean", "clip", "dp")
+# What can be chosen by hand, several values each: the options of the command, and what is taken where none is given.
+SEVERAL: dict[str, tuple[Any, ...]] = {
+    "epochs": (1,),
+    "batch_size": (512,),
+    "sampler": ("shuffle", "poisson"),
+    "regime": ("clean", "dp"),
+    "learning_rate": (0.1,),
+    "max_grad_norm": (1.0,),
+    "noise_factor": (1.0,),
+    "seed": (0,),
+}
 
 Chosen = Mapping[tuple[str, int], Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One training. `noise_multiplier` -1 stands for the paper's 1/sqrt(2 ln M) until the dataset's size is known."""
+    """One training: "clean" (no noise, no clipping), "clip" (no noise) or "dp".
+
+    A `noise_multiplier` of -f stands for f times the paper's 1/sqrt(2 ln M) until the dataset's size is known.
+    """
 
     part: str
     dataset: str
@@ -88,6 +104,11 @@ class Job:
     def run_key(self) -> str:
         """A name of everything its privacy depends on."""
         return f"{self.sampler} {self.records} {self.batch_size} {self.epochs} {self.noise_multiplier!r}"
+
+    @property
+    def measured(self) -> bool:
+        """Whether the line has a bracket: it has noise, and is no search."""
+        return self.noise_multiplier > 0 and self.part not in SEARCHES
 
     @property
     def speed_key(self) -> str:
@@ -144,10 +165,11 @@ def available(folder: str, wanted: list[str] | None) -> dict[str, int]:
 
 
 def _job(part: str, dataset: str, records: int, seed: int, **settings: Any) -> Job:
+    from calipers.theorems.separation import noise_threshold
+
     optimizer = "adam" if dataset == "ag-news" else "sgd"
     if settings["noise_multiplier"] < 0:
-        rounds = records // settings["batch_size"]
-        settings["noise_multiplier"] = 1.0 / math.sqrt(2.0 * math.log(rounds))
+        settings["noise_multiplier"] *= -noise_threshold(records // settings["batch_size"])
     fixed = {"model": MODELS[dataset], "optimizer": optimizer, "records": records, "seed": seed}
     return Job(part=part, dataset=dataset, **fixed, **settings)
 
@@ -214,6 +236,24 @@ def frontier_jobs(datasets: Mapping[str, int], chosen: Chosen, seed: int) -> Ite
                 yield _job("frontier", name, datasets[name], seed, **place, **rate)
 
 
+def chosen_jobs(datasets: Mapping[str, int], chosen: Mapping[str, Any]) -> Iterator[Job]:
+    """Every combination of the values of `SEVERAL`, on the first `records` of each dataset."""
+    from calipers.domains import Domain
+
+    for (name, size), values in itertools.product(datasets.items(), itertools.product(*(chosen[n] for n in SEVERAL))):
+        picked = dict(zip(SEVERAL, values, strict=True))
+        # What a regime does not use must not make another line.
+        unused = {"clean": ("max_grad_norm", "noise_factor"), "clip": ("noise_factor",), "dp": ()}[picked["regime"]]
+        if any(picked[key] != chosen[key][0] for key in unused):
+            continue
+        records = chosen["records"] or size
+        Domain(1, records // 2, integer=True).check_int("batch_size", picked["batch_size"], "Two batches at least.")
+        factor, seed = picked.pop("noise_factor"), picked.pop("seed")
+        picked["noise_multiplier"] = -factor if picked["regime"] == "dp" else 0.0
+        picked["max_grad_norm"] = None if picked["regime"] == "clean" else picked["max_grad_norm"]
+        yield _job("chosen", name, records, seed, **picked)
+
+
 def train_job(job: Job, folder: str, device: str, end: float) -> dict[str, Any] | None:
     """Train and evaluate: a line without its bracket, or None if time is up before the end."""
     import torch
@@ -247,7 +287,7 @@ def train_job(job: Job, folder: str, device: str, end: float) -> dict[str, Any] 
     except TimeoutError:
         return None
     judged = (data.test_records, data.test_labels)
-    if job.part in ("rate", "norm"):
+    if job.part in SEARCHES:
         judged = (whole.records[-HELD_OUT:], whole.labels[-HELD_OUT:])
     found = accuracy(model, *judged, prepare=data.prepare, device=chosen_device(device))
     return {
@@ -256,7 +296,7 @@ def train_job(job: Job, folder: str, device: str, end: float) -> dict[str, Any] 
         "steps": plan.steps,
         "dimension": trained.dimension,
         "accuracy": found,
-        "judged_on": "held-out training records" if job.part in ("rate", "norm") else "test records",
+        "judged_on": "held-out training records" if job.part in SEARCHES else "test records",
         "seconds": trained.seconds,
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "torch": str(torch.__version__),
@@ -265,14 +305,15 @@ def train_job(job: Job, folder: str, device: str, end: float) -> dict[str, Any] 
 
 
 def bracket(job: Job) -> dict[str, Any]:
-    """The bracket of epsilon at delta = 1e-5, or why there is none."""
+    """The brackets of epsilon at delta = 1e-5 and of the separation, or why there are none."""
     from calipers.errors import CalipersError
     from calipers.measure import measure
     from calipers.training import run_of
 
     run = run_of(job.sampler_object(), noise_multiplier=job.noise_multiplier, normalization="constant")
     try:
-        found = measure(run, tolerance=1e-2).epsilon(delta=DELTA)
+        measurement = measure(run, tolerance=1e-2)
+        found, apart = measurement.epsilon(delta=DELTA), measurement.separation()
     except CalipersError as error:
         return {"delta": DELTA, "refused": " ".join(str(error).split())}
-    return {"delta": DELTA, "lower": found.lower, "upper": found.upper}
+    return {"delta": DELTA, "lower": found.lower, "upper": found.upper, "separation": [apart.lower, apart.upper]}

@@ -31,7 +31,7 @@ COLUMNS = (
     "noise_multiplier",
 )
 COLUMNS += ("learning_rate", "max_grad_norm", "optimizer", "seed", "accuracy", "judged_on", "epsilon_lower")
-COLUMNS += ("epsilon_upper", "seconds", "device", "torch", "date")
+COLUMNS += ("epsilon_upper", "separation_lower", "separation_upper", "seconds", "device", "torch", "date")
 SAMPLERS = {"shuffle": "shuffled batches", "poisson": "Poisson", "balls-and-bins": "balls-and-bins"}
 
 Row = dict[str, Any]
@@ -45,6 +45,7 @@ def gathered(paths: list[Path]) -> list[Row]:
         for row in lines:
             bracket = row.get("epsilon") or {}
             row |= {"epsilon_lower": bracket.get("lower", ""), "epsilon_upper": bracket.get("upper", "")}
+            row |= dict(zip(("separation_lower", "separation_upper"), bracket.get("separation", ("", "")), strict=True))
             row["seconds"] = round(row["seconds"], 2)
             found.append({name: "" if row.get(name) is None else row[name] for name in COLUMNS})
     return sorted(found, key=lambda row: [str(row[name]).zfill(12) for name in COLUMNS])
@@ -63,6 +64,8 @@ def kept(path: Path) -> list[Row]:
         row["max_grad_norm"] = float(norm) if norm else None
         if upper:
             row["epsilon"] = {"delta": 1e-5, "lower": float(lower), "upper": float(upper)}
+        if row.get("separation_upper"):
+            row["epsilon"]["separation"] = [float(row[f"separation_{end}"]) for end in ("lower", "upper")]
     return rows
 
 

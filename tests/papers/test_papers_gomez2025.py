@@ -175,9 +175,10 @@ def test_the_rule_is_refuted_by_the_oracle_too():
 
 
 def test_a_lost_run_is_bounded_instead_of_fitted():
-    """Where the attacker wins almost surely the answer is a number: (1 - advantage)/2 bounds every regret."""
-    bound = fit_run(dpsgd(2.0, 2000, 0.9))
-    assert isinstance(bound, float)
+    """Where the attacker wins almost surely there is no mu, and (1 - advantage)/2 bounds every regret."""
+    (mu, most), (least, bound) = fit_run(dpsgd(2.0, 2000, 0.9))
+    assert math.isnan(mu)
+    assert (most, least) == (math.inf, 0.0)
     # sqrt(T) q / sigma = 20 deviations apart: the exact error is far below what is certified.
     assert 0.5 * ndtr(-10.0) <= bound <= 1e-3
 

@@ -24,8 +24,8 @@ from calipers.papers import registry
 from calipers.papers.items import Agreement
 from calipers.papers.vandijk2026 import published
 from calipers.papers.vandijk2026.exact import advantage, fewest_rounds, limit_advantage, profile
-from calipers.papers.vandijk2026.ratio_mean import standardized_cdf
-from calipers.theorems.shuffle_one_epoch import shuffle_rounds, shuffle_rounds_sharp
+from calipers.papers.vandijk2026.many_epochs import standardized_cdf
+from calipers.theorems.shuffle_one_epoch import shuffle_rounds
 
 QUICK = ("figure-1", "figure-2", "edgeworth", "interpretation", "constants")
 SLOW = ("table-1", "figure-3", "settings", "epochs", "gaussian-limit", "shuffled-batches")
@@ -408,7 +408,7 @@ def test_figure_3_claims(rows_of):
     assert rows["σ with the fewest rounds by Equation (3)"].lower == pytest.approx(float(least), abs=1e-6)
     assert {row.verdict for row in rows.values()} == {Agreement.AGREES, Agreement.NOT_PRINTED}
     for delta in published.FIGURE_3_DELTAS:
-        asked = [shuffle_rounds_sharp(delta, float(sigma)) for sigma in np.geomspace(0.4, 3.7, 61)]
+        asked = [shuffle_rounds(delta, float(sigma), sharp=True) for sigma in np.geomspace(0.4, 3.7, 61)]
         assert asked == sorted(asked, reverse=True)
 
 

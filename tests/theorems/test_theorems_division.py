@@ -16,10 +16,8 @@ from calipers.theorems.division_guarantees import (
     audited_delta,
     audited_epsilon,
     batch_delta,
-    batch_fnr,
     batch_pair_fnr,
     expected_delta,
-    expected_fnr,
     expected_pair_fnr,
     floor_delta,
     floor_divisors,
@@ -126,10 +124,10 @@ def test_full_batches_make_both_divisions_the_same_mechanism():
 @pytest.mark.parametrize("size", [3, 40])
 def test_guarantees_lie_below_their_ceilings_and_opposed_gradients_are_worst(size):
     for alpha in ALPHAS:
-        worst = expected_fnr(alpha, 60, size, 0.6, 5.0)
+        worst = expected_pair_fnr(alpha, 60, size, 0.6, 5.0, -1.0)
         assert worst <= expected_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5)
         assert expected_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) <= expected_ceiling(alpha, 60, size)
-        assert batch_fnr(alpha, 60, size, 0.6, 5.0) <= batch_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) + 1e-9
+        assert batch_pair_fnr(alpha, 60, size, 0.6, 5.0, -1.0) <= batch_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) + 1e-9
         assert batch_pair_fnr(alpha, 60, size, 0.6, 5.0, 0.5) <= batch_ceiling(alpha, 60, size, 0.6)
 
 
@@ -139,7 +137,7 @@ def test_profile_and_curve_are_conjugate():
     for epsilon in (0.0, 0.3):
         delta = expected_delta(epsilon, *run)
         alphas = np.linspace(0.04, 0.96, 12)
-        values = np.array([expected_fnr(float(alpha), *run) for alpha in alphas])
+        values = np.array([expected_pair_fnr(float(alpha), *run, -1.0) for alpha in alphas])
         assert np.all(values >= 1.0 - delta - math.exp(epsilon) * alphas - 1e-10)
         assert np.all(alphas >= 1.0 - delta - math.exp(epsilon) * values - 1e-10)
         gap = min((values + math.exp(epsilon) * alphas).min(), (alphas + math.exp(epsilon) * values).min())
@@ -177,8 +175,8 @@ def test_conditions_on_the_floor_are_refused():
 
 
 def test_ends_of_the_curve():
-    assert expected_fnr(0.0, 50, 3, 0.5, 3.0) == pytest.approx(1.0)
-    assert expected_fnr(1.0, 50, 3, 0.5, 3.0) == 0.0
+    assert expected_pair_fnr(0.0, 50, 3, 0.5, 3.0, -1.0) == pytest.approx(1.0)
+    assert expected_pair_fnr(1.0, 50, 3, 0.5, 3.0, -1.0) == 0.0
     assert shifted_scale_fnr(1.0, 1.0, 0.5) == 0.0
     assert scale_fnr(0.0, 0.5) == pytest.approx(1.0)
 

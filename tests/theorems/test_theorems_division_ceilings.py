@@ -18,7 +18,6 @@ from calipers.theorems.division_ceilings import (
     collapse_dimension,
     expected_ceiling,
     expected_ceiling_of_rounds,
-    floor_ceiling,
     floor_ceiling_of_rounds,
 )
 from calipers.theorems.division_limits import (
@@ -220,6 +219,6 @@ def test_conditions_of_the_limit_theorem_are_refused():
     with pytest.raises(ConditionError, match="kappa2 must exceed"):
         symmetric_composition(0.1, 10, 1.0, 0.5, 1.0)
     with pytest.raises(ConditionError, match="must exceed floor"):
-        floor_ceiling(0.1, 50, 8, 0.25)
+        floor_ceiling_of_rounds(0.1, 50, 8, 0.25, 1)
     with pytest.raises(ConditionError, match="at most"):
         expected_ceiling_of_rounds(0.1, 10**12, 10, 10**6)

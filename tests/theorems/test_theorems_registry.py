@@ -145,7 +145,7 @@ def test_no_parameter_accepts_what_is_not_a_number(name, bad):
         with pytest.raises(InputError, match=parameter.name):
             evaluate(name, **arguments)
         with pytest.raises(InputError, match=parameter.name):
-            find(name).function(**arguments)
+            find(name).function(**arguments, **find(name).at)
 
 
 def test_an_unknown_name_is_told_with_those_most_like_it():

@@ -13,7 +13,6 @@ from calipers.theorems.samplers_gap import (
     deterministic_delta,
     deterministic_epsilon,
     shuffle_delta_lower,
-    shuffle_delta_lower_reversed,
     shuffle_delta_upper,
     shuffle_epsilon_lower,
     shuffle_event_value,
@@ -81,7 +80,10 @@ def test_the_published_value_that_the_formula_does_not_give():
 @pytest.mark.parametrize(("epsilon", "sigma", "rounds"), SETTINGS)
 def test_the_bound_is_below_its_event_and_the_event_below_deterministic(epsilon, sigma, rounds):
     """lower <= exact value of the event <= delta_D <= upper, each without tolerance."""
-    for bound in (shuffle_delta_lower(epsilon, sigma, rounds), shuffle_delta_lower_reversed(epsilon, sigma, rounds)):
+    for bound in (
+        shuffle_delta_lower(epsilon, sigma, rounds),
+        shuffle_delta_lower(epsilon, sigma, rounds, zeroed=True),
+    ):
         assert bound.delta >= 0.0
         assert bound.delta <= shuffle_delta_upper(epsilon, sigma, rounds)
     found = shuffle_delta_lower(epsilon, sigma, rounds)
@@ -114,7 +116,7 @@ def test_the_pair_itself_by_simulation():
 
 def test_the_other_direction_is_the_complement():
     """Q(not E) - e^eps P(not E) at 60 digits; it wins for few batches and much noise, ties at epsilon = 0."""
-    found = shuffle_delta_lower_reversed(0.1, 5.0, 10)
+    found = shuffle_delta_lower(0.1, 5.0, 10, zeroed=True)
     with mp.workdps(60):
         c = mp.mpf(found.threshold)
         quiet = mp.ncdf(c / 5) ** 9
@@ -122,7 +124,7 @@ def test_the_other_direction_is_the_complement():
     assert found.delta <= exact
     assert found.delta == pytest.approx(float(exact), rel=1e-10)
     assert found.delta > 1.4 * shuffle_delta_lower(0.1, 5.0, 10).delta
-    tie = shuffle_delta_lower_reversed(0.0, 2.0, 100).delta
+    tie = shuffle_delta_lower(0.0, 2.0, 100, zeroed=True).delta
     assert tie == pytest.approx(shuffle_delta_lower(0.0, 2.0, 100).delta, rel=1e-9)
 
 

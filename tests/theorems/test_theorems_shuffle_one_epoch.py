@@ -25,10 +25,8 @@ from calipers.theorems.shuffle_one_epoch import (
     shuffle_condition_rounds,
     shuffle_dataset_size,
     shuffle_delta,
-    shuffle_delta_sharp,
     shuffle_delta_two_terms,
     shuffle_rounds,
-    shuffle_rounds_sharp,
     shuffle_rounds_two_terms,
 )
 
@@ -130,7 +128,7 @@ def test_theorem_4_1_as_printed(sigma, rounds):
     assert bound.delta == pytest.approx(delta, rel=1e-12)
     assert bound.slack == pytest.approx(slack, rel=1e-9)
     assert bound.slack >= 0.0
-    assert shuffle_delta_sharp(sigma, rounds).delta <= bound.delta
+    assert shuffle_delta(sigma, rounds, sharp=True).delta <= bound.delta
     assert shuffle_delta_two_terms(sigma, rounds) < bound.delta
 
 
@@ -159,7 +157,7 @@ def test_the_inversion_is_the_smallest_count(sigma, delta):
     assert slack >= -1e-12
     before, slack_before = printed_theorem(sigma, rounds - 1)
     assert before > delta * (1 - 1e-12) or slack_before < 1e-12
-    assert shuffle_rounds_sharp(delta, sigma) <= rounds
+    assert shuffle_rounds(delta, sigma, sharp=True) <= rounds
 
 
 def test_equation_3_implies_equation_4_where_the_paper_says():
@@ -173,10 +171,10 @@ def test_total_variation_of_the_pair_is_far_below_the_theorem():
     """The pair by FFT: TV = 0.00999 already at M = 2735, sigma = 1; at M = 429,713 it is 1/12 of the bound's 0.01."""
     values, masses = mean_ratio_law(1.0, 2735, 0.005, 2**19)
     assert float(np.sum(np.maximum(1 - values, 0) * masses)) == pytest.approx(0.0099895, rel=2e-4)
-    rounds = shuffle_rounds_sharp(0.01, 1.0)
+    rounds = shuffle_rounds(0.01, 1.0, sharp=True)
     values, masses = mean_ratio_law(1.0, rounds, 0.05, 2**19)
     truth = float(np.sum(np.maximum(1 - values, 0) * masses))
-    assert truth <= shuffle_delta_sharp(1.0, rounds).delta
+    assert truth <= shuffle_delta(1.0, rounds, sharp=True).delta
     assert truth == pytest.approx(math.sqrt(math.expm1(1.0) / rounds / (2 * math.pi)), rel=0.02)
 
 
@@ -206,7 +204,7 @@ def test_conditions_are_refused():
     with pytest.raises(ConditionError, match="Condition \\(1\\)"):
         shuffle_delta(20.0, 10**10)
     with pytest.raises(ConditionError, match=r"sqrt\(3 / ln rounds\)"):
-        shuffle_delta_sharp(0.4, 10**6)
+        shuffle_delta(0.4, 10**6, sharp=True)
     with pytest.raises(InputError, match="rounds"):
         shuffle_delta(1.0, 2)
     with pytest.raises(ConditionError, match="representable"):

@@ -11,7 +11,7 @@ import pytest
 
 from calipers.errors import ConditionError, InputError
 from calipers.theorems.lognormal_ratio import berry_esseen_distance
-from calipers.theorems.shuffle_one_epoch import shuffle_delta_sharp
+from calipers.theorems.shuffle_one_epoch import shuffle_delta
 from calipers.theorems.shuffle_proof import (
     expanded_integral,
     threshold_fnr,
@@ -135,7 +135,7 @@ def test_the_steps_together_are_no_worse_than_the_theorem(sigma, rounds):
         - whole_line_cost(sigma, rounds, 0.0)
         - berry_esseen_distance(sigma, rounds - 1)
     )
-    assert curve >= 0.5 - shuffle_delta_sharp(sigma, rounds).delta
+    assert curve >= 0.5 - shuffle_delta(sigma, rounds, sharp=True).delta
 
 
 def test_conditions_are_refused_with_their_numbers():

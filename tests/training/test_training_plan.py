@@ -156,7 +156,7 @@ def test_a_missing_pytorch_is_named_with_the_line_to_type(monkeypatch) -> None:
 def test_describing_a_training_loads_no_pytorch() -> None:
     """The room, the plan and the data files need numpy alone."""
     program = (
-        "import sys, calipers.training, calipers.papers.ertan2026.experiment, calipers.adapters.torch_sampler\n"
+        "import sys, calipers.training, calipers.adapters.torch_sampler\n"
         "import calipers.adapters.jax_batches\n"
         "print([name for name in ('torch', 'jax', 'opacus', 'matplotlib') if name in sys.modules])"
     )

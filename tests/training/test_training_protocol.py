@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
 
 from benchmarks import protocol, protocol_jobs, protocol_views  # noqa: E402
 
+from calipers.errors import InputError  # noqa: E402
 from calipers.measure import measure  # noqa: E402
+from calipers.papers.ertan2026 import utility  # noqa: E402
 from calipers.run import Run  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -69,9 +72,9 @@ def test_a_search_does_not_train_on_what_it_is_judged_by(folder, monkeypatch) ->
     assert protocol_jobs.train_job(job, folder, "cpu", time.time() - 1) is None
 
 
-def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp_path, capsys, monkeypatch) -> None:
-    out = tmp_path / "rows.jsonl"
-    out.write_text('{"key": "cut o')
+@pytest.fixture
+def _here(monkeypatch):
+    """No processes: what is submitted is done at once."""
 
     class Here:
         """A pool of this process."""
@@ -88,10 +91,17 @@ def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp
             pass
 
     monkeypatch.setattr(protocol, "ProcessPoolExecutor", Here)
+
+
+@pytest.mark.usefixtures("_here")
+def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "rows.jsonl"
+    out.write_text('{"key": "cut o')
     monkeypatch.setitem(protocol_jobs.SEARCHED, "mnist", (1,))
     monkeypatch.setitem(protocol_jobs.FRONTIER, "mnist", (1.0,))
     monkeypatch.setattr(protocol_jobs, "FRONTIER_EPOCHS", 1)
     words = {"data_dir": folder, "device": "cpu", "workers": 2, "measurers": 1, "seeds": 1, "datasets": None}
+    words["chosen"] = False
     options = argparse.Namespace(**words, time_limit=300.0)
     protocol.protocol(options, protocol.Lines(out))
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -107,6 +117,8 @@ def test_lines_end_in_time_have_their_bracket_and_are_not_made_twice(folder, tmp
             run = Run(noise_multiplier=row["noise_multiplier"], **sizes, **length)
             expected = measure(run, tolerance=1e-2).epsilon(delta=1e-5)
             assert (row["epsilon"]["lower"], row["epsilon"]["upper"]) == (expected.lower, expected.upper)
+            low, high = row["epsilon"]["separation"]
+            assert 0 < low <= high <= math.sqrt(0.5)
         else:
             assert "epsilon" not in row
     protocol.protocol(options, protocol.Lines(out))
@@ -131,7 +143,7 @@ def test_rows_that_are_kept_are_not_made_again(tmp_path) -> None:
     jobs = list(protocol_jobs.table_jobs(sizes, chosen, epochs=1, seed=0))
     found = {"accuracy": 0.5, "judged_on": "test records", "steps": 7, "seconds": 1.25, "device": "cpu", "torch": "2"}
     rows = [{"key": job.key, **job.asdict(), **found, "date": "2026-11-16"} for job in jobs]
-    rows[1]["epsilon"] = {"delta": 1e-5, "lower": 1.25, "upper": 1.5}
+    rows[1]["epsilon"] = {"delta": 1e-5, "lower": 1.25, "upper": 1.5, "separation": [0.25, 0.5]}
     made, again = tmp_path / "rows.jsonl", tmp_path / "again.csv"
     made.write_text("".join(json.dumps(row) + "\n" for row in rows[:3]))
     for sources in ([made], [again]):
@@ -144,6 +156,76 @@ def test_rows_that_are_kept_are_not_made_again(tmp_path) -> None:
     lines.know(protocol_views.kept(again))
     assert lines.done == {job.key for job in jobs[:3]}
     assert [row["epsilon"] for row in lines.rows if "epsilon" in row] == [rows[1]["epsilon"]]
+
+
+def played(monkeypatch, folder, *words):
+    """The lines that the command writes for chosen trainings in batches of 16."""
+    out = Path(folder) / "rows.jsonl"
+    fixed = ("--data-dir", folder, "--out", out, "--device", "cpu", "--chosen", "--batch-size", 16)
+    monkeypatch.setattr(sys, "argv", [str(word) for word in ("protocol", *fixed, *words)])
+    protocol.main()
+    return sorted((json.loads(line) for line in out.read_text().splitlines()), key=lambda row: row["key"])
+
+
+@pytest.mark.usefixtures("_here")
+def test_chosen_trainings_are_made_once_measured_and_made_again_after_a_crash(folder, monkeypatch) -> None:
+    """Clean and private, shuffled and Poisson; `--fill` measures what `--measurers 0` left."""
+    rows = played(monkeypatch, folder, "--measurers", 0)
+    cases = [(sampler, regime) for sampler in ("poisson", "shuffle") for regime in ("clean", "dp")]
+    assert sorted((row["sampler"], row["regime"]) for row in rows) == cases
+    for row in rows:
+        assert 0 <= row["accuracy"] <= 1
+        assert (row["steps"], row["dimension"], row["judged_on"]) == (4, 26_010, "test records")
+        assert row.get("epsilon", "no noise") == (None if row["regime"] == "dp" else "no noise")
+    measured = played(monkeypatch, folder, "--fill")
+    for row in measured:
+        if row["regime"] == "dp":
+            assert 0 < row["epsilon"]["lower"] <= row["epsilon"]["upper"]
+    assert played(monkeypatch, folder) == measured
+    out = Path(folder) / "rows.jsonl"
+    out.write_bytes(out.read_bytes()[:-10])
+    again = played(monkeypatch, folder)
+    assert [{**row, "seconds": 0} for row in again] == [{**row, "seconds": 0} for row in measured]
+
+
+def test_chosen_noise_is_in_units_of_the_threshold_and_unused_choices_make_no_line() -> None:
+    """M = 4 batches an epoch: factors of 1/sqrt(2 ln 4); without noise, or without clipping, one training each."""
+    chosen = protocol_jobs.SEVERAL | {"records": 64, "batch_size": (16,), "epochs": (2,), "sampler": ("poisson",)}
+    chosen |= {"regime": protocol_jobs.REGIMES, "noise_factor": (0.5, 2.0), "max_grad_norm": (1.0, 3.0)}
+    jobs = list(protocol_jobs.chosen_jobs({"mnist": 60_000}, chosen))
+    assert {job.records for job in jobs} == {64}
+    assert {(job.sampler_object().rate, job.sampler_object().law().steps) for job in jobs} == {(16 / 64, 8)}
+    threshold = 1 / math.sqrt(2 * math.log(4))
+    noisy = [("dp", norm, pytest.approx(factor * threshold)) for norm in (1.0, 3.0) for factor in (0.5, 2.0)]
+    plain = [("clean", None, 0.0), ("clip", 1.0, 0.0), ("clip", 3.0, 0.0)]
+    assert [(job.regime, job.max_grad_norm, job.noise_multiplier) for job in jobs] == plain + noisy
+    assert [job.measured for job in jobs] == [False] * 3 + [True] * 4
+    # ln 1 = 0: of one batch an epoch the theorem says nothing.
+    with pytest.raises(InputError, match="batch_size"):
+        list(protocol_jobs.chosen_jobs({"mnist": 64}, chosen | {"records": None, "batch_size": (40,)}))
+
+
+def test_files_of_something_else_are_not_appended_to(tmp_path) -> None:
+    path = tmp_path / "rows.csv"
+    for text in ("a,b\n1,2\n", '{"other": 1}\n', "[1]\n"):
+        path.write_text(text)
+        with pytest.raises(SystemExit, match="other lines"):
+            protocol.Lines(path)
+        assert path.read_text() == text
+
+
+def test_gathered_rows_are_what_the_papers_item_reads(tmp_path, monkeypatch) -> None:
+    """`calipers reproduce ertan2026-utility` reads kept rows by the names that `--gather` writes."""
+    rows = protocol_views.gathered([ROOT / "experiments" / "protocol" / "rows.csv"])
+    with (tmp_path / "trained.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, protocol_views.COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    monkeypatch.setattr(utility, "files", lambda package: tmp_path)
+    runs = list(utility.trained_runs())
+    assert len(runs) == len(rows) > 500
+    assert [run["accuracy"] for run in runs] == [100 * row["accuracy"] for row in rows]
+    assert {run["epsilon_upper"] == "" for run in runs if run["regime"] == "clean"} == {True}
 
 
 def test_longer_searches_try_what_is_next_to_the_choice_of_a_shorter_one() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import tomllib
 from collections.abc import Iterator
 from functools import cache, partial
@@ -48,7 +49,10 @@ def _items_of(source: str) -> Iterator[Item]:
 def _computed(source: str, entry: dict[str, Any], progress: Progress) -> Views:
     module, function = entry["compute"].split(".")
     compute = getattr(importlib.import_module(f"calipers.papers.{source}.{module}"), function)
-    return viewed(source, entry, compute(progress, **entry.get("with", {})))
+    heard = {"progress": progress} if "progress" in inspect.signature(compute).parameters else {}
+    computed = compute(**heard, **entry.get("with", {}))
+    progress(1, 1)
+    return viewed(source, entry, computed)
 
 
 def viewed(source: str, entry: dict[str, Any], found: Computed) -> Views:

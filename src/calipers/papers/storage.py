@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from calipers._version import __version__
 from calipers.errors import InputError
@@ -18,7 +19,6 @@ from calipers.provenance import sealed
 from calipers.reports.files import write_whole
 from calipers.reports.plots import empty_figure, saved
 from calipers.reports.points import csv_text
-from calipers.shown import as_record
 
 ROW_HEADER = ("quantity", "published", "lower", "upper", "difference", "verdict", "basis", "note")
 
@@ -43,17 +43,19 @@ def write_outcome(item: Item, outcome: Views, folder: Path) -> list[Path]:
     if outcome.picture is not None:
         for kind, picture in rendered(outcome.picture).items():
             contents[f"{item.name}.{kind}"] = picture
-    files = [_write(folder / name, content) for name, content in contents.items()]
     record = {
         "item": item.name,
         "version": __version__,
         "title": item.title,
         "rows": [_row_record(row) for row in outcome.rows],
         "remarks": list(outcome.remarks),
-        "files": [path.name for path in files],
+        "files": list(contents),
     }
     text = json.dumps(sealed(record), indent=1, ensure_ascii=False, allow_nan=False)
-    return [*files, _write(folder / f"{item.name}.json", text.encode())]
+    contents[f"{item.name}.json"] = text.encode()
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in contents]
 
 
 def read_result(name: str, folder: Path) -> Result:
@@ -78,34 +80,26 @@ def rendered(picture: Picture) -> dict[str, bytes]:
     return {"png": saved(figure, "png", {}), "svg": saved(figure, "svg", {"Date": None})}
 
 
-def _write(path: Path, content: bytes) -> Path:
-    write_whole(path, content)
-    return path
-
-
 def _row_cells(row: Row) -> list[object]:
     published = row.published.text if row.published is not None else ""
     difference = "" if row.difference is None else row.difference
     return [row.quantity, published, row.lower, row.upper, difference, row.verdict.value, row.basis, row.note]
 
 
-def _row_record(row: Row) -> object:
-    """The fields of a row, and what follows from them."""
-    return _jsonable(as_record(row) | {"difference": row.difference, "verdict": row.verdict.value})
+def _row_record(row: Row) -> dict[str, object]:
+    record = asdict(row) | {"difference": row.difference, "verdict": row.verdict.value}
+    said = record["published"] and {name: _jsonable(value) for name, value in record["published"].items()}
+    return {name: _jsonable(record[name]) for name in ROW_HEADER} | {"published": said}
 
 
-def _row_of(record: dict[str, object]) -> Row:
+def _row_of(record: dict[str, Any]) -> Row:
     """The row of a record; the difference and the verdict follow from the rest."""
-    printed = record["published"]
-    published = None
-    if isinstance(printed, dict):
-        published = Published(printed["text"], float(printed["low"]), float(printed["high"]), printed["value"])
-    lower, upper = float(str(record["lower"])), float(str(record["upper"]))
-    return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))  # type: ignore[arg-type]
+    said = record["published"]
+    published = said and Published(said["text"], float(said["low"]), float(said["high"]), said["value"])
+    lower, upper = float(record["lower"]), float(record["upper"])
+    return Row(str(record["quantity"]), published, lower, upper, record["basis"], str(record["note"]))
 
 
-def _jsonable(value: object) -> object:
+def _jsonable(value: Any) -> Any:
     """JSON has no infinities; their names read back as floats."""
-    if isinstance(value, dict):
-        return {name: _jsonable(part) for name, part in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return str(value) if isinstance(value, float) and math.isinf(value) else value

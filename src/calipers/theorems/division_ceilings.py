@@ -50,7 +50,7 @@ from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, log_binomial
 from calipers.numerics.chi_square import LARGEST_DEGREES, log_scale_test_error
 from calipers.numerics.elementary import fewest
 from calipers.numerics.gamma import GAMMA_LOG_ERROR
-from calipers.theorems.division_guarantees import floor_divisors
+from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.registry import DESCRIBED, theorem, unmet
 
@@ -120,27 +120,16 @@ def batch_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: fl
 @theorem("wang-thm-3.11")
 def batch_ceiling_limit(fpr: float, dataset_size: int, sample_rate: float) -> float:
     """(1 - q + q(1-q)^N) (1 - fpr), rounded down."""
-    share = _batch_share(dataset_size, sample_rate)
-    return (1.0 - share) * (1.0 - fpr) * (1.0 - ROUNDED)
-
-
-def uneven_floor(dataset_size: int, sample_rate: float) -> int:
-    """K = floor(N q) if floor((N + 1) q) = K + 1, else `ConditionError`."""
-    before, after = floor_divisors(dataset_size, sample_rate)
-    if after == before:
-        raise unmet("floor-moves", before=before)
-    return before
-
-
-@theorem("wang-thm-a.4")
-def floor_ceiling(fpr: float, dimension: int, dataset_size: int, sample_rate: float) -> float:
-    """f_bar(fpr) with K = floor(N q), by the exact chi-square test; the two floors must differ."""
-    return floor_ceiling_of_rounds(fpr, dimension, dataset_size, sample_rate, 1)
+    return (1.0 - _batch_share(dataset_size, sample_rate)) * (1.0 - fpr) * (1.0 - ROUNDED)
 
 
 @theorem("wang-thm-a.6")
+@theorem("wang-thm-a.4")
 def floor_ceiling_of_rounds(fpr: float, dimension: int, dataset_size: int, sample_rate: float, steps: int) -> float:
-    """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact."""
+    """f_bar^(T)(fpr) with K = floor(N q): the chi-square test with T(n - 1) degrees, exact; Theorem A.4 is T = 1.
+
+    The two floors must differ.
+    """
     return scale_ceiling(fpr, steps * (dimension - 1), uneven_floor(dataset_size, sample_rate))
 
 

@@ -47,21 +47,16 @@ def _batches(dataset_size: int, sample_rate: float) -> tuple[FloatArray, FloatAr
     return window.values, window.weights * (1.0 - BINOMIAL_RELATIVE_ERROR)
 
 
-def _fixed_divisor(divisor: int, alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
+def _fixed(divisor: int, alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equations (4) and (16): divisor K against K + 1, whatever the batch."""
     k, weights = _batches(size, rate)
     unit = (divisor + 1.0) * sigma
     idle, joined = np.abs(alignment) * k / unit, np.abs(divisor - alignment * k) / unit
-    balls = Balls(
-        np.concatenate([(1.0 - rate) * weights, rate * weights]),
-        dimension,
-        np.full(2 * k.size, float(divisor)),
-        np.concatenate([idle, joined]),
-    )
-    return Revealed(balls, 0.0, 1.0, 0.0)
+    both, shifts = np.concatenate([(1.0 - rate) * weights, rate * weights]), np.concatenate([idle, joined])
+    return Revealed(Balls(both, dimension, np.full(2 * k.size, float(divisor)), shifts), 0.0, 1.0, 0.0)
 
 
-def _batch_divisor(alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
+def _batch(alignment: float, dimension: int, size: int, rate: float, sigma: float) -> Revealed:
     """The mixture of Equation (7): divisor |B|, or |B| + 1 when the record joined."""
     k, weights = _batches(size, rate)
     empty, k, weights = float(weights[k == 0.0].sum()), k[k > 0.0], weights[k > 0.0]
@@ -77,22 +72,26 @@ def floor_divisors(dataset_size: int, sample_rate: float) -> tuple[int, int]:
     return before, after
 
 
+def uneven_floor(dataset_size: int, sample_rate: float) -> int:
+    """K = floor(N q) if floor((N + 1) q) = K + 1, else `ConditionError`."""
+    before, after = floor_divisors(dataset_size, sample_rate)
+    if after == before:
+        raise unmet("floor-moves", before=before)
+    return before
+
+
+@theorem("wang-thm-3.6")
 @theorem("wang-eq-4")
 def expected_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
 ) -> float:
-    """The guarantee f of Equation (4) for aligned gradients, from below.
+    """The guarantee f of Equation (4) for aligned gradients, from below; Theorem 3.6 is alignment -1.
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    revealed = _fixed_divisor(dataset_size, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
-    return curve_from_below(revealed, fpr)
-
-
-@theorem("wang-thm-3.6")
-def expected_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
-    """The guarantee of Theorem 3.6 at fpr, from below (see `expected_pair_fnr` at alignment -1)."""
-    return expected_pair_fnr(fpr, dimension, dataset_size, sample_rate, noise_multiplier, -1.0)
+    return curve_from_below(
+        _fixed(dataset_size, alignment, dimension, dataset_size, sample_rate, noise_multiplier), fpr
+    )
 
 
 @theorem("wang-thm-3.6-delta")
@@ -100,26 +99,19 @@ def expected_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.6, from above, in both orders of the pair."""
-    revealed = _fixed_divisor(dataset_size, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
-    return delta_from_above(revealed, epsilon)
+    return delta_from_above(_fixed(dataset_size, -1.0, dimension, dataset_size, sample_rate, noise_multiplier), epsilon)
 
 
+@theorem("wang-thm-3.7")
 @theorem("wang-eq-7")
 def batch_pair_fnr(
     fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float, alignment: float
 ) -> float:
-    """The guarantee f of Equation (7) for aligned gradients, from below; an empty batch is divided by 1.
+    """The guarantee f of Equation (7), Theorem 3.7 at alignment -1, from below; an empty batch is divided by 1.
 
     Post-condition: value <= f(fpr) <= T(M(D), M(D'))(fpr), and value >= f(fpr) - 1e-9.
     """
-    revealed = _batch_divisor(alignment, dimension, dataset_size, sample_rate, noise_multiplier)
-    return curve_from_below(revealed, fpr)
-
-
-@theorem("wang-thm-3.7")
-def batch_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float) -> float:
-    """The guarantee of Theorem 3.7 at fpr, from below (see `batch_pair_fnr` at alignment -1)."""
-    return batch_pair_fnr(fpr, dimension, dataset_size, sample_rate, noise_multiplier, -1.0)
+    return curve_from_below(_batch(alignment, dimension, dataset_size, sample_rate, noise_multiplier), fpr)
 
 
 @theorem("wang-thm-3.7-delta")
@@ -127,8 +119,7 @@ def batch_delta(
     epsilon: float, dimension: int, dataset_size: int, sample_rate: float, noise_multiplier: float
 ) -> float:
     """The profile of the guarantee of Theorem 3.7, from above, in both orders of the pair."""
-    revealed = _batch_divisor(-1.0, dimension, dataset_size, sample_rate, noise_multiplier)
-    return delta_from_above(revealed, epsilon)
+    return delta_from_above(_batch(-1.0, dimension, dataset_size, sample_rate, noise_multiplier), epsilon)
 
 
 @theorem("wang-thm-a.2")
@@ -139,11 +130,8 @@ def floor_pair_fnr(
 
     Raises `ConditionError` unless floor((N + 1) q) = floor(N q) + 1, the case the theorem is about.
     """
-    before, after = floor_divisors(dataset_size, sample_rate)
-    if after != before + 1:
-        raise unmet("floors-differ", before=before, after=after)
-    revealed = _fixed_divisor(before, alignment, dimension, dataset_size, sample_rate, noise_multiplier)
-    return curve_from_below(revealed, fpr)
+    divisor = uneven_floor(dataset_size, sample_rate)
+    return curve_from_below(_fixed(divisor, alignment, dimension, dataset_size, sample_rate, noise_multiplier), fpr)
 
 
 @theorem("wang-thm-a.3")
@@ -153,8 +141,7 @@ def floor_fnr(fpr: float, dimension: int, dataset_size: int, sample_rate: float,
     if after == before:
         curve = sample_rate * float(gaussian_tradeoff(1.0 / noise_multiplier, fpr)) + (1.0 - sample_rate) * (1.0 - fpr)
         return curve * (1.0 - ROUNDED)
-    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
-    return curve_from_below(revealed, fpr)
+    return curve_from_below(_fixed(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier), fpr)
 
 
 @theorem("wang-thm-a.3-delta")
@@ -170,8 +157,7 @@ def floor_delta(
     if after == before:
         inner = math.log1p(math.expm1(epsilon) / sample_rate)
         return min(sample_rate * float(gaussian_delta(1.0 / noise_multiplier, inner)) * (1.0 + ROUNDED), 1.0)
-    revealed = _fixed_divisor(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier)
-    return delta_from_above(revealed, epsilon)
+    return delta_from_above(_fixed(before, -1.0, dimension, dataset_size, sample_rate, noise_multiplier), epsilon)
 
 
 _ROUNDOFF = 1e-15

@@ -22,8 +22,8 @@ is in `division_ceilings`; these functions are here because the paper's figures 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -31,15 +31,14 @@ from scipy.special import ndtr
 from calipers.errors import ConditionError
 from calipers.numerics.elementary import halved
 from calipers.numerics.normal import gaussian_tradeoff
-from calipers.theorems.division_ceilings import uneven_floor
+from calipers.theorems.division_guarantees import uneven_floor
 from calipers.theorems.division_pairs import ROUNDED
 from calipers.theorems.registry import theorem, unmet
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
-@dataclass(frozen=True)
-class GaussianLimit:
+class GaussianLimit(NamedTuple):
     """The two sides of the limit theorem at one fpr, with its mu and gamma."""
 
     upper: float
@@ -48,13 +47,18 @@ class GaussianLimit:
     gamma: float
 
 
-@dataclass(frozen=True)
-class Functionals:
+class Functionals(NamedTuple):
     """kl, kappa2 and kappa3 of a symmetric trade-off curve."""
 
     kl: float
     kappa2: float
     kappa3: float
+
+    def limit(self, copies: int) -> tuple[float, float]:
+        """mu and gamma of so many copies."""
+        variance = self.kappa2 - self.kl**2
+        mu = 2.0 * math.sqrt(copies) * self.kl / math.sqrt(variance)
+        return mu, 0.56 * self.kappa3 / (math.sqrt(copies) * variance**1.5)
 
 
 @lru_cache(maxsize=64)
@@ -72,13 +76,8 @@ def scale_functionals(divisor: int) -> Functionals:
         density = np.exp(-0.5 * t * t) * math.sqrt(2.0 / math.pi) * 0.5 * (stop - start) * _WEIGHTS
         slope = log_inverse - 0.5 * r * t * t
         grown = np.exp(slope)
-        return np.array(
-            [
-                density @ (slope * np.expm1(slope)),
-                density @ (np.square(slope) * (grown + 1.0)),
-                density @ (np.abs(slope + kl) ** 3 + np.abs(slope - kl) ** 3 * grown),
-            ]
-        )
+        cubes = np.abs(slope + kl) ** 3 + np.abs(slope - kl) ** 3 * grown
+        return np.array([density @ each for each in (slope * np.expm1(slope), np.square(slope) * (grown + 1.0), cubes)])
 
     kl, kappa2, _ = integrals(0.0, end, 0.0)
     # |l - kl|^3 has a kink where l = kl.
@@ -89,11 +88,9 @@ def scale_functionals(divisor: int) -> Functionals:
 
 def gaussian_limit(fpr: float, copies: int, functionals: Functionals) -> GaussianLimit:
     """Both sides at fpr, rounded outwards; `ConditionError` where gamma >= 1/2 or fpr is outside [gamma, 1 - gamma]."""
-    variance = functionals.kappa2 - functionals.kl**2
-    if variance <= 0.0:
+    if functionals.kappa2 <= functionals.kl**2:
         raise unmet("spread-positive", functionals=functionals)
-    mu = 2.0 * math.sqrt(copies) * functionals.kl / math.sqrt(variance)
-    gamma = 0.56 * functionals.kappa3 / (math.sqrt(copies) * variance**1.5)
+    mu, gamma = functionals.limit(copies)
     if gamma >= 0.5 or not gamma <= fpr <= 1.0 - gamma:
         raise unmet("near-gaussian", gamma=gamma, fpr=fpr)
     upper = float(gaussian_tradeoff(mu, fpr - gamma)) + gamma

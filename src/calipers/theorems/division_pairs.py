@@ -31,8 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
@@ -48,8 +47,7 @@ ROUNDED: Final = 1e-11
 """Values that claim a side are moved to it by this relative amount, which covers every rounding behind them."""
 
 
-@dataclass(frozen=True)
-class Balls:
+class Balls(NamedTuple):
     """Components N(0, I_n) against N(m e, s^2 I_n), s = K/(K+1), with their weights; m and K broadcast."""
 
     weights: FloatArray
@@ -71,8 +69,7 @@ class Balls:
         )
 
 
-@dataclass(frozen=True)
-class Revealed:
+class Revealed(NamedTuple):
     """A mixture whose index is revealed: balls, a plain Gaussian G_mu, and a part that reveals nothing."""
 
     balls: Balls
@@ -151,13 +148,18 @@ def delta_from_above(mixture: Revealed, epsilon: float) -> float:
     return min(max(forward, backward, 0.0) + ROUNDED, 1.0)
 
 
-def _line_fnr(fpr: float, shift: float, scale: float) -> float:
-    """T(N(0,1), N(m, s^2))(fpr): reject between z - h and z + h, z = m/(1 - s^2). Written in u = z - h.
+@theorem("wang-thm-3.4")
+def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
+    """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
 
-    alpha = Phi(-u) - Phi(u - 2z), beta = Phi((u - m)/s) + Phi(-(z - u)/s - s z): nothing large is subtracted.
+    Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
+    while fpr is between 1e-6 and 1 - 1e-6.
+
+    Reject between z - h and z + h, z = m/(1 - s^2). Written in u = z - h, alpha = Phi(-u) - Phi(u - 2z) and
+    beta = Phi((u - m)/s) + Phi(-(z - u)/s - s z): nothing large is subtracted.
     """
-    if fpr == 0.0 or fpr == 1.0:
-        return 1.0 - fpr
+    if fpr in (0.0, 1.0):
+        return max(1.0 - fpr - ROUNDED, 0.0)
     z = shift / (1.0 - scale * scale)
 
     def hit(u: float) -> float:
@@ -170,17 +172,8 @@ def _line_fnr(fpr: float, shift: float, scale: float) -> float:
         if high - low > 1e3:
             raise CertificationError(f"No interval has probability {fpr:g} under the first law.")
     low, _ = halved(low, high, lambda u: hit(u) >= fpr, 60)
-    return float(ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z))
-
-
-@theorem("wang-thm-3.4")
-def shifted_scale_fnr(fpr: float, shift: float, scale: float) -> float:
-    """The trade-off curve of N(0, 1) against N(shift, scale^2), a lower bound for every smaller shift.
-
-    Post-condition: value <= the curve at every mean between 0 and shift, and within about 1e-10 of the one at `shift`
-    while fpr is between 1e-6 and 1 - 1e-6.
-    """
-    return max(_line_fnr(fpr, shift, scale) - ROUNDED, 0.0)
+    missed = ndtr((low - shift) / scale) + ndtr(-(z - low) / scale - scale * z)
+    return max(float(missed) - ROUNDED, 0.0)
 
 
 @theorem("wang-thm-3.5")

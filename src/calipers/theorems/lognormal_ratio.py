@@ -26,7 +26,7 @@ Neither is a bound. At finite T the true curve crosses G_mu, and in the tail it 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf, erfinv, log_expit, ndtr, ndtri_exp
 
@@ -42,8 +42,7 @@ SHEVTSOVA = 0.4748
 _THIRD_MOMENT_TERMS = ((1.0, 2.5, 3.0), (-3.0, 1.5, 1.0), (4.0, 0.5, 0.0))
 
 
-@dataclass(frozen=True)
-class RatioMoments:
+class RatioMoments(NamedTuple):
     """Variance, third and fourth central moment, and third absolute central moment of Y."""
 
     variance: float
@@ -103,12 +102,8 @@ def ratio_moments(noise_multiplier: float) -> RatioMoments:
     """
     w = ratio_variance(noise_multiplier, power=6)
     x = 1.0 + w
-    return RatioMoments(
-        variance=w,
-        third=(x + 2.0) * w**2,
-        fourth=(x**4 + 2.0 * x**3 + 3.0 * x**2 - 3.0) * w**2,
-        absolute_third=absolute_third_moment(noise_multiplier),
-    )
+    fourth = (x**4 + 2.0 * x**3 + 3.0 * x**2 - 3.0) * w**2
+    return RatioMoments(w, (x + 2.0) * w**2, fourth, absolute_third_moment(noise_multiplier))
 
 
 @theorem("vandijk-prop-c.3")

@@ -14,19 +14,18 @@ for one statement by name and read off what the number means:
 Parameters are checked against their domains whenever the function is called, by name or directly.
 
 `parameters.toml` has the parameters that theorems take, each with its domain and one line of help, and a statement has
-what differs for its own (`takes`). One name per thing: `rounds` is the number of batches in one epoch (T or M in the
-papers), `steps` the number of batches of a whole run."""
+what differs for its own (`takes`) and what it fixes (`at`). One name per thing: `rounds` is the number of batches in
+one epoch (T or M in the papers), `steps` the number of batches of a whole run."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import enum
 import functools
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -71,7 +70,8 @@ class Parameter:
 class Theorem:
     """A published statement and the function that evaluates it.
 
-    `reads` is the relation in one line, with the word "value" for the returned number.
+    `reads` is the relation in one line, with the word "value" for the returned number. `at` has what the function also
+    takes and the statement fixes: several are one function, each at a place of its own.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Theorem:
     direction: Relation
     reads: str
     note: str = ""
+    at: Mapping[str, Number] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reads} [{self.direction.value}; {statement(self.statement)}]"
@@ -106,7 +107,7 @@ THEOREMS: dict[str, Theorem] = {}
 
 
 def _stated() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """What `statements/` says of every theorem (`statement`, `direction`, `reads`, `note`, `takes`) and condition."""
+    """What `statements/` says of every theorem (`statement`, `direction`, `reads`, ... `takes`, `at`) and condition."""
     found: dict[str, dict[str, Any]] = {}
     conditions: dict[str, str] = {}
     for path in sorted(Path(__file__).with_name("statements").glob("*.toml")):
@@ -147,10 +148,10 @@ def theorem(name: str) -> Callable[[F], F]:
     stated = _STATED[name]
 
     def register(function: F) -> F:
-        signature = inspect.signature(function)
+        signature, fixed = inspect.signature(function), stated.get("at", {})
         known = {key: DESCRIBED[key] for key in signature.parameters if key in DESCRIBED}
         known |= _parameters(stated.get("takes", {}), DESCRIBED)
-        if set(signature.parameters) != set(known):
+        if set(signature.parameters) != {*known, *fixed}:
             raise InputError(f"Theorem {name!r} describes {sorted(known)} but takes {sorted(signature.parameters)}.")
         if name in THEOREMS:
             raise InputError(f"Theorem {name!r} is registered twice.")
@@ -158,7 +159,7 @@ def theorem(name: str) -> Callable[[F], F]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> object:
             given = signature.bind(*args, **kwargs).arguments
-            return function(**{key: known[key][0].check(key, value) for key, value in given.items()})
+            return function(**{k: known[k][0].check(k, value) if k in known else value for k, value in given.items()})
 
         THEOREMS[name] = Theorem(
             name,
@@ -166,11 +167,13 @@ def theorem(name: str) -> Callable[[F], F]:
             tuple(
                 Parameter(key, *known[key], None if taken.default is inspect.Parameter.empty else taken.default)
                 for key, taken in signature.parameters.items()
+                if key not in fixed
             ),
             stated["statement"],
             Relation(stated["direction"]),
             stated["reads"],
             stated["note"],
+            fixed,
         )
         return cast(F, implements(stated["statement"])(checked))
 
@@ -208,15 +211,14 @@ def evaluate(name: str, **params: object) -> TheoremValue:
     missing = [parameter for parameter in entry.parameters if parameter.required and parameter.name not in params]
     if missing:
         raise InputError(f"{name} also needs: {'; '.join(map(str, missing))}.")
-    return TheoremValue(
-        _named(entry.function(**params)), entry.direction, statement(entry.statement), entry.reads, entry.note
-    )
+    values = _named(entry.function(**params, **entry.at))
+    return TheoremValue(values, entry.direction, statement(entry.statement), entry.reads, entry.note)
 
 
 def _named(result: object) -> dict[str, Number]:
     """The fields of a result that has several, or the single number under the name 'value'."""
-    if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return dataclasses.asdict(result)
+    if isinstance(result, tuple) and hasattr(result, "_asdict"):
+        return dict(result._asdict())
     if isinstance(result, (bool, int, float)):
         return {"value": result}
-    raise InputError(f"A theorem must return a number or a dataclass of numbers, not {type(result).__name__}.")
+    raise InputError(f"A theorem must return a number or a named tuple of numbers, not {type(result).__name__}.")

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -54,8 +54,7 @@ SMALLEST_PROBABILITY = 1e-290
 _RECORD_PRESENT, _RECORD_ZEROED = 2.0, 1.0
 
 
-@dataclass(frozen=True)
-class EventBound:
+class EventBound(NamedTuple):
     """delta >= `delta`, as proven by the event with this threshold."""
 
     delta: float
@@ -120,16 +119,6 @@ def best_threshold(value: Callable[[FloatArray], FloatArray], low: float, high: 
     return EventBound(float(values[best]), float(grid[best]))
 
 
-def _search_window(epsilon: float, sigma: float, rounds: int) -> tuple[float, float]:
-    """Where good thresholds lie.
-
-    With one coordinate, the likelihood ratio passes e^eps at C = sigma^2 eps + 3/2; with T of
-    them the maximum of the noise, about sigma sqrt(2 ln T), has to be passed as well.
-    """
-    middle = max(sigma**2 * epsilon + 1.5, sigma * math.sqrt(2.0 * math.log(rounds)))
-    return -8.0 * sigma, middle + 2.0 + 8.0 * sigma
-
-
 @theorem("chua-eq-3-event")
 def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, threshold: float) -> float:
     """P_S(E_C) - e^eps Q_S(E_C) for the given C, rounded down: delta_S(eps) >= this number."""
@@ -142,26 +131,21 @@ def shuffle_event_value(epsilon: float, noise_multiplier: float, rounds: int, th
     return value
 
 
-@theorem("chua-eq-3")
-def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
-    """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C.
-
-    Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no
-    threshold attacks.
-    """
-    search = _search_window(epsilon, noise_multiplier, rounds)
-    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, False), *search)
-
-
 @theorem("chua-eq-3-reversed")
-def shuffle_delta_lower_reversed(epsilon: float, noise_multiplier: float, rounds: int) -> EventBound:
-    """max over C of Q_S(not E_C) - e^eps P_S(not E_C): the same attack, with the record zeroed out as the target.
+@theorem("chua-eq-3")
+def shuffle_delta_lower(epsilon: float, noise_multiplier: float, rounds: int, zeroed: bool = False) -> EventBound:
+    """max over C of P_S(E_C) - e^eps Q_S(E_C), with the best C; or of Q_S(not E_C) - e^eps P_S(not E_C).
 
-    Post-condition: delta_S(epsilon) >= the returned delta. At epsilon = 0 it equals Equation (3);
-    for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
+    The latter (`zeroed`) is the same attack, with the record zeroed out as the target. At epsilon = 0 it equals
+    Equation (3); for few batches and much noise it is larger (sigma = 5, T = 10, epsilon = 0.1: 8.5e-4 to 5.9e-4).
+
+    Post-condition: delta_S(epsilon) >= the returned delta, which is 0 (the empty event) where no threshold attacks.
     """
-    search = _search_window(epsilon, noise_multiplier, rounds)
-    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, True), *search)
+    # With one coordinate, the likelihood ratio passes e^eps at C = sigma^2 eps + 3/2; with T of them the maximum of the
+    # noise, about sigma sqrt(2 ln T), has to be passed as well.
+    middle = max(noise_multiplier**2 * epsilon + 1.5, noise_multiplier * math.sqrt(2.0 * math.log(rounds)))
+    low, high = -8.0 * noise_multiplier, middle + 2.0 + 8.0 * noise_multiplier
+    return best_threshold(lambda grid: _max_values(epsilon, noise_multiplier, rounds, grid, zeroed), low, high)
 
 
 @theorem("chua-eq-3-epsilon")

@@ -50,7 +50,7 @@ are statements about that limit, with its symmetrized Poisson curve, and bound n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erf, log_ndtr, ndtr, ndtri, ndtri_exp
@@ -62,8 +62,7 @@ from calipers.theorems.registry import theorem, unmet
 from calipers.theorems.samplers_gap import best_threshold
 
 
-@dataclass(frozen=True)
-class TractablePoint:
+class TractablePoint(NamedTuple):
     """a* of Lemma 6.2, f_sub there, the distance of that point from the line, and the bound on a*."""
 
     fpr: float
@@ -233,7 +232,7 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
     log_rounds, log_power = _power_of_rounds(rounds, s, 4.0, "Equation (51)")
     # Above e^600 the 4 is far below the last digit; M^(1/s^2 - 1) alone may still be representable.
     if log_power > 600.0:
-        return _exponential_from_below(0.5 * (log_power - log_rounds))
+        return math.exp(min(0.5 * (log_power - log_rounds), 300.0))  # a lower bound either way
     return math.sqrt((math.exp(log_power) - 4.0) * math.exp(-log_rounds))
 
 
@@ -241,9 +240,5 @@ def scaled_noise_mu_lower(rounds: int, s: float) -> float:
 def scaled_noise_separation_lower(rounds: int, s: float) -> float:
     """Equation (48) at mu = M^((1/s^2 - 1)/2)/sqrt 2, which Equation (51) exceeds once M^(1/s^2) >= 8."""
     log_rounds, log_power = _power_of_rounds(rounds, s, 8.0, "Equation (52)")
-    return gdp_separation_lower(_exponential_from_below(0.5 * (log_power - log_rounds)) / _ROOT_2)
-
-
-def _exponential_from_below(exponent: float) -> float:
-    """e^exponent, or e^300 where that is smaller: a lower bound either way."""
-    return math.exp(min(exponent, 300.0))
+    # e^300 where that is smaller: a lower bound either way.
+    return gdp_separation_lower(math.exp(min(0.5 * (log_power - log_rounds), 300.0)) / _ROOT_2)

@@ -25,7 +25,7 @@ times the probability of the cell bound the expectation from below (above), with
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -41,8 +41,7 @@ _CANCELLATION = 1e-13
 """Error of a call in units of the terms it is a sum of."""
 
 
-@dataclass(frozen=True)
-class Counterexample:
+class Counterexample(NamedTuple):
     """The attack shows `delta` at least; the conjectured worst case leaks `conjectured` at most, in both directions."""
 
     delta: float

@@ -38,7 +38,7 @@ The limit of Section 4.1, (1 - d)^E - a with d = r M^-R and E = s M^R, tends to 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf, ndtr
 
@@ -50,8 +50,7 @@ from calipers.theorems.registry import theorem, unmet
 from calipers.theorems.shuffle_one_epoch import shuffle_delta
 
 
-@dataclass(frozen=True)
-class EdgeworthMap:
+class EdgeworthMap(NamedTuple):
     """The cubic p_n of Theorem 5.1, given by its two coefficients c_n and d_n."""
 
     c: float
@@ -90,9 +89,8 @@ def ratio_edgeworth_map(noise_multiplier: float, rounds: int) -> EdgeworthMap:
     n = COUNT.check_int("rounds", rounds)
     w = ratio_variance(noise_multiplier, power=4)
     x = 1.0 + w
-    return EdgeworthMap(
-        (w + 3.0) * math.sqrt(w) / (6.0 * math.sqrt(n)), w * (x**3 + 3.0 * x**2 + 6.0 * x + 6.0) / (24.0 * n)
-    )
+    d = w * (x**3 + 3.0 * x**2 + 6.0 * x + 6.0) / (24.0 * n)
+    return EdgeworthMap((w + 3.0) * math.sqrt(w) / (6.0 * math.sqrt(n)), d)
 
 
 @theorem("vandijk-thm-5.1")
@@ -101,8 +99,7 @@ def edgeworth_point(noise_multiplier: float, rounds: int, x: float) -> float:
     return ratio_edgeworth_map(noise_multiplier, rounds)(x)
 
 
-@dataclass(frozen=True)
-class OneEpochLimit:
+class OneEpochLimit(NamedTuple):
     """mu of Theorem 5.2 and the term s_M(a) its upper side adds at a >= 1/2."""
 
     mu: float
@@ -117,13 +114,11 @@ def shuffle_limit(noise_multiplier: float, rounds: int) -> OneEpochLimit:
     sequences t = o(1/M), g = O(sqrt(ln M)/M).
     """
     w = ratio_variance(noise_multiplier, power=2)
-    return OneEpochLimit(
-        math.sqrt(w / (rounds - 1)), (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (rounds - 1))
-    )
+    excess = (1.0 + w) ** 2 / (math.sqrt(8.0 * math.pi * math.e) * (rounds - 1))
+    return OneEpochLimit(math.sqrt(w / (rounds - 1)), excess)
 
 
-@dataclass(frozen=True)
-class GdpCoefficients:
+class GdpCoefficients(NamedTuple):
     """mu per unit of c, for E = c^2 M epochs of M rounds: random allocation, symmetrized Poisson, their ratio."""
 
     shuffle: float
@@ -162,8 +157,7 @@ def shuffle_separation_upper(noise_multiplier: float, rounds: int, epochs: int) 
     return -math.expm1(epochs * math.log1p(-delta)) / math.sqrt(2.0)
 
 
-@dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(NamedTuple):
     """a* = G_mu(a*), and the two leading terms of its expansion."""
 
     fixed_point: float

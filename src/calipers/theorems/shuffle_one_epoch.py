@@ -32,8 +32,7 @@ gives 3.715e6 rounds, printed as 3.72e6 like the exact solution beside it (3.716
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import erf
 
@@ -44,11 +43,8 @@ from calipers.theorems.registry import theorem, unmet
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_2EPI = math.sqrt(2.0 * math.e * math.pi)
 
-DistanceBound = Callable[[float, int], float]
 
-
-@dataclass(frozen=True)
-class OneEpochBound:
+class OneEpochBound(NamedTuple):
     """delta of Theorem 4.1, its six terms, and how much room condition (1) leaves (never negative)."""
 
     delta: float
@@ -61,10 +57,10 @@ class OneEpochBound:
     slack: float
 
 
-def _one_epoch(noise_multiplier: float, rounds: int, distance: DistanceBound) -> OneEpochBound:
+def _one_epoch(noise_multiplier: float, rounds: int, sharp: bool) -> OneEpochBound:
     """The six terms and the slack of condition (1), which may come out negative."""
     w = ratio_variance(noise_multiplier, power=3)
-    error = distance(noise_multiplier, rounds - 1)
+    error = (berry_esseen_distance if sharp else berry_esseen_distance_low_noise)(noise_multiplier, rounds - 1)
     mu = math.sqrt(w / (rounds - 1))
     root_log = math.sqrt(math.log(rounds))
     # e^v / (1 - e^-v) = (1 + w)^2 / w
@@ -83,15 +79,8 @@ def _one_epoch(noise_multiplier: float, rounds: int, distance: DistanceBound) ->
     return OneEpochBound(delta, *terms, slack)
 
 
-def _holds(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> bool:
-    """Condition (1), and sigma >= sqrt(3 / ln M), which (1) with Equation (21) implies but (53) with (19) need not.
-
-    The third condition of the proof, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second.
-    """
-    return bound.slack >= 0.0 and noise_multiplier**2 * math.log(rounds) >= 3.0
-
-
 def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneEpochBound:
+    """The bound where both conditions hold; the third, M >= 8 kappa^3 = (e^v - 1)^3, follows from the second."""
     if noise_multiplier**2 * math.log(rounds) < 3.0:
         raise unmet("enough-noise", least=math.sqrt(3.0 / math.log(rounds)), noise=noise_multiplier)
     if bound.slack < 0.0:
@@ -99,44 +88,31 @@ def _require(bound: OneEpochBound, noise_multiplier: float, rounds: int) -> OneE
     return bound
 
 
+@theorem("vandijk-eq-53")
 @theorem("vandijk-thm-4.1")
-def shuffle_delta(noise_multiplier: float, rounds: int) -> OneEpochBound:
+def shuffle_delta(noise_multiplier: float, rounds: int, sharp: bool = False) -> OneEpochBound:
     """The delta of Theorem 4.1, all six terms, with condition (1) checked.
 
-    Post-condition: the total variation of the pair is at most `delta`.
+    `sharp`: the bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19); not above
+    the other where both exist. Post-condition: the total variation of the pair is at most `delta`.
     """
-    return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance_low_noise), noise_multiplier, rounds)
-
-
-@theorem("vandijk-eq-53")
-def shuffle_delta_sharp(noise_multiplier: float, rounds: int) -> OneEpochBound:
-    """The bound as the proof has it, (52) under (53), with the Berry-Esseen distance of Equation (19).
-
-    Post-condition: as `shuffle_delta`, and not above it where both exist.
-    """
-    return _require(_one_epoch(noise_multiplier, rounds, berry_esseen_distance), noise_multiplier, rounds)
-
-
-def _fewest_rounds(delta: float, noise_multiplier: float, distance: DistanceBound) -> int:
-    """The smallest M with a bound <= delta whose conditions hold; both get easier as M grows."""
-
-    def suffices(rounds: int) -> bool:
-        bound = _one_epoch(noise_multiplier, rounds, distance)
-        return bound.delta <= delta and _holds(bound, noise_multiplier, rounds)
-
-    return fewest(suffices, 2, 4)
-
-
-@theorem("vandijk-thm-4.1-rounds")
-def shuffle_rounds(delta: float, noise_multiplier: float) -> int:
-    """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1)."""
-    return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance_low_noise)
+    return _require(_one_epoch(noise_multiplier, rounds, sharp), noise_multiplier, rounds)
 
 
 @theorem("vandijk-eq-53-rounds")
-def shuffle_rounds_sharp(delta: float, noise_multiplier: float) -> int:
-    """The smallest M for which Equation (53) with Equation (19) gives at most delta."""
-    return _fewest_rounds(delta, noise_multiplier, berry_esseen_distance)
+@theorem("vandijk-thm-4.1-rounds")
+def shuffle_rounds(delta: float, noise_multiplier: float, sharp: bool = False) -> int:
+    """The smallest M for which Theorem 4.1 gives at most delta (column M_exact of the paper's Table 1).
+
+    `sharp`: for which Equation (53) with Equation (19) does. Bound and conditions get easier as M grows.
+    """
+
+    def suffices(rounds: int) -> bool:
+        bound = _one_epoch(noise_multiplier, rounds, sharp)
+        # sigma >= sqrt(3 / ln M) follows from (1) with Equation (21), but need not from (53) with (19).
+        return bound.delta <= delta and bound.slack >= 0.0 and noise_multiplier**2 * math.log(rounds) >= 3.0
+
+    return fewest(suffices, 2, 4)
 
 
 @theorem("vandijk-thm-4.1-dataset-size")

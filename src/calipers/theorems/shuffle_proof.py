@@ -22,7 +22,7 @@ cell's share, and the normal mass of the largest cell bounds the width of the re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -39,16 +39,14 @@ _ROOT_2PI = math.sqrt(2.0 * math.pi)
 _ROOT_8EPI = math.sqrt(8.0 * math.e * math.pi)
 
 
-@dataclass(frozen=True)
-class Enclosure:
+class Enclosure(NamedTuple):
     """lower <= the quantity <= upper."""
 
     lower: float
     upper: float
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """What every step starts from: sigma, M, w, the Berry-Esseen distance and kappa."""
 
     sigma: float
@@ -72,10 +70,15 @@ class _Step:
         return np.asarray(np.expm1(exponent) / math.sqrt((self.rounds - 1) * self.w), dtype=np.float64)
 
 
-def _step(noise_multiplier: float, rounds: int, around: float) -> _Step:
-    """The step for false positive rates within `around` of 1/2; `ConditionError` where no kappa satisfies D.2."""
+def _step(noise_multiplier: float, rounds: int, around: float | None = None) -> _Step:
+    """The step for false positive rates within `around` of 1/2, or (None) for what does not ask for kappa.
+
+    `ConditionError` where no kappa satisfies D.2.
+    """
     w = ratio_variance(noise_multiplier, power=3)
     distance = berry_esseen_distance(noise_multiplier, rounds - 1) * (1.0 + _ROUNDED)
+    if around is None:
+        return _Step(noise_multiplier, rounds, w, distance, 0.0)
     if distance + around >= 0.5:
         raise unmet("near-half", distance=distance, around=around)
     return _Step(noise_multiplier, rounds, w, distance, float(ndtri(0.5 + distance + around)) * (1.0 + _ROUNDED))
@@ -103,13 +106,11 @@ def threshold_interval(noise_multiplier: float, rounds: int, delta: float) -> En
 @theorem("vandijk-prop-d.4")
 def threshold_fnr(noise_multiplier: float, rounds: int, threshold: float) -> Enclosure:
     """int Phi(gamma(h, z)) phi(z) dz -+ e, within [0, 1] as a rate is."""
-    w = ratio_variance(noise_multiplier, power=3)
-    distance = berry_esseen_distance(noise_multiplier, rounds - 1) * (1.0 + _ROUNDED)
-    step = _Step(noise_multiplier, rounds, w, distance, 0.0)
+    step = _step(noise_multiplier, rounds)
     # gamma(h, z) = (h - 1) M / sqrt((M - 1) w) - m(z): the rest of h M/(M-1) - e^(...)/(M-1) - 1.
-    level = (threshold - 1.0) * rounds / math.sqrt((rounds - 1) * w)
+    level = (threshold - 1.0) * rounds / math.sqrt((rounds - 1) * step.w)
     found = _enclosed(step, level, step.last_noise(threshold))
-    return Enclosure(max(found.lower - distance, 0.0), min(found.upper + distance, 1.0))
+    return Enclosure(max(found.lower - step.distance, 0.0), min(found.upper + step.distance, 1.0))
 
 
 @theorem("vandijk-prop-d.5")

@@ -88,10 +88,8 @@ def conjecture(progress: Progress) -> Computed:
     """What the attack shows against what the conjecture allows, at two batches; then with more of them."""
     table = Sheet()
     for sigma, rounds, epsilon in watched((*((sigma, 2, epsilon) for sigma, epsilon in _TWO), *_MORE), progress):
-        fixed, pair = (
-            deterministic(epoch(sigma, rounds), "delta", epsilon)[1],
-            ShuffleAttack(sigma, rounds).delta(epsilon),
-        )
+        fixed = deterministic(epoch(sigma, rounds), "delta", epsilon)[1]
+        pair = ShuffleAttack(sigma, rounds).delta(epsilon)
         run = {"noise_multiplier": sigma, "steps": rounds, "epsilon": epsilon, "pair_lower": pair}
         if rounds == 2:
             found = two_batches(epsilon, sigma)

@@ -23,13 +23,7 @@ from calipers.papers.chua2024.settings import deterministic, epoch
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.run import Run
-from calipers.theorems.poisson_halfspace import (
-    poisson_better_below,
-    poisson_halfspace_best,
-    poisson_halfspace_delta,
-    poisson_total_variation_upper,
-    poisson_worse_beyond,
-)
+from calipers.theorems import poisson_halfspace as theorem
 
 EPOCH = epoch(published.FIGURE_2_NOISE_MULTIPLIER, published.FIGURE_2_STEPS)
 EPSILON: FloatArray = np.linspace(0.0, 50.0, 26)
@@ -78,7 +72,7 @@ def sign_changes() -> int:
 def figure_2(progress: Progress) -> Computed:
     """delta_D and delta_P for sigma = 0.3, T = 10, their crossing, and what the proof of Theorem 4.2 gives."""
     sigma, steps = EPOCH.noise_multiplier, EPOCH.total_steps
-    below, beyond = poisson_better_below(sigma, steps), poisson_worse_beyond(sigma, steps)
+    below, beyond = theorem.poisson_better_below(sigma, steps), theorem.poisson_worse_beyond(sigma, steps)
     crossing = crossing_bracket(below, beyond)
     table, at_zero, fixed = Sheet("curves"), _poisson().delta(0.0), deterministic(EPOCH, "delta", 0.0)
     for epsilon in watched(EPSILON.tolist(), progress):
@@ -86,10 +80,10 @@ def figure_2(progress: Progress) -> Computed:
             epsilon=epsilon,
             deterministic=deterministic(EPOCH, "delta", epsilon)[1],
             poisson=_poisson().delta(epsilon),
-            halfspace_best=poisson_halfspace_best(epsilon, sigma, steps).delta,
-            halfspace_closed=poisson_halfspace_delta(epsilon, sigma, steps),
+            halfspace_best=theorem.poisson_halfspace_best(epsilon, sigma, steps).delta,
+            halfspace_closed=theorem.poisson_halfspace_delta(epsilon, sigma, steps),
         )
-    values = Sheet().beside(at_zero=at_zero, bound=poisson_total_variation_upper(sigma, steps), fixed=fixed)
+    values = Sheet().beside(at_zero=at_zero, bound=theorem.poisson_total_variation_upper(sigma, steps), fixed=fixed)
     values.beside(gap=(fixed[0] - at_zero.upper, fixed[1] - at_zero.lower), below=below, beyond=beyond)
     values.beside(crossing=crossing, changes=sign_changes())
     marks = Sheet("marks", listed=False)

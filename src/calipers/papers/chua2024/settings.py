@@ -36,12 +36,7 @@ from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR
 from calipers.numerics.types import FloatArray
 from calipers.papers.items import Interval, Value
 from calipers.run import Run
-from calipers.theorems.samplers_gap import (
-    deterministic_delta,
-    deterministic_epsilon,
-    shuffle_delta_lower,
-    shuffle_epsilon_lower,
-)
+from calipers.theorems import samplers_gap as theorem
 
 ORDERS: FloatArray = np.concatenate((1.0 + np.arange(1, 100) / 10.0, np.arange(11, 64)))
 """The Renyi orders that dp_accounting tries unless told otherwise (without its four largest, which never win here)."""
@@ -73,7 +68,9 @@ def balls_and_bins(run: Run) -> Measurement:
 
 def deterministic(run: Run, quantity: Quantity, level: float) -> Interval:
     """epsilon_D(delta) or delta_D(epsilon), Proposition 3.1, with its rounding."""
-    value = {"epsilon": deterministic_epsilon, "delta": deterministic_delta}[quantity](level, run.noise_multiplier)
+    value = {"epsilon": theorem.deterministic_epsilon, "delta": theorem.deterministic_delta}[quantity](
+        level, run.noise_multiplier
+    )
     return value * (1.0 - _SLACK), value * (1.0 + _SLACK)
 
 
@@ -81,8 +78,8 @@ def deterministic(run: Run, quantity: Quantity, level: float) -> Interval:
 def shuffled_by_event(run: Run, quantity: Quantity, level: float) -> float:
     """At most epsilon_S(delta) or delta_S(epsilon): what Equation (3) shows with the best C."""
     if quantity == "epsilon":
-        return shuffle_epsilon_lower(level, run.noise_multiplier, run.total_steps)
-    return shuffle_delta_lower(level, run.noise_multiplier, run.total_steps).delta
+        return theorem.shuffle_epsilon_lower(level, run.noise_multiplier, run.total_steps)
+    return theorem.shuffle_delta_lower(level, run.noise_multiplier, run.total_steps).delta
 
 
 @cache

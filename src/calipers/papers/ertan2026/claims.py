@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,13 +19,7 @@ from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, forced_noise, leaks
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.theorems.separation import (
-    max_test_separation,
-    noise_threshold,
-    poisson_separation_lower,
-    shuffle_separation_lower,
-    tractable_point,
-)
+from calipers.theorems import separation as theorem
 
 ROUNDS = (2, 4, 12, 48, 390, 1_000, 10_000, 100_000, 1_000_000)
 EVERY_ROUND_UP_TO = 20_000
@@ -39,13 +33,13 @@ def thresholds(progress: Progress) -> Computed:
     table = Sheet()
     for quoted in watched(published.THRESHOLDS, progress):
         rounds, delta = quoted.records // published.QUOTED_BATCH_SIZE, 1.0 / quoted.records
-        sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
+        sigma, found = theorem.noise_threshold(rounds), leaks(epoch(rounds))
         table.add(
             dataset=quoted.name,
             records=quoted.records,
             rounds=rounds,
             sigma=sigma,
-            theorem_6_1=shuffle_separation_lower(sigma, rounds),
+            theorem_6_1=theorem.shuffle_separation_lower(sigma, rounds),
             separation_isolated=found.isolated.separation(),
             separation_poisson=found.poisson.separation(),
             epsilon_shuffle=found.shuffle.epsilon(delta),
@@ -59,8 +53,8 @@ def _margins() -> tuple[float, int, float]:
     counts = [*range(2, EVERY_ROUND_UP_TO + 1), *(round(count) for count in np.geomspace(3e4, 1e10, 60))]
     ratios = []
     for count in counts:
-        sigma = noise_threshold(count)
-        ratios.append(tractable_point(sigma, count).separation / shuffle_separation_lower(sigma, count))
+        sigma = theorem.noise_threshold(count)
+        ratios.append(theorem.tractable_point(sigma, count).separation / theorem.shuffle_separation_lower(sigma, count))
     least = int(np.argmin(ratios))
     return ratios[least], counts[least], 1.0 / math.sqrt(4.0 * math.pi * math.log(2.0))
 
@@ -69,14 +63,14 @@ def dichotomies(progress: Progress) -> Computed:
     """Theorems 6.1 and 6.3 at the threshold, beside the separation that they bound."""
     table = Sheet()
     for rounds in watched(ROUNDS, progress):
-        sigma, found = noise_threshold(rounds), leaks(epoch(rounds))
+        sigma, found = theorem.noise_threshold(rounds), leaks(epoch(rounds))
         table.add(
             rounds=rounds,
             sigma=sigma,
-            theorem_6_1=shuffle_separation_lower(sigma, rounds),
-            theorem_6_3=poisson_separation_lower(sigma, rounds),
-            x_prime=tractable_point(sigma, rounds).separation,
-            kappa_sub=max_test_separation(sigma, rounds),
+            theorem_6_1=theorem.shuffle_separation_lower(sigma, rounds),
+            theorem_6_3=theorem.poisson_separation_lower(sigma, rounds),
+            x_prime=theorem.tractable_point(sigma, rounds).separation,
+            kappa_sub=theorem.max_test_separation(sigma, rounds),
             isolated=found.isolated.separation(),
             poisson=found.poisson.separation(),
             worst=found.shuffle.separation(),
@@ -86,18 +80,17 @@ def dichotomies(progress: Progress) -> Computed:
     return Computed([table])
 
 
-def _separation(name: str, rounds: int, noise_multiplier: float) -> Bracket:
-    found: Bracket = getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
-    return found
+def _separation(name: str, rounds: int) -> Callable[[float], Bracket]:
+    return lambda noise_multiplier: getattr(leaks(epoch(rounds, noise_multiplier)), name).separation()
 
 
 def forced(progress: Progress) -> Computed:
     """How much noise one epoch needs for a small separation, from both sides."""
     table = Sheet()
     for rounds, target in watched(itertools.product(FORCED_ROUNDS, FORCED_SEPARATIONS), progress):
-        threshold = noise_threshold(rounds)
-        poisson = forced_noise(partial(_separation, "poisson", rounds), target, 2.0 * threshold, 2.0)
+        threshold = theorem.noise_threshold(rounds)
+        poisson = forced_noise(_separation("poisson", rounds), target, 2.0 * threshold, 2.0)
         # Both samplers need about the same noise, and Poisson sampling is measured faster.
-        isolated = forced_noise(partial(_separation, "isolated", rounds), target, 1.01 * poisson[1], 1.03)
+        isolated = forced_noise(_separation("isolated", rounds), target, 1.01 * poisson[1], 1.03)
         table.add(rounds=rounds, separation=target, threshold=threshold, isolated=isolated, poisson=poisson)
     return Computed([table])

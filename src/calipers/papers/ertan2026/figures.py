@@ -23,15 +23,7 @@ from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import ROUNDING, epoch, leaks, poisson_ceiling
 from calipers.papers.items import Progress, Published, watched
 from calipers.papers.sheets import Column, Computed, Sheet
-from calipers.theorems.separation import (
-    max_test_separation,
-    max_test_tradeoff,
-    noise_threshold,
-    poisson_limit_separation,
-    scaled_noise_separation_lower,
-    shuffle_separation_lower,
-    tractable_point,
-)
+from calipers.theorems import separation as theorem
 
 DRAWN_ROUNDS = 20
 """Few enough rounds for the three separations of Figure 2 to be told apart."""
@@ -47,7 +39,7 @@ _MAXIMUM = 1.0 / math.sqrt(2.0)
 def _best_fpr(sigma: float, rounds: int) -> float:
     """The false positive rate of the grid at which f_sub is farthest from the line."""
     grid = np.linspace(0.0, 1.0, 4001)
-    return float(grid[np.argmax([1.0 - a - max_test_tradeoff(float(a), sigma, rounds) for a in grid])])
+    return float(grid[np.argmax([1.0 - a - theorem.max_test_tradeoff(float(a), sigma, rounds) for a in grid])])
 
 
 def _segment(table: Sheet, name: str, fpr: float, distance: float) -> None:
@@ -57,7 +49,7 @@ def _segment(table: Sheet, name: str, fpr: float, distance: float) -> None:
     table.add(name=name, distance=distance, fpr=fpr + step, fnr=fnr + step)
 
 
-def figure_1(progress: Progress) -> Computed:
+def figure_1() -> Computed:
     """The separation of the curve of one shuffled epoch, drawn on the curve."""
     found = leaks(epoch(DRAWN_ROUNDS)).isolated
     kappa = found.separation()
@@ -67,19 +59,18 @@ def figure_1(progress: Progress) -> Computed:
     _segment(segments, "κ", fixed, kappa.lower)
     for fnr in (fixed, 1.0 - fixed):
         segments.add(name="√2 κ", distance=math.sqrt(2.0) * kappa.lower, fpr=fixed, fnr=fnr)
-    progress(1, 1)
     return Computed([table, segments, Sheet().beside(kappa=kappa)], {"drawn_rounds": DRAWN_ROUNDS})
 
 
-def figure_2(progress: Progress) -> Computed:
+def figure_2() -> Computed:
     """f_sub, the true curve, and x' <= kappa_sub <= kappa_shuf."""
-    rounds = DRAWN_ROUNDS
-    sigma, found = noise_threshold(rounds), leaks(epoch(rounds)).isolated
-    point, by_largest, kappa = tractable_point(sigma, rounds), max_test_separation(sigma, rounds), found.separation()
+    rounds, sigma, found = DRAWN_ROUNDS, theorem.noise_threshold(DRAWN_ROUNDS), leaks(epoch(DRAWN_ROUNDS)).isolated
+    point, kappa = theorem.tractable_point(sigma, rounds), found.separation()
+    by_largest = theorem.max_test_separation(sigma, rounds)
     most, gap = by_largest * (1.0 + 2.0 * ROUNDING), by_largest - point.separation
-    sub = np.array([max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
+    sub = np.array([theorem.max_test_tradeoff(float(a), sigma, rounds) for a in ALPHA])
     table = Sheet.of_columns("curves", {"alpha": ALPHA, "f_sub": sub, "f_shuf_upper": found.curve(Side.LOWER)(ALPHA)})
-    values = Sheet().beside(bound=shuffle_separation_lower(sigma, rounds))
+    values = Sheet().beside(bound=theorem.shuffle_separation_lower(sigma, rounds))
     values.beside(point=point, fpr=point.fpr, x=point.separation)
     values.beside(sub=(by_largest, most), shuf=kappa, first=(gap, gap + 1e-10))
     values.beside(second=(kappa.lower - most, kappa.upper - by_largest))
@@ -87,7 +78,6 @@ def figure_2(progress: Progress) -> Computed:
     _segment(segments, "x'", point.fpr, point.separation)
     _segment(segments, "κ_sub", _best_fpr(sigma, rounds), by_largest)
     _segment(segments, "κ_shuf", 0.5 - kappa.lower * _MAXIMUM, kappa.lower)
-    progress(1, 1)
     return Computed([table, values, segments], {"sigma": sigma})
 
 
@@ -96,12 +86,12 @@ def figure_3(progress: Progress) -> Computed:
     measured, places, limits = Sheet("measured"), Sheet("places", listed=False), Sheet("limits", listed=False)
     columns: dict[str, Column] = {"rounds": FIGURE_3_ROUNDS}
     for label, s in SCHEDULES.items():
-        columns[f"equation_52, s = {label}"] = [scaled_noise_separation_lower(count, s) for count in FIGURE_3_ROUNDS]
+        columns[f"equation_52, s = {label}"] = [theorem.scaled_noise_separation_lower(m, s) for m in FIGURE_3_ROUNDS]
         for count in (100, 10_000, 1_000_000):
-            places.add(label=label, rounds=count, bound=scaled_noise_separation_lower(count, s))
+            places.add(label=label, rounds=count, bound=theorem.scaled_noise_separation_lower(count, s))
     for count in watched([count for count in MEASURED_ROUNDS if count >= 10], progress):
         found = leaks(epoch(count)).poisson.separation()
-        predicted = poisson_limit_separation(count, 1, noise_threshold(count))
+        predicted = theorem.poisson_limit_separation(count, 1, theorem.noise_threshold(count))
         measured.add(rounds=count, separation=found, ceiling=poisson_ceiling(count), predicted=predicted)
     # What the prediction tends to as M grows, for s below, at and above 1.
     claim = Published(published.FIGURE_3_CLAIM, _MAXIMUM * (1.0 - ROUNDING), _MAXIMUM, None)
@@ -114,10 +104,10 @@ def figure_4(progress: Progress) -> Computed:
     """Equation (47) at the threshold for several E, beside the separation of the runs it is meant to predict."""
     measured, columns = Sheet("measured"), {"rounds": np.array(FIGURE_4_ROUNDS)}
     for epochs in watched(published.EPOCHS, progress):
-        line = [poisson_limit_separation(count, epochs, noise_threshold(count)) for count in FIGURE_4_ROUNDS]
+        line = [theorem.poisson_limit_separation(m, epochs, theorem.noise_threshold(m)) for m in FIGURE_4_ROUNDS]
         columns[f"predicted, E = {epochs}"] = np.array(line)
         for count in MEASURED_ROUNDS:
-            predicted = poisson_limit_separation(count, epochs, noise_threshold(count))
+            predicted = theorem.poisson_limit_separation(count, epochs, theorem.noise_threshold(count))
             found, ceiling = leaks(epoch(count, epochs=epochs)).poisson.separation(), poisson_ceiling(count, epochs)
             measured.add(epochs=epochs, rounds=count, separation=found, predicted=predicted, ceiling=ceiling)
     return Computed([Sheet.of_columns("predicted", columns), measured])

@@ -7,7 +7,8 @@ with every bias and scale that such a layer can have. "≈" is read as within fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
+from numpy.typing import NDArray
 
 from calipers.papers.ertan2026 import published
 from calipers.papers.items import Progress, Published, watched
@@ -20,45 +21,33 @@ _WIDE_STAGES = (160, 320, 640)
 _WIDE_BLOCKS = 4
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """At least and at most so many parameters."""
-
-    least: int
-    most: int
-
-    def __add__(self, other: Parameters) -> Parameters:
-        return Parameters(self.least + other.least, self.most + other.most)
-
-    def __mul__(self, times: int) -> Parameters:
-        return Parameters(self.least * times, self.most * times)
+Parameters = NDArray[np.int64]
+"""At least and at most so many parameters."""
 
 
 def _dense(inputs: int, outputs: int) -> Parameters:
     """A matrix, with or without bias; a convolution is one with inputs × kernel area."""
-    return Parameters(inputs * outputs, (inputs + 1) * outputs)
+    return np.array((inputs * outputs, (inputs + 1) * outputs))
 
 
 def _norm(width: int) -> Parameters:
     """Nothing, or a scale and a shift."""
-    return Parameters(0, 2 * width)
+    return np.array((0, 2 * width))
 
 
 def vision_transformer(width: int) -> Parameters:
     """32×32 images in 4×4 patches, 12 layers, MLP ratio 4 (Appendix B.4)."""
     block = _dense(width, 3 * width) + _dense(width, width) + _dense(width, 4 * width) + _dense(4 * width, width)
     block += _norm(width) * 2
-    positions = Parameters(65 * width, 66 * width)
-    return _dense(3 * 16, width) + positions + block * 12 + _norm(width) + _dense(width, _CLASSES_OF_IMAGES)
+    return _dense(3 * 16, width) + _dense(65, width) + block * 12 + _norm(width) + _dense(width, _CLASSES_OF_IMAGES)
 
 
 def text_transformer(width: int, layers: int, hidden: int, length: int) -> Parameters:
     """Token and position embeddings, attention, and a feed-forward layer of three matrices (SwiGLU, Appendix B.5)."""
-    tokens = Parameters(_VOCABULARY * width, (_VOCABULARY + _SPECIAL_TOKENS) * width)
-    positions = Parameters(length * width, length * width)
+    tokens: Parameters = np.array((_VOCABULARY * width, (_VOCABULARY + _SPECIAL_TOKENS) * width))
     block = _dense(width, 3 * width) + _dense(width, width) + _dense(width, hidden) * 2 + _dense(hidden, width)
     block += _norm(width) * 2
-    return tokens + positions + block * layers + _norm(width) + _dense(width, _CLASSES_OF_NEWS)
+    return tokens + length * width + block * layers + _norm(width) + _dense(width, _CLASSES_OF_NEWS)
 
 
 def wide_residual_network() -> Parameters:
@@ -87,7 +76,6 @@ def model_sizes(progress: Progress) -> Computed:
     """Millions of parameters of every model whose size a caption states."""
     table = Sheet("sizes", listed=False)
     for name, millions in watched(published.MODEL_SIZES.items(), progress):
-        count = MODELS[name]
         stated = Published(f"≈ {millions}", millions * (1.0 - _NEAR), millions * (1.0 + _NEAR), float(millions))
-        table.add(name=name, millions=(count.least / 1e6, count.most / 1e6)).beside(stated=stated)
+        table.add(name=name, millions=tuple((MODELS[name] / 1e6).tolist())).beside(stated=stated)
     return Computed([table])

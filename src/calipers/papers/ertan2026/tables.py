@@ -19,18 +19,14 @@ from calipers.papers.ertan2026 import published
 from calipers.papers.ertan2026.settings import epoch, epochs_of, leaks
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.theorems.separation import (
-    epsilon_from_separation,
-    noise_threshold,
-    poisson_separation_lower,
-    shuffle_separation_lower,
-)
+from calipers.theorems import separation as theorem
 
 
 def accuracy_table(progress: Progress, number: int) -> Computed:
     """σ of every row of one of Tables 1 to 9, and what its runs leak."""
     shown, table = published.TABLES[number], Sheet("runs")
     stated, records = shown.dataset.records, shown.dataset.everything or shown.dataset.records
+    thresholds = {batch: theorem.noise_threshold(stated // batch) for batch in shown.noise}
     for (batch, text), epochs in watched(itertools.product(shown.noise.items(), published.EPOCHS), progress):
         run = epochs_of(records, batch, epochs)
         found, sigma, rounds = leaks(run), run.noise_multiplier, run.steps_per_epoch
@@ -43,31 +39,31 @@ def accuracy_table(progress: Progress, number: int) -> Computed:
             participation=rounds * batch / records,
             sigma_printed=float(text),
             sigma=sigma,
-            theorem_6_1=shuffle_separation_lower(sigma, rounds),
+            theorem_6_1=theorem.shuffle_separation_lower(sigma, rounds),
             shuffle_separation_isolated=found.isolated.separation(),
             poisson_separation=found.poisson.separation(),
             shuffle_epsilon=(low, high),
             poisson_epsilon=found.poisson.epsilon(1.0 / records),
         )
         table.beside(name=f"batch {batch}, {epochs} epoch{'s' if epochs > 1 else ''}", text=text, note=note)
-        table.beside(as_stated=noise_threshold(stated // batch) if shown.dataset.everything else None, count=stated)
-    thresholds = ", ".join(f"{noise_threshold(stated // batch):.2f}" for batch in shown.noise)
-    return Computed([table], {"stated": thresholds})
+        table.beside(as_stated=thresholds[batch] if shown.dataset.everything else None, count=stated)
+    return Computed([table], {"stated": ", ".join(f"{sigma:.2f}" for sigma in thresholds.values())})
 
 
 def table_10(progress: Progress) -> Computed:
     """The four columns, and what runs with the most noise that Theorem 6.1 speaks about really leak."""
     table, delta = Sheet(), published.TABLE_10_DELTA
     for line in watched(published.TABLE_10, progress):
-        sigma, found = noise_threshold(line.rounds), leaks(epoch(line.rounds))
-        kappas = shuffle_separation_lower(sigma, line.rounds), poisson_separation_lower(sigma, line.rounds)
+        sigma, found = theorem.noise_threshold(line.rounds), leaks(epoch(line.rounds))
+        bounds = theorem.shuffle_separation_lower, theorem.poisson_separation_lower
+        kappas = [bound(sigma, line.rounds) for bound in bounds]
         table.add(
             rounds=line.rounds,
             sigma=sigma,
             kappa_shuffle=kappas[0],
             kappa_poisson=kappas[1],
-            epsilon_shuffle=epsilon_from_separation(kappas[0], delta),
-            epsilon_poisson=epsilon_from_separation(kappas[1], delta),
+            epsilon_shuffle=theorem.epsilon_from_separation(kappas[0], delta),
+            epsilon_poisson=theorem.epsilon_from_separation(kappas[1], delta),
             separation_isolated=found.isolated.separation(),
             separation_poisson=found.poisson.separation(),
             true_epsilon_shuffle=found.shuffle.epsilon(delta),

@@ -1,8 +1,8 @@
 """Section 7: what is learnt at the noise that small separation forces. Tables 1 and 3, trained again.
 
-Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run of
-`calipers.papers.ertan2026.experiment`, with everything that names the run; `experiments/separation/README.md` in the
-repository has the commands. Nothing is trained here.
+Training takes GPU hours, so the rows are kept: `trained.csv` has one row for each run, with everything that names it.
+The experiment itself is `benchmarks.protocol` in the repository, outside what is installed, and the rows that it
+gathers have the columns that are read here; `experiments/separation/README.md` has the commands. Nothing is trained.
 
 **An accuracy is a measurement, not a bound.** It depends on the seed and on the device. Ours stand beside the
 published ones to show whether the picture is the same; that they agree to a digit is not to be expected, because the
@@ -25,7 +25,6 @@ from statistics import fmean
 from typing import Any
 
 from calipers.papers.ertan2026 import published
-from calipers.papers.items import Progress
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold
 
@@ -47,7 +46,7 @@ def trained_runs() -> Iterator[dict[str, Any]]:
         yield {name: run[name] for name in (*_COLUMNS, "accuracy")} | ends
 
 
-def utility(progress: Progress) -> Computed:
+def utility() -> Computed:
     """Accuracies beside those of Tables 1 and 3, and the picture of accuracy against noise."""
     runs, table = Sheet("runs"), Sheet("beside", listed=False)
     lines, marks = Sheet("lines", listed=False), Sheet("thresholds", listed=False)
@@ -68,5 +67,4 @@ def utility(progress: Progress) -> Computed:
             point = {"dataset": dataset, "epochs": epochs, "sampler": sampler, "noise_multiplier": sigma}
             mean = fmean(entry["accuracy"] for entry in runs.where(**point, batch_size=batch))
             lines.add(**point, accuracy=mean).beside(name=f"{epochs} epoch{'s' if epochs > 1 else ''}, {sampler}")
-    progress(1, 1)
     return Computed([runs, table, lines, marks])

@@ -6,19 +6,7 @@ import math
 
 from calipers.curves import adp_tradeoff, rdp_tradeoff, regret, tpr
 from calipers.measure.jaw import depth_for
-from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.settings import (
-    ORDERS,
-    TOPDOWN_RHO_PRODUCTION,
-    Curves,
-    dpsgd_curves,
-    fit,
-    measured,
-    mu_over_all_alpha,
-    rdp_values,
-    run_of,
-    topdown_curves,
-)
+from calipers.papers.gomez2025 import published, settings
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 
@@ -28,20 +16,20 @@ _FPR = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5)
 
 def headline(progress: Progress) -> Computed:
     """mu and regret of sigma = 9.4, p = 16384/50000, T = 2000, and how they move with delta0."""
-    run = run_of(published.TABLE_4[-1])
-    found, table = measured(run), Sheet("depth")
+    run = settings.run_of(published.TABLE_4[-1])
+    found, table = settings.measured(run), Sheet("depth")
     for delta0 in watched(_DEPTHS, progress):
-        entry = fit(Curves.of(found, depth_for(delta0)), delta0)
+        entry = settings.fit(settings.Curves.of(found, depth_for(delta0)), delta0)
         table.add(delta0=delta0, mu=entry.mu, regret=entry.regret)
-    everywhere, curves = mu_over_all_alpha(run), dpsgd_curves(run)
+    everywhere, curves = settings.mu_over_all_alpha(run), settings.dpsgd_curves(run)
     overstated = regret(curves.guarantee, everywhere), regret(curves.attack, everywhere)
     return Computed([table, Sheet().beside(mu=everywhere, regret=overstated)], {"everywhere": everywhere})
 
 
 def quoted_tpr(progress: Progress) -> Computed:
     """The largest true positive rate at FPR = 10 %: of the run, and of its (epsilon, 1e-5) guarantee alone."""
-    run = run_of(published.TABLE_4[-1])
-    epsilon, curves = measured(run).epsilon(published.DELTA), dpsgd_curves(run)
+    run = settings.run_of(published.TABLE_4[-1])
+    epsilon, curves = settings.measured(run).epsilon(published.DELTA), settings.dpsgd_curves(run)
     reported = [adp_tradeoff(value, published.DELTA) for value in (epsilon.lower, epsilon.upper)]
 
     def rates(fpr: float, unit: float = 1.0) -> dict[str, Interval]:
@@ -58,20 +46,20 @@ def quoted_tpr(progress: Progress) -> Computed:
 def topdown(progress: Progress) -> Computed:
     """mu of the 2020 Census TopDown algorithm, for the rounded and for the production value of rho."""
     table = Sheet()
-    budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": TOPDOWN_RHO_PRODUCTION}
+    budgets = {"ρ = 3.65": published.TOPDOWN_RHO_ROUNDED, "ρ = (485/254)²": settings.TOPDOWN_RHO_PRODUCTION}
     for name, rho in watched(budgets.items(), progress):
-        entry = fit(topdown_curves(rho))
+        entry = settings.fit(settings.topdown_curves(rho))
         table.add(rho=rho, mu=entry.mu, mu_continuous=math.sqrt(2.0 * rho), regret=entry.regret).beside(name=name)
     return Computed([table])
 
 
 def renyi_minimum(progress: Progress) -> Computed:
     """Appendix A.6 with the minimum over orders as printed, and with the maximum, which is what the orders imply."""
-    run = run_of(published.TABLE_4[-1])
-    values, curves, table = rdp_values(run), dpsgd_curves(run), Sheet("rates")
-    orders = watched(zip(ORDERS, values, strict=True), progress)
+    run = settings.run_of(published.TABLE_4[-1])
+    values, curves, table = settings.rdp_values(run), settings.dpsgd_curves(run), Sheet("rates")
+    orders = watched(zip(settings.ORDERS, values, strict=True), progress)
     singles = [rdp_tradeoff(float(order), float(value)) for order, value in orders]
-    together = rdp_tradeoff(ORDERS, values)
+    together = rdp_tradeoff(settings.ORDERS, values)
     for alpha in (0.01, 0.1, 0.3):
         betas = [float(curve(alpha)) for curve in singles]
         true = float(curves.guarantee(alpha)), float(curves.attack(alpha))

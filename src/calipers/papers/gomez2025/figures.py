@@ -14,18 +14,8 @@ import numpy as np
 from calipers.curves import adp_tradeoff, delta_divergence
 from calipers.numerics.normal import gaussian_delta, gaussian_epsilon, gaussian_mu, gaussian_power, gaussian_tradeoff
 from calipers.numerics.types import FloatArray
-from calipers.papers.gomez2025 import published
+from calipers.papers.gomez2025 import published, settings
 from calipers.papers.gomez2025.representations import dpsgd_regrets, laplace_regrets
-from calipers.papers.gomez2025.settings import (
-    Curves,
-    dpsgd_curves,
-    fit,
-    laplace_curves,
-    measured,
-    response_curves,
-    run_of,
-    topdown_curves,
-)
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.theorems.lognormal_ratio import gdp_of_pure_dp
@@ -34,26 +24,25 @@ ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-6, 1.0, 241), np.l
 """Where curves are drawn and listed."""
 
 
-def _curve_table(name: str, curves: Curves, mu: float, **others: FloatArray) -> Sheet:
+def _curve_table(name: str, curves: settings.Curves, mu: float, **others: FloatArray) -> Sheet:
     columns = {"alpha": ALPHA, "beta_lower": curves.guarantee(ALPHA), "beta_upper": curves.attack(ALPHA)}
     columns |= {"beta_gdp": gaussian_tradeoff(mu, ALPHA)} | others
     return Sheet.of_columns(name, {key: np.asarray(values) for key, values in columns.items()})
 
 
-def figure_1(progress: Progress) -> Computed:
+def figure_1() -> Computed:
     """The Laplace mechanism under pure DP, DP-SGD under GDP, and the regret of every representation."""
-    run = run_of(published.TABLE_4[-1])
-    laplace, dpsgd = laplace_curves(), dpsgd_curves(run)
-    pure, fitted = adp_tradeoff(1.0), fit(dpsgd)
-    epsilon = measured(run).epsilon(published.DELTA).upper
+    run = settings.run_of(published.TABLE_4[-1])
+    laplace, dpsgd = settings.laplace_curves(), settings.dpsgd_curves(run)
+    pure, fitted = adp_tradeoff(1.0), settings.fit(dpsgd)
+    epsilon = settings.measured(run).epsilon(published.DELTA).upper
     regrets, values = Sheet("c"), Sheet().beside(gdp=fitted.regret)
     regrets.add(mechanism="laplace", **laplace_regrets()).beside(name="Laplace")
     regrets.add(mechanism="dp-sgd", **dpsgd_regrets(run)).beside(name="DP-SGD")
     values.beside(pure=(delta_divergence(laplace.guarantee, pure), laplace_regrets()["pure"]))
-    progress(1, 1)
     pair = adp_tradeoff(epsilon, published.DELTA)(ALPHA)
     tables = (
-        _curve_table("a", laplace, fit(laplace).mu[1], beta_pure_dp=pure(ALPHA)),
+        _curve_table("a", laplace, settings.fit(laplace).mu[1], beta_pure_dp=pure(ALPHA)),
         _curve_table("b", dpsgd, fitted.mu[1], beta_epsilon_delta=pair),
         regrets,
         values,
@@ -61,33 +50,33 @@ def figure_1(progress: Progress) -> Computed:
     return Computed(tables, {"mu": fitted.mu[1], "epsilon": epsilon})
 
 
-def figure_2(progress: Progress) -> Computed:
+def figure_2() -> Computed:
     """The regret as a shift: DP-SGD reported by its (epsilon, 1e-5) guarantee."""
-    run = run_of(published.TABLE_4[1])
-    curves = dpsgd_curves(run)
-    reported = adp_tradeoff(measured(run).epsilon(published.DELTA).upper, published.DELTA)
+    run = settings.run_of(published.TABLE_4[1])
+    curves = settings.dpsgd_curves(run)
+    reported = adp_tradeoff(settings.measured(run).epsilon(published.DELTA).upper, published.DELTA)
     least, kappa = (delta_divergence(curve, reported) for curve in (curves.guarantee, curves.attack))
-    progress(1, 1)
     shifted = np.where(ALPHA + kappa <= 1.0, curves.attack(np.minimum(ALPHA + kappa, 1.0)) - kappa, np.nan)
-    table = _curve_table("curves", curves, fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted)
+    table = _curve_table(
+        "curves", curves, settings.fit(curves).mu[1], beta_reported=reported(ALPHA), beta_shifted=shifted
+    )
     shift, height = Sheet("shift", listed=False), float(curves.attack(0.15 + kappa))
     shift.add(alpha=0.15 + kappa, beta=height).add(alpha=0.15, beta=height - kappa)
     return Computed([table, shift, Sheet().beside(regret=(least, kappa))], {"kappa": kappa})
 
 
-def figure_5(progress: Progress) -> Computed:
+def figure_5() -> Computed:
     """TopDown, which GDP fits, and randomized response, which it does not."""
-    census, response = topdown_curves(published.TOPDOWN_RHO_ROUNDED), response_curves()
-    of_census, of_response = fit(census), fit(response)
+    census, response = settings.topdown_curves(published.TOPDOWN_RHO_ROUNDED), settings.response_curves()
+    of_census, of_response = settings.fit(census), settings.fit(response)
     closed = gdp_of_pure_dp(published.RANDOMIZED_RESPONSE_EPSILON)
     values = Sheet().beside(census_mu=of_census.mu, census_regret=of_census.regret, closed=closed)
     values.beside(mu=of_response.mu, regret=of_response.regret)
-    progress(1, 1)
     tables = _curve_table("a", census, of_census.mu[1]), _curve_table("b", response, closed), values
     return Computed(tables, {"mu": of_census.mu[1], "closed": closed})
 
 
-def figure_6(progress: Progress) -> Computed:
+def figure_6() -> Computed:
     """The profile of a Gaussian mechanism, and what each of its points says about attacks."""
     budget = published.FIGURE_6_EPSILON, published.FIGURE_6_DELTA
     mu = gaussian_mu(*budget)
@@ -102,7 +91,6 @@ def figure_6(progress: Progress) -> Computed:
         bounds.records += [{**pair, "fpr": rate, "tpr": power} for rate, power in zip(fpr, bound, strict=True)]
     for rate in (1e-5, 1e-3, 1e-1):
         powers.add(rate=rate, power=float(gaussian_power(mu, rate)))
-    progress(1, 1)
     profile = Sheet.of_columns("profile", {"epsilon": epsilon, "delta": gaussian_delta(mu, epsilon)})
     attacks = Sheet.of_columns("attacks", {"fpr": fpr, "tpr": gaussian_power(mu, fpr)})
     return Computed([profile, attacks, pairs, bounds, powers], {"mu": mu})
@@ -114,8 +102,8 @@ def fits(progress: Progress, table: str, epsilons: Sequence[str], claimed: bool)
     rows, lines = Sheet("gaps", listed=False), Sheet("lines", listed=False)
     chosen: list[Any] = [column for column in getattr(published, table) if column.epsilon in epsilons]
     for column in watched(chosen, progress):
-        found = dpsgd_curves(run_of(column), 1e-5)
-        entry, beta = fit(found), found.attack(ALPHA)
+        found = settings.dpsgd_curves(settings.run_of(column), 1e-5)
+        entry, beta = settings.fit(found), found.attack(ALPHA)
         # f - G_mu lies between these two at every alpha; the largest is taken over the grid of alpha.
         low = found.guarantee(ALPHA) - gaussian_tradeoff(entry.mu[0], ALPHA)
         high = beta - gaussian_tradeoff(entry.mu[1], ALPHA)

@@ -18,7 +18,7 @@ import numpy as np
 
 from calipers.curves import regret
 from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.settings import DELTA0, Fit, dpsgd, dpsgd_curves, fit_run, mu_over_all_alpha
+from calipers.papers.gomez2025.settings import DELTA0, dpsgd, dpsgd_curves, fit_run, mu_over_all_alpha
 from calipers.papers.items import Cell, Progress, watched
 from calipers.papers.sheets import Computed, Record, Sheet
 
@@ -38,11 +38,9 @@ def _grid(runs: Iterable[tuple[float, int, float, float]], progress: Progress) -
     table = Sheet("grid")
     for noise, steps, rate, delta0 in watched(runs, progress):
         found = fit_run(dpsgd(noise, steps, rate), delta0)
-        lost = isinstance(found, float)
-        if isinstance(found, float):
-            found = Fit((math.nan, math.inf), (0.0, found))
         run = {"noise_multiplier": noise, "steps": steps, "sample_rate": rate, "delta0": delta0}
-        table.add(**run, mu=found.mu, regret=found.regret).beside(shown=math.nan if lost else found.regret[1])
+        table.add(**run, mu=found.mu, regret=found.regret)
+        table.beside(shown=math.nan if math.isnan(found.mu[0]) else found.regret[1])
     return table
 
 

@@ -32,20 +32,17 @@ from calipers.curves import (
 from calipers.laws.composed.renyi import renyi
 from calipers.mechanisms import compose, laplace
 from calipers.numerics.types import FloatArray
-from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.settings import (
-    ORDERS,
-    Curves,
-    dpsgd_curves,
-    fit,
-    laplace_curves,
-    measured,
-    rdp_values,
-    rho_over_all_orders,
-)
+from calipers.papers.gomez2025 import published, settings
 from calipers.run import Run
 
 _PROFILE_POINTS = 1500
+
+
+Regrets = dict[str, float]
+"""Upper bounds of the regret of each representation of one mechanism.
+
+`curve`, from the attack to the guarantee, is what is left when the whole curve is reported.
+"""
 
 
 def _converted(orders: FloatArray, values: FloatArray) -> TradeoffCurve:
@@ -55,38 +52,33 @@ def _converted(orders: FloatArray, values: FloatArray) -> TradeoffCurve:
     return TradeoffCurve.from_profile(epsilon, delta_from_rdp(orders, values, epsilon), Side.UPPER, symmetric=True)
 
 
-def _regrets(curves: Curves, pure: TradeoffCurve, epsilon: float, values: FloatArray, rho: float) -> dict[str, float]:
-    """Upper bounds of the regret of each representation; of the whole "curve", what is left when it is reported."""
-    true = curves.attack
-    grid_rho = zcdp_rho(ORDERS, values)
-    return dict(
-        pure=delta_divergence(true, pure),
-        epsilon_delta=delta_divergence(true, adp_tradeoff(epsilon, published.DELTA)),
-        rdp_as_published=delta_divergence(true, _converted(ORDERS, values)),
-        rdp_optimal=delta_divergence(true, rdp_tradeoff(ORDERS, values)),
-        zcdp=delta_divergence(true, zcdp_tradeoff(rho)),
-        zcdp_on_grid=delta_divergence(true, zcdp_tradeoff(grid_rho)),
-        gdp=fit(curves).regret[1],
-        curve=delta_divergence(true, curves.guarantee),
-    )
+def _regrets(curves: settings.Curves, pure: TradeoffCurve, epsilon: float, values: FloatArray, rho: float) -> Regrets:
+    implied = {
+        "pure": pure,
+        "epsilon_delta": adp_tradeoff(epsilon, published.DELTA),
+        "rdp_as_published": _converted(settings.ORDERS, values),
+        "rdp_optimal": rdp_tradeoff(settings.ORDERS, values),
+        "zcdp": zcdp_tradeoff(rho),
+        "zcdp_on_grid": zcdp_tradeoff(zcdp_rho(settings.ORDERS, values)),
+    }
+    found = {name: delta_divergence(curves.attack, curve) for name, curve in implied.items()}
+    return found | {"gdp": settings.fit(curves).regret[1], "curve": delta_divergence(curves.attack, curves.guarantee)}
 
 
 @cache
-def dpsgd_regrets(run: Run) -> dict[str, float]:
+def dpsgd_regrets(run: Run) -> Regrets:
     """The regrets of a DP-SGD run. Pure DP has no finite epsilon here: its curve is zero everywhere."""
-    epsilon = measured(run).epsilon(published.DELTA).upper
-    nothing = adp_tradeoff(0.0, 1.0)
-    return _regrets(dpsgd_curves(run), nothing, epsilon, rdp_values(run), rho_over_all_orders(run))
+    epsilon, rho = settings.measured(run).epsilon(published.DELTA).upper, settings.rho_over_all_orders(run)
+    return _regrets(settings.dpsgd_curves(run), adp_tradeoff(0.0, 1.0), epsilon, settings.rdp_values(run), rho)
 
 
 @cache
-def laplace_regrets() -> dict[str, float]:
+def laplace_regrets() -> Regrets:
     """The regrets of the Laplace mechanism with scale 1.
 
     It is 1-DP, and every 1-DP mechanism is 1/2-zCDP (Bun and Steinke, Proposition 1.4): that is `zcdp`. The largest
     D_t/t on the grid, near t = 1, is smaller and no proof.
     """
-    curves = laplace_curves()
-    product = compose(laplace(1.0))
-    values = np.array([renyi(product, float(order)).upper for order in ORDERS])
+    curves = settings.laplace_curves()
+    values = np.array([renyi(compose(laplace(1.0)), float(order)).upper for order in settings.ORDERS])
     return _regrets(curves, adp_tradeoff(1.0), curves.guarantee.epsilon(published.DELTA), values, 0.5)

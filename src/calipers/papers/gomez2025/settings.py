@@ -17,9 +17,8 @@ is fitted: an attacker wins almost surely and every summary says so.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ ORDERS = np.concatenate((1.0 + np.geomspace(0.02, 1.0, 12), np.arange(2.5, 8.0, 
 """Renyi orders: dense where the conversions to (epsilon, delta) are decided for the paper's settings."""
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(NamedTuple):
     """guarantee <= f <= attack."""
 
     guarantee: TradeoffCurve
@@ -58,8 +56,7 @@ class Curves:
         return cls(found.curve(Side.UPPER, *depth), found.curve(Side.LOWER, *depth))
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """Brackets of mu up to delta0 and of the regret of reporting it."""
 
     mu: tuple[float, float]
@@ -93,15 +90,15 @@ def fit(curves: Curves, delta0: float = DELTA0) -> Fit:
     return Fit(mu, (regret(curves.guarantee, mu[0], delta0), regret(curves.attack, mu[1], delta0)))
 
 
-def fit_run(run: Run, delta0: float = DELTA0) -> Fit | float:
-    """The fit of a run, or, where the attacker wins almost surely, an upper bound of every regret.
+def fit_run(run: Run, delta0: float = DELTA0) -> Fit:
+    """The fit of a run; where the attacker wins almost surely, no mu (NaN) and an upper bound of every regret.
 
     Meant for grids: nothing is kept between calls.
     """
     found = measure(run)
     bound = 0.5 * (1.0 - found.advantage().lower)
     if bound <= NEGLIGIBLE:
-        return bound
+        return Fit((math.nan, math.inf), (0.0, bound))
     return fit(Curves.of(found, depth_for(delta0)), delta0)
 
 

@@ -15,16 +15,7 @@ import math
 
 from calipers.errors import CertificationError
 from calipers.numerics.normal import GAUSSIAN_RELATIVE_ERROR, gaussian_mu
-from calipers.papers.gomez2025 import published
-from calipers.papers.gomez2025.settings import (
-    dpsgd,
-    dpsgd_curves,
-    fit,
-    measured,
-    mu_over_all_alpha,
-    rdp_epsilon,
-    run_of,
-)
+from calipers.papers.gomez2025 import published, settings
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
 
@@ -44,7 +35,7 @@ def table_2(progress: Progress) -> Computed:
     columns += [("row 3", column) for column in published.TABLE_5]
     for (where, column), text in watched(zip(columns, 2 * published.TABLE_2_MU, strict=True), progress):
         for records in (published.CIFAR_RECORDS, published.CIFAR_ALL_IMAGES):
-            found = fit(dpsgd_curves(run_of(column, records)))
+            found = settings.fit(settings.dpsgd_curves(settings.run_of(column, records)))
             table.add(where=where, epsilon=column.epsilon[0], records=records, text=text, mu=found.mu)
             if records == published.CIFAR_RECORDS:
                 table.beside(regret=found.regret)
@@ -60,7 +51,7 @@ def solved_noise(epsilon: float, delta: float, steps: int, rate: float, toleranc
     """
 
     def excess(noise: float) -> float:
-        return math.log(rdp_epsilon(dpsgd(noise, steps, rate), delta) / epsilon)
+        return math.log(settings.rdp_epsilon(settings.dpsgd(noise, steps, rate), delta) / epsilon)
 
     # Where the central limit theorem puts the Gaussian mechanism's mu; Renyi accounting asks for a little more noise.
     here = 1.0 / math.sqrt(math.log1p(gaussian_mu(epsilon, delta) ** 2 / (rate * rate * steps)))
@@ -85,7 +76,7 @@ def table_2_solved(progress: Progress) -> Computed:
     cases += [("row 6", published.PLACES_RECORDS, other, *budgets[3], steps) for steps in (updates[3], many)]
     for where, records, delta, epsilon, text, steps in watched(cases, progress):
         noise = solved_noise(float(epsilon), delta, steps, batch / records)
-        found = fit(dpsgd_curves(dpsgd(noise, steps, batch / records), 1e-3))
+        found = settings.fit(settings.dpsgd_curves(settings.dpsgd(noise, steps, batch / records), 1e-3))
         run = {"row": where, "records": records, "delta": delta, "epsilon": float(epsilon), "steps": steps}
         table.add(**run, noise_multiplier=noise, mu=found.mu, regret=found.regret).beside(text=text)
     return Computed([table])
@@ -107,17 +98,17 @@ def hyperparameters(progress: Progress, table: str) -> Computed:
     """The runs of Table 4 (from scratch) or 5 (fine-tuning): epsilon by both routes, mu, regret."""
     values = Sheet()
     for column in watched(getattr(published, table), progress):
-        run = run_of(column)
-        found = fit(dpsgd_curves(run))
+        run = settings.run_of(column)
+        found = settings.fit(settings.dpsgd_curves(run))
         values.add(
             noise_multiplier=column.noise_multiplier,
             steps=column.steps,
             sample_rate=run.rate,
             epsilon_printed=float(column.epsilon),
-            epsilon=measured(run).epsilon(published.DELTA),
-            epsilon_renyi=rdp_epsilon(run),
+            epsilon=settings.measured(run).epsilon(published.DELTA),
+            epsilon_renyi=settings.rdp_epsilon(run),
             mu=found.mu,
             regret=found.regret,
-            mu_over_all_alpha=mu_over_all_alpha(run),
+            mu_over_all_alpha=settings.mu_over_all_alpha(run),
         ).beside(text=column.epsilon)
     return Computed([values])

@@ -23,6 +23,7 @@ from calipers.citations import implements
 from calipers.errors import CertificationError
 from calipers.laws.allocated.average import FINEST_RESOLUTION, AllocationPair
 from calipers.laws.composed.product import Product
+from calipers.papers.items import Interval
 
 TOLERANCE = 4e-5
 QUICK_TOLERANCE = 1e-3
@@ -30,18 +31,14 @@ QUICK_TOLERANCE = 1e-3
 
 
 @cache
-def profile(
-    noise_multiplier: float, rounds: int, epochs: int, epsilon: float, tolerance: float = TOLERANCE
-) -> tuple[float, float]:
+def profile(noise_multiplier: float, rounds: int, epochs: int, epsilon: float, tolerance: float) -> Interval:
     """(lower, upper) of delta(epsilon) of `epochs` epochs in the isolated view, the larger of both directions."""
     jaws = Product([(AllocationPair(noise_multiplier, rounds), epochs)]).delta(epsilon, tolerance)
     return jaws.lower, jaws.upper
 
 
 @cache
-def advantage(
-    noise_multiplier: float, rounds: int, epochs: int = 1, tolerance: float = TOLERANCE
-) -> tuple[float, float]:
+def advantage(noise_multiplier: float, rounds: int, epochs: int = 1, tolerance: float = TOLERANCE) -> Interval:
     """(lower, upper) of the advantage: the smallest delta with f(a) >= 1 - a - delta for all a.
 
     `tolerance` is the relative width aimed for. One epoch is read off its two laws: at epsilon = 0 both directions

@@ -45,7 +45,6 @@ from calipers.theorems.shuffle_one_epoch import (
     shuffle_dataset_size,
     shuffle_delta,
     shuffle_rounds,
-    shuffle_rounds_sharp,
     shuffle_rounds_two_terms,
 )
 
@@ -64,9 +63,9 @@ def table_1(progress: Progress) -> Computed:
     """Rounds and records for delta = 0.01: as printed, by the sharper Equation (53), and exactly."""
     table, delta = Sheet("rounds"), published.DELTA
     for sigma, texts in watched(published.TABLE_1.items(), progress):
-        two_terms, solved = shuffle_rounds_two_terms(delta, sigma), shuffle_rounds(delta, sigma)
-        low, high = fewest_rounds(delta, sigma, tolerance=QUICK_TOLERANCE)
-        asked = {"rounds_eq3": two_terms, "rounds_thm41": solved, "rounds_eq53": shuffle_rounds_sharp(delta, sigma)}
+        two_terms, (low, high) = shuffle_rounds_two_terms(delta, sigma), fewest_rounds(delta, sigma, 1, QUICK_TOLERANCE)
+        solved, sharp = shuffle_rounds(delta, sigma), shuffle_rounds(delta, sigma, sharp=True)
+        asked = {"rounds_eq3": two_terms, "rounds_thm41": solved, "rounds_eq53": sharp}
         records = shuffle_dataset_size(delta, sigma)
         table.add(noise_multiplier=sigma, **asked, rounds_low=low, rounds_high=high, records=records)
         short = 100.0 * (solved / two_terms - 1.0)
@@ -138,7 +137,7 @@ def figure_3(progress: Progress) -> Computed:
         short = 0.0
         for s in (float(s) for s in np.geomspace(0.4, 3.7, 61)):
             two_terms, solved = shuffle_rounds_two_terms(delta, s), float(shuffle_rounds(delta, s))
-            sharp, short = float(shuffle_rounds_sharp(delta, s)), max(short, 100.0 * (solved / two_terms - 1.0))
+            sharp, short = float(shuffle_rounds(delta, s, sharp=True)), max(short, 100.0 * (solved / two_terms - 1.0))
             asked = {"rounds_eq3": two_terms, "rounds_thm41": solved, "rounds_eq53": sharp}
             table.add(delta=delta, noise_multiplier=s, **asked).beside(limit=limit_rounds(delta, s))
         for place, s in enumerate(published.NOISE_MULTIPLIERS if delta == published.DELTA else (1.0, 2.0)):
@@ -168,7 +167,7 @@ def largest_delta(noise_multiplier: float) -> float:
     return float(erf(0.5 * ratio_variance(noise_multiplier) / math.sqrt(2.0))) / 3.0
 
 
-def interpretation(progress: Progress) -> Computed:
+def interpretation() -> Computed:
     """Section 4.1: where Equation (3) is enough, and how delta scales when sigma shrinks with M."""
     # The sigma up to which `largest_delta` is at least delta, by bisection of a decreasing function.
     edge = halved(0.1, 1e3, lambda sigma: largest_delta(sigma) >= published.DELTA, 50)[0]
@@ -177,11 +176,10 @@ def interpretation(progress: Progress) -> Computed:
     bound = shuffle_delta(sigma, _FAR_ROUNDS)
     implied = shuffle_condition_rounds(edge) / shuffle_rounds_two_terms(published.DELTA, edge)
     table = Sheet().beside(edge=edge, most=largest_delta(1.0), implied=implied, multiple=bound.delta / unit)
-    progress(1, 1)
     return Computed([table.beside(condition=(bound.delta + 0.5 * bound.berry_esseen_term) / unit)])
 
 
-def constants(progress: Progress) -> Computed:
+def constants() -> Computed:
     """The constants of the proofs: each is what it has to be, or on the safe side of it."""
 
     def excess(sigma: float) -> tuple[float, float]:
@@ -203,5 +201,4 @@ def constants(progress: Progress) -> Computed:
         high=excess(100.0)[0],
         middle=min(excess(1.7)),
     )
-    progress(1, 1)
     return Computed([table], {"middle": min(excess(1.7))})

@@ -19,20 +19,20 @@ side is 2 Phi(mu/2) - 1. With mu proportional to sqrt(n - 1)/K and gamma to 1/sq
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from calipers.citations import implements
-from calipers.errors import ConditionError
 from calipers.numerics.chi_square import log_scale_test_error
 from calipers.numerics.elementary import fewest
 from calipers.numerics.normal import gaussian_tradeoff
 from calipers.numerics.types import FloatArray
+from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.settings import coordinates_of, divisors, others_in
 from calipers.run import Run
-from calipers.theorems.division_limits import gaussian_limit, scale_functionals
+from calipers.theorems.division_limits import scale_functionals
 
 RELATIVE_ERROR, SMALLEST = 1e-9, 1e-300
 """Relative rounding of a ceiling above SMALLEST (checked against mpmath in the tests); below, nothing is resolved."""
@@ -40,9 +40,15 @@ RELATIVE_ERROR, SMALLEST = 1e-9, 1e-300
 ALPHA: FloatArray = np.unique(np.concatenate((np.geomspace(1e-4, 0.1, 31), np.linspace(0.02, 0.98, 49))))
 """Where curves are drawn and listed."""
 
+FIGURE_5_METHODS = {
+    "PrivImage, DP-FETA": ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
+    "DPSGD-HF": ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
+    "DPSUR": ("realized", published.SMALL_MODEL, published.FIGURE_5_REALIZED_RATE),
+}
+"""What each method divides by, its coordinates and its rate."""
 
-@dataclass(frozen=True)
-class Ceiling:
+
+class Ceiling(NamedTuple):
     """The paper's upper bounds of a guarantee: `share` of f_bar with `degrees` coordinates, the rest of ID."""
 
     degrees: int
@@ -65,11 +71,8 @@ class Ceiling:
 
     def limit(self) -> tuple[float, float] | None:
         """mu and gamma of the limit theorem, or None where gamma >= 1/2."""
-        try:
-            found = gaussian_limit(0.5, self.degrees, scale_functionals(self.divisor))
-        except ConditionError:
-            return None
-        return found.mu, found.gamma
+        mu, gamma = scale_functionals(self.divisor).limit(self.degrees)
+        return (mu, gamma) if gamma < 0.5 else None
 
     def by_limit(self, alpha: FloatArray) -> FloatArray:
         """Theorem 3.13 or A.7 at every alpha; NaN where it does not apply."""
@@ -91,10 +94,7 @@ def smallest_telling_copies(divisor: int) -> int:
     """
 
     def telling(copies: int) -> bool:
-        functionals = scale_functionals(divisor)
-        variance = functionals.kappa2 - functionals.kl**2
-        mu = 2.0 * math.sqrt(copies) * functionals.kl / math.sqrt(variance)
-        gamma = 0.56 * functionals.kappa3 / (math.sqrt(copies) * variance**1.5)
+        mu, gamma = scale_functionals(divisor).limit(copies)
         return bool(gamma < 0.5 and 2.0 * float(ndtr(0.5 * mu)) - 1.0 > 2.0 * gamma)
 
     return fewest(telling, 0, 1)
@@ -106,6 +106,4 @@ def kept_share(divisor: int) -> float:
     The exact log likelihood ratio of n coordinates has means +-n kl' and variance n v; its separation in deviations is
     sqrt(n/2) * 2 log(1 + 1/K) to first order in 1/K.
     """
-    functionals = scale_functionals(divisor)
-    mu = 2.0 * functionals.kl / math.sqrt(functionals.kappa2 - functionals.kl**2)
-    return mu / (math.sqrt(2.0) * math.log1p(1.0 / divisor))
+    return scale_functionals(divisor).limit(1)[0] / (math.sqrt(2.0) * math.log1p(1.0 / divisor))

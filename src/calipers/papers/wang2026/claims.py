@@ -26,7 +26,7 @@ from calipers.numerics.types import FloatArray
 from calipers.papers.items import Progress, Published, watched
 from calipers.papers.sheets import Computed, Sheet
 from calipers.papers.wang2026 import published
-from calipers.papers.wang2026.ceilings import Ceiling
+from calipers.papers.wang2026.ceilings import FIGURE_5_METHODS, Ceiling
 from calipers.papers.wang2026.settings import claimed_fnr, delta_jaws, divisors, mechanism_curves, rounds
 from calipers.theorems.division_guarantees import expected_delta
 from calipers.theorems.division_pairs import scale_fnr, shifted_scale_fnr
@@ -50,12 +50,7 @@ def fpr_at(ceiling: Ceiling, fnr: float) -> float:
 def quoted_rates(progress: Progress) -> Computed:
     """FPR at FNR 0.5: below 0.2 in some cases, where the claim says more than 0.4."""
     fnr, table, mechanisms = published.QUOTED_FNR, Sheet("rates"), Sheet("mechanisms", listed=False)
-    methods = (
-        ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
-        ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
-        ("realized", published.SMALL_MODEL, published.FIGURE_5_REALIZED_RATE),
-    )
-    for normalization, dimension, rate in watched(methods, progress):
+    for normalization, dimension, rate in watched(FIGURE_5_METHODS.values(), progress):
         # The undivided sum's curve falls to `fnr` at the FPR that is claimed.
         claim = _first_below(partial(claimed_fnr, rate), fnr, 1.0, 1e-12)
         runs = [rounds(normalization, size, rate, dimension) for size in published.FIGURE_5_SIZES]
@@ -108,7 +103,7 @@ def _monotone() -> Sheet:
     return Sheet.of_columns("monotone", {"name": list(counts), "count": list(counts.values())}, listed=False)
 
 
-def statements(progress: Progress) -> Computed:
+def statements() -> Computed:
     """Monotone relations, tightness at q = 1, the limit of Section 3.4.2, parameters, the divisors of Figure 7."""
     monotone = _monotone()
     size, dimension = 4, published.FIGURE_2_DIMENSION
@@ -123,5 +118,4 @@ def statements(progress: Progress) -> Computed:
     for present in (False, True):
         run = rounds("floor", published.FIGURE_7_SIZE, published.FIGURE_7_RATE, 2)
         floors.add(records=published.FIGURE_7_SIZE + present, divisor=int(divisors(run, present).values[0]))
-    progress(1, 1)
     return Computed([monotone, values, floors])

@@ -16,6 +16,7 @@ from calipers.papers.sheets import Column, Computed, Sheet
 from calipers.papers.wang2026 import published
 from calipers.papers.wang2026.ceilings import (
     ALPHA,
+    FIGURE_5_METHODS,
     RELATIVE_ERROR,
     SMALLEST,
     Ceiling,
@@ -65,12 +66,7 @@ def _draw(lines: Sheet, words: dict[str, str], **curves: FloatArray) -> None:
 def figure_5(progress: Progress) -> Computed:
     """One round on datasets of four sizes: claims, ceilings (exact and by the limit theorem), mechanisms."""
     values, lines, tables = Sheet(listed=False), Sheet("lines", listed=False), []
-    methods = {
-        "PrivImage, DP-FETA": ("expected", published.LARGE_MODEL, published.FIGURE_5_EXPECTED_RATE),
-        "DPSGD-HF": ("expected", published.SMALL_MODEL, published.FIGURE_5_EXPECTED_RATE),
-        "DPSUR": ("realized", published.SMALL_MODEL, published.FIGURE_5_REALIZED_RATE),
-    }
-    for method, (normalization, dimension, rate) in watched(methods.items(), progress):
+    for method, (normalization, dimension, rate) in watched(FIGURE_5_METHODS.items(), progress):
         claim, claimed = claimed_fnr(rate, ALPHA), float(claimed_fnr(rate, np.array([0.5]))[0])
         columns: dict[str, Column] = {"alpha": ALPHA, "claim": claim}
         for size in published.FIGURE_5_SIZES:

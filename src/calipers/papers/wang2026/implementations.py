@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,17 +38,7 @@ from calipers.auditing.distinguishers import ScoreFunction
 from calipers.errors import InputError
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.papers.wang2026 import published
-from calipers.papers.wang2026.settings import (
-    claimed_delta,
-    claimed_epsilon,
-    coordinates_of,
-    delta_jaws,
-    epsilon_jaws,
-    length_epsilon,
-    others_in,
-    rounds,
-)
+from calipers.papers.wang2026 import published, settings
 from calipers.papers.wang2026.synthetic import ASKED, audit_note, guarantees, play
 from calipers.run import Run
 
@@ -62,20 +52,20 @@ def _epsilons(run: Run) -> tuple[float, float]:
 
     A floor that is the same for both datasets is post-processing: epsilon is the claim's.
     """
-    before, after = (math.floor(size * run.rate) for size in (others_in(run), others_in(run) + 1))
+    before, after = (math.floor(size * run.rate) for size in (settings.others_in(run), settings.others_in(run) + 1))
     if run.normalization == "floor" and before == after:
-        claim = claimed_epsilon(run.rate, published.DELTA)
+        claim = settings.claimed_epsilon(run.rate, published.DELTA)
         return claim * (1.0 - 1e-10), claim
-    if coordinates_of(run) == published.LARGE_MODEL:
-        return length_epsilon(run, published.DELTA), float("inf")
-    return epsilon_jaws(run)
+    if settings.coordinates_of(run) == published.LARGE_MODEL:
+        return settings.length_epsilon(run, published.DELTA), float("inf")
+    return settings.epsilon_jaws(run)
 
 
 def _add(table: Sheet, what: str, run: Run, epsilon: float, delta: float) -> None:
     """What is known of a run and what an audit found."""
-    exact, claim = _epsilons(run), claimed_epsilon(run.rate, published.DELTA)
+    exact, claim = _epsilons(run), settings.claimed_epsilon(run.rate, published.DELTA)
     found = {"epsilon_audited": epsilon, "delta_0_audited": delta, "claim": claim}
-    table.add(what=what, rate=run.rate, dimension=coordinates_of(run), epsilon=exact, **found)
+    table.add(what=what, rate=run.rate, dimension=settings.coordinates_of(run), epsilon=exact, **found)
     table.beside(excess=(exact[0] - claim, exact[1] - claim))
 
 
@@ -92,14 +82,12 @@ def _lines(table: Sheet, panel: str = "what") -> Sheet:
 
 
 def code_rules() -> Sheet:
-    """The same methods by the divisor of their published code: nothing is printed of these."""
+    """The same methods by the divisor of their published code: nothing is printed of these, and nothing audited."""
     table = Sheet("code", listed=False)
-    for method in published.CODE_METHODS:
-        for rate in method.rates:
-            exact = _epsilons(rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension))
-            claim = claimed_epsilon(rate, published.DELTA)
-            table.add(name=method.name, rate=rate, epsilon=exact, excess=(exact[0] - claim, exact[1] - claim))
-            table.beside(divisor=_WORDS[method.normalization])
+    for method, rate in [(each, rate) for each in published.CODE_METHODS for rate in each.rates]:
+        run = settings.rounds(method.normalization, published.FIGURE_4_SIZE, rate, method.dimension)
+        _add(table, method.name, run, math.nan, math.nan)
+        table.beside(divisor=_WORDS[method.normalization])
     return table
 
 
@@ -108,29 +96,29 @@ def figure_4(progress: Progress) -> Computed:
     table, size = Sheet("rules"), published.FIGURE_4_SIZE
     cases = [(method, rate) for method in published.METHODS for rate in method.rates]
     for method, rate in watched(cases, progress):
-        run = rounds(method.normalization, size, rate, method.dimension)
+        run = settings.rounds(method.normalization, size, rate, method.dimension)
         _add_rule(table, f"{method.name}, q = {rate:g}: ", run)
         table.beside(method=method.name)
     # Division by |B| leaks more at q = 0.8 than at 0.7, and less than division by N q.
     dpsur = published.METHODS[1]
-    low, high = (delta_jaws(rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2) for rate in dpsur.rates)
-    other = delta_jaws(rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
+    low, high = (
+        settings.delta_jaws(settings.rounds("realized", size, rate, dpsur.dimension), 0.0, 1e-2) for rate in dpsur.rates
+    )
+    other = settings.delta_jaws(settings.rounds("expected", size, dpsur.rates[0], dpsur.dimension), 0.0, 1e-2)
     claims = Sheet("claims").beside(rate=(high[0] - low[1], high[1] - low[0]))
     claims.beside(divisor=(other[0] - low[1], other[1] - low[0]))
     return Computed([table, claims, code_rules(), _lines(table, "method")], {"audit": audit_note(RULE_TRIALS)})
 
 
-def figure_6(progress: Progress) -> Computed:
+def figure_6() -> Computed:
     """Division by floor(N q) with three records against four, q = 1/2, in DP-FETA's 1,485,217 coordinates."""
     size, rate, table = published.FIGURE_6_SIZE, published.FIGURE_6_RATE, Sheet("rules")
-    _add_rule(table, "", rounds("floor", size, rate, published.LARGE_MODEL))
-    progress(1, 1)
-    lines, few = _lines(table), delta_jaws(rounds("floor", size, rate, 10))
+    _add_rule(table, "", settings.rounds("floor", size, rate, published.LARGE_MODEL))
+    lines, few = _lines(table), settings.delta_jaws(settings.rounds("floor", size, rate, 10))
     return Computed([table, Sheet("claims").beside(few=few), lines], {"audit": audit_note(RULE_TRIALS)})
 
 
-@dataclass(frozen=True)
-class Records:
+class Records(NamedTuple):
     """Images of 28 x 28 with labels, and where they come from."""
 
     source: str
@@ -169,28 +157,26 @@ def audit_opacus(records: Records, size: int, batch_size: int, loss_reduction: s
     return audit(target, ScoreFunction(target.scores, label="exact likelihood ratio"), trials=trials, seed=0, **ASKED)
 
 
-def _opacus(size: int, batch_size: int, run: Run, trials: int, progress: Progress) -> Computed:
-    """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it."""
+def opacus(progress: Progress, size: int, batch_size: int, normalization: str, rate: float) -> Computed:
+    """Both loss reductions on every dataset found: "mean" breaks the claim, "sum" keeps it.
+
+    Figure 4: four records against five, all in one batch, divided by 4 or by 5; Figure 6: three against four in
+    batches of two, divided by 1 or by 2.
+    """
+    run, trials = settings.rounds(normalization, size, rate, published.SMALL_MODEL), published.TRIALS
     opacus_module()  # refuse at once, with the line to type, where it is missing
-    table, panels, claim_at_zero = Sheet("audits"), [], claimed_delta(run.rate, 0.0)
+    table, panels, claim_at_zero = Sheet("audits"), [], settings.claimed_delta(run.rate, 0.0)
     for records, reduction in watched(product(read_records(size + 1), ("mean", "sum")), progress):
         found = audit_opacus(records, size, batch_size, reduction, trials)
         epsilon, delta, name = found.epsilon[0].value, found.delta[0].value, f"{records.source}, {reduction}"
         _add(table, f"{name}: ", run, epsilon, delta)
         table.beside(excess_at_zero=delta - claim_at_zero, said="> 0" if reduction == "mean" else "")
-        panels.append(("", name, epsilon, epsilon, claimed_epsilon(run.rate, published.DELTA)))
+        panels.append(("", name, epsilon, epsilon, settings.claimed_epsilon(run.rate, published.DELTA)))
     facts: dict[str, object] = {"target": f"{found.target['target']} {found.target['opacus']}", "size": size}
-    facts |= {"larger": size + 1, "rate": run.rate, "dimension": coordinates_of(run), "audit": audit_note(trials)}
+    facts |= {
+        "larger": size + 1,
+        "rate": run.rate,
+        "dimension": settings.coordinates_of(run),
+        "audit": audit_note(trials),
+    }
     return Computed([table, Sheet("exact").beside(epsilon=_epsilons(run)), guarantees(panels)], facts)
-
-
-def figure_4_opacus(progress: Progress) -> Computed:
-    """Four records against five, all in one batch: Opacus divides by 4 or by 5."""
-    run = rounds("expected", published.FIGURE_4_SIZE, 1.0, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_4_SIZE, published.FIGURE_4_SIZE + 1, run, published.TRIALS, progress)
-
-
-def figure_6_opacus(progress: Progress) -> Computed:
-    """Three records against four in batches of two: Opacus divides by 1 or by 2."""
-    run = rounds("floor", published.FIGURE_6_SIZE, published.FIGURE_6_RATE, published.SMALL_MODEL)
-    return _opacus(published.FIGURE_6_SIZE, 2, run, published.TRIALS, progress)

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -50,8 +50,7 @@ _THRESHOLDS = 201
 Tail = Callable[[float, FloatArray], FloatArray]
 
 
-@dataclass(frozen=True)
-class Divisors:
+class Divisors(NamedTuple):
     """Possible divisors with their log probabilities; `left_out` is at least the probability of all others."""
 
     values: FloatArray

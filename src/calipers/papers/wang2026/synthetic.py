@@ -30,16 +30,7 @@ from calipers.auditing.distinguishers import Distinguisher, LikelihoodRatio
 from calipers.auditing.normality import NormalityTest
 from calipers.papers.items import Interval, Progress, watched
 from calipers.papers.sheets import Computed, Sheet
-from calipers.papers.wang2026 import published
-from calipers.papers.wang2026.settings import (
-    claimed_delta,
-    claimed_epsilon,
-    coordinates_of,
-    delta_jaws,
-    epsilon_jaws,
-    others_in,
-    rounds,
-)
+from calipers.papers.wang2026 import published, settings
 from calipers.run import Run
 from calipers.theorems.division_guarantees import batch_delta
 
@@ -53,16 +44,7 @@ def play(run: Run, seed: int, trials: int = QUICK_TRIALS, *, normality: bool = F
 
     Post-condition: each lower bound of the result exceeds the truth with probability at most 5 %.
     """
-    target = NoisySums(
-        others=others_in(run),
-        sample_rate=run.rate,
-        noise_multiplier=run.noise_multiplier,
-        epochs=run.total_steps,
-        dimension=coordinates_of(run),
-        normalization=run.normalization,
-        gradient=-1,
-        vectors=normality,
-    )
+    target = NoisySums.of_run(run, gradient=-1, vectors=normality)
     score: Distinguisher = LikelihoodRatio(target)
     if normality:
         score = NormalityTest(target, aggregation="vote" if run.normalization == "realized" else "best-fit")
@@ -77,9 +59,7 @@ def audit_note(trials: int, *, normality: bool = False) -> str:
 
 def smallest_step(brackets: Sequence[Interval], sign: float) -> Interval:
     """The least of sign * (next - this) over consecutive brackets, as a bracket."""
-    steps = [
-        sorted((sign * (after[0] - before[1]), sign * (after[1] - before[0]))) for before, after in pairwise(brackets)
-    ]
+    steps = [sorted((sign * (b[0] - a[1]), sign * (b[1] - a[0]))) for a, b in pairwise(brackets)]
     return min(step[0] for step in steps), min(step[1] for step in steps)
 
 
@@ -89,10 +69,13 @@ def figure_2(progress: Progress, normalization: str, normality: bool = False) ->
     rates = published.REALIZED_RATES if realized else published.EXPECTED_RATES
     table, falls, rises = Sheet("leakage"), Sheet("falls", listed=False), Sheet("rises", listed=False)
     for rate, size in watched(itertools.product(rates, published.AUDITED_SIZES), progress):
-        run = rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
-        exact, theorem = delta_jaws(run), batch_delta(0.0, coordinates_of(run), size, rate, run.noise_multiplier)
+        run = settings.rounds(normalization, size, rate, published.FIGURE_2_DIMENSION)
+        exact, theorem = (
+            settings.delta_jaws(run),
+            batch_delta(0.0, settings.coordinates_of(run), size, rate, run.noise_multiplier),
+        )
         audited = play(run, len(table.records), trials, normality=normality).delta[0].value
-        found = {"lower": exact[0], "upper": exact[1], "audited": audited, "claimed": claimed_delta(rate, 0.0)}
+        found = {"lower": exact[0], "upper": exact[1], "audited": audited, "claimed": settings.claimed_delta(rate, 0.0)}
         table.add(others=size, rate=rate, **found, theorem_3_7=theorem if realized else "")
         table.beside(exact=exact, middle=0.5 * sum(exact))
     claims = [(r["lower"] - r["claimed"], r["upper"] - r["claimed"]) for r in table.records]
@@ -141,10 +124,10 @@ def figure_3(progress: Progress, normality: bool = False) -> Computed:
     """epsilon at delta = 1e-5 for six dimensions and both divisors; audited as in Figure 2."""
     trials, table, panels = published.TRIALS if normality else QUICK_TRIALS, Sheet("epsilon"), []
     rates = {"expected": published.FIGURE_3_EXPECTED_RATE, "realized": published.FIGURE_3_REALIZED_RATE}
-    settings = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
-    for (normalization, rate), dimension in watched(settings, progress):
-        run = rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
-        exact, claim = epsilon_jaws(run), claimed_epsilon(rate, published.DELTA)
+    cases = itertools.product(rates.items(), published.FIGURE_3_DIMENSIONS)
+    for (normalization, rate), dimension in watched(cases, progress):
+        run = settings.rounds(normalization, published.FIGURE_3_SIZE, rate, dimension)
+        exact, claim = settings.epsilon_jaws(run), settings.claimed_epsilon(rate, published.DELTA)
         audited = play(run, len(table.records), trials, normality=normality).epsilon[0].value
         ours = {"epsilon_audited": audited, "epsilon_claimed": claim}
         table.add(normalization=normalization, dimension=dimension, epsilon=exact, **ours)

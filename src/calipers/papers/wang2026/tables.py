@@ -6,8 +6,6 @@ Every entry was read in the published package, most were run; the rules and how 
 
 from __future__ import annotations
 
-from typing import Any
-
 from calipers.opacus_releases import RELEASES, VERSIONS, release_of
 from calipers.papers.items import Progress, watched
 from calipers.papers.sheets import Computed, Sheet
@@ -21,26 +19,21 @@ def _span(versions: tuple[str, ...]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _agreeing(row: Any) -> int:
-    """How many releases of a row divide by what the paper says, under the mechanism it names."""
-    found = [release_of(version) for version in row.versions]
-    return sum(
-        entry.normalization == published.DIVISORS[row.divisor] and entry.mechanism == row.mechanism for entry in found
-    )
-
-
 def table_2(progress: Progress) -> Computed:
     """The divisor of every release from 0.9.0 to 1.5.4."""
     table, lines = Sheet("releases"), Sheet("lines", listed=False)
     for row in watched(published.TABLE_2, progress):
         found = {version: release_of(version) for version in row.versions}
         checked = " and ".join(dict.fromkeys(entry.verified for entry in found.values()))
-        lines.add(span=_span(row.versions), word=_WORDS[row.divisor], count=len(found), agreeing=_agreeing(row))
+        # How many releases of a row divide by what the paper says, under the mechanism it names.
+        said = published.DIVISORS[row.divisor], row.mechanism
+        agreeing = sum((entry.normalization, entry.mechanism) == said for entry in found.values())
+        lines.add(span=_span(row.versions), word=_WORDS[row.divisor], count=len(found), agreeing=agreeing)
         lines.beside(mechanism=row.mechanism, checked=checked)
         for version, entry in found.items():
-            said = {"commit": row.commit, "printed_divisor": row.divisor, "printed_mechanism": row.mechanism}
+            theirs = {"commit": row.commit, "printed_divisor": row.divisor, "printed_mechanism": row.mechanism}
             ours = {"divisor": entry.normalization, "mechanism": entry.mechanism, "checked": entry.verified}
-            table.add(version=version, **said, **ours)
+            table.add(version=version, **theirs, **ours)
     # Section 1 counts 0.14 to 1.4 as dividing by N q; Table 2 and the packages say floor(N q) from 1.0 on.
     first, last = (VERSIONS.index(version) for version in published.INTRODUCTION_EXPECTED)
     counted, quoted = VERSIONS[first : last + 1], Sheet("quoted", listed=False)
