@@ -103,7 +103,7 @@ def finite(p: list[float], q: list[float], side: Side) -> TradeoffCurve:
 def test_every_test_of_a_finite_pair(side: Side) -> None:
     """Against all 2^4 deterministic tests of both orders and mixtures within one order, at every breakpoint."""
     p, q = [0.55, 0.2, 0.15, 0.1], [0.1, 0.3, 0.25, 0.35]
-    envelope = Envelope.of([finite(p, q, side)])
+    envelope = Envelope((finite(p, q, side),))
     alpha, beta = envelope.breakpoints()
     for a, b in zip(alpha, beta, strict=True):
         best = 1.0
@@ -125,9 +125,9 @@ def test_every_test_of_a_finite_pair(side: Side) -> None:
 def test_sides_do_not_mix() -> None:
     first, second = (TradeoffCurve.perfect_privacy(side) for side in Side)
     with pytest.raises(InputError, match="Cannot combine"):
-        Envelope.of([first, second])
+        Envelope((first, second))
     with pytest.raises(InputError, match="at least one"):
-        Envelope.of([])
+        Envelope(())
 
 
 def _wide(side: Side) -> KnownCurve:

@@ -186,6 +186,17 @@ def test_small_differences_keep_their_digits():
             assert abs(mp.mpf(float(_arctan_excess(np.array(v)))) / truth - 1) < 2e-14
 
 
+@pytest.mark.parametrize("noncentrality", [0.004439860621285349, 0.962870659011257, 2.4596802404901412])
+def test_far_below_the_mean_the_rounding_of_the_saddle_is_charged(noncentrality):
+    """At a thousandth of the mean the digits of the saddle are few, and the interval knows."""
+    degrees, below = 41, -0.999 * (41 + noncentrality)
+    with mp.workdps(DIGITS):
+        mean, x = mp.mpf(noncentrality) / 2, (degrees + mp.mpf(noncentrality) + mp.mpf(below)) / 2
+        weights = [mp.exp(-mean) * mean**j / mp.factorial(j) for j in range(60)]
+        parts = [w * mp.gammainc(mp.mpf(degrees) / 2 + j, 0, x, regularized=True) for j, w in enumerate(weights)]
+        assert encloses(log_noncentral_bounds_at(below, degrees, noncentrality, True), mp.log(mp.fsum(parts)))
+
+
 def test_a_hundred_million_of_noncentrality():
     """The far end of the domain, 1e12 degrees: four standard deviations below the mean."""
     degrees, noncentrality = 10**12, 1e8

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,11 +47,6 @@ class Envelope:
             raise InputError("Expected at least one directed curve, got none.")
         for curve in self.absent[1:]:
             self.side.same(curve.side)
-
-    @classmethod
-    def of(cls, curves: Sequence[TradeoffCurve]) -> Envelope:
-        """The envelope of directed curves, one for each pair of neighbors."""
-        return cls(tuple(curves))
 
     @property
     def side(self) -> Side:

@@ -21,6 +21,7 @@ are treated as slopes above 1 of the inverse curves, which leaves the ratio unch
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -40,7 +41,6 @@ from calipers.numerics.normal import (
 from calipers.numerics.types import FloatArray
 
 _FAILURE = Domain(0.0, 1.0, high_open=True)
-_CHUNK = 2_000_000
 _SMALLEST = 1e-300
 
 
@@ -113,20 +113,6 @@ def regret(curve: TradeoffCurve, mu: float, delta0: float = 0.0) -> float:
     return max(0.0, *(_worst_ratio(side, profile, up) for side in (curve, curve.inverse())))
 
 
-def _profile_of(g: TradeoffCurve) -> Callable[[FloatArray], FloatArray]:
-    """D_g(k) = max over breakpoints of (1 - beta) - k alpha, rounded up."""
-
-    def profile(odds: FloatArray) -> FloatArray:
-        result = np.empty_like(odds)
-        rows = max(_CHUNK // g.alpha.size, 1)
-        for start in range(0, odds.size, rows):
-            cost = odds[start : start + rows, None] * g.alpha
-            result[start : start + rows] = np.max((g.beta_c - cost) + 4.0 * UNIT * np.maximum(cost, g.beta_c), axis=1)
-        return result
-
-    return profile
-
-
 @implements("gomez2025:eq6", "gomez2025:eq24")
 def delta_divergence(f: TradeoffCurve, g: TradeoffCurve) -> float:
     """Delta(f, g) of two stored curves: the smallest shift of f down and left that puts it below g.
@@ -134,7 +120,7 @@ def delta_divergence(f: TradeoffCurve, g: TradeoffCurve) -> float:
     Post-condition: Delta(f, g) <= returned <= Delta(f, g) + 1e-14; 0 when f lies below g by more than rounding.
     """
     both = (f, g), (f.inverse(), g.inverse())
-    return max(0.0, *(_worst_ratio(first, _profile_of(second), 1.0) for first, second in both))
+    return max(0.0, *(_worst_ratio(first, partial(second.gains, up=1.0), 1.0) for first, second in both))
 
 
 def symmetric_divergence(f: TradeoffCurve, g: TradeoffCurve) -> float:

@@ -272,9 +272,13 @@ class TradeoffCurve:
         epsilons = checked(REAL, "epsilon", epsilon)
         with np.errstate(over="ignore"):
             odds = np.exp(epsilons.ravel())
+        found = self.gains(odds, 1.0 if self.side is Side.UPPER else -1.0)
+        return np.minimum(np.maximum(found, 0.0), 1.0).reshape(epsilons.shape)
+
+    def gains(self, odds: FloatArray, up: float) -> FloatArray:
+        """max over tests of power - odds alpha, rounded up (up = 1) or down (up = -1)."""
         result = np.empty(odds.size)
         rows = max(_CHUNK // self.alpha.size, 1)
-        sign = 1.0 if self.side is Side.UPPER else -1.0
         # Many at a time, in order, so that the few tests that can be best for them are the same.
         order = np.argsort(odds) if odds.size > 1 else np.arange(odds.size)
         for start in range(0, odds.size, min(rows, _ROWS)):
@@ -284,9 +288,9 @@ class TradeoffCurve:
             with np.errstate(over="ignore", invalid="ignore"):
                 cost = np.where(alpha > 0.0, odds[asked, None] * alpha, 0.0)
             cost = np.minimum(cost, 4.0)  # above 1 a test loses anyway
-            gain = (power - cost) + sign * 4.0 * UNIT * np.maximum(cost, power * (alpha > 0.0))
+            gain = (power - cost) + up * 4.0 * UNIT * np.maximum(cost, power * (alpha > 0.0))
             result[asked] = np.max(gain, axis=1)
-        return np.minimum(np.maximum(result, 0.0), 1.0).reshape(epsilons.shape)
+        return result
 
     def _best_tests(self, least: float, most: float) -> slice:
         """Breakpoints that hold the maximum of power - odds alpha for all odds from `least` to `most`.

@@ -76,7 +76,7 @@ class Greatest(Choice):
 
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """All directed curves."""
-        return Envelope.of(self._curves(smallest_delta, tolerance))
+        return Envelope(tuple(self._curves(smallest_delta, tolerance)))
 
     def evidence(self) -> Evidence:
         """Of the first one."""

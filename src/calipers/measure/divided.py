@@ -121,7 +121,7 @@ class CollinearProof(Jaw):
     @kept
     def envelope(self, smallest_delta: float, tolerance: float) -> Envelope:
         """The directed guarantees of all pairs."""
-        return Envelope.of([self._guarantee(pair, smallest_delta, tolerance) for pair in self.pairs])
+        return Envelope(tuple(self._guarantee(pair, smallest_delta, tolerance) for pair in self.pairs))
 
     def _guarantee(self, pair: NeighborPair, smallest_delta: float, tolerance: float) -> TradeoffCurve:
         """That of one pair: the best that its proofs give, or none where no float holds a rate below 1."""

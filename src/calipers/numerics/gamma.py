@@ -157,12 +157,6 @@ def _log_density_and_tail(a: FloatArray, y: FloatArray) -> tuple[FloatArray, Flo
     return exponent + np.log(scale), exponent + np.log(scale * integral)
 
 
-def _shapes(a: ArrayLike, other: FloatArray) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
-    shape = checked(_SHAPE, "a", a)
-    common = np.broadcast_shapes(shape.shape, other.shape)
-    return np.broadcast_to(shape, common).ravel(), np.broadcast_to(other, common).ravel(), common
-
-
 def log_ratio_of(a: ArrayLike, x: ArrayLike) -> FloatArray:
     """log(x/a), relative accuracy near x = a too (x - a is exact there); -inf at x = 0."""
     shape, point = np.asarray(a, dtype=np.float64), checked(NON_NEGATIVE, "x", x)
@@ -175,13 +169,13 @@ def _tails_at(a: ArrayLike, log_ratio: ArrayLike, lower: bool) -> FloatArray:
     ratios = np.asarray(log_ratio, dtype=np.float64)
     if np.any(np.isnan(ratios) | (ratios > 600.0)):
         raise InputError(f"Expected log(x/a) in [-inf, 600], got {log_ratio!r}.")
-    shape, y, common = _shapes(a, ratios)
+    shape, y = np.broadcast_arrays(checked(_SHAPE, "a", a), ratios)
     result = np.full(shape.shape, -math.inf if lower else 0.0)
     live = np.isfinite(y)
     _, own = _log_density_and_tail(shape[live], y[live])
     direct = (y[live] <= 0.0) == lower
     result[live] = np.where(direct, own, log_complement(own))
-    return result.reshape(common)
+    return result
 
 
 def log_gamma_lower_at(a: ArrayLike, log_ratio: ArrayLike) -> FloatArray:
@@ -249,12 +243,13 @@ def _solve(a: FloatArray, log_tail: FloatArray, lower: bool) -> FloatArray:
 
 
 def _quantile(a: ArrayLike, log_probability: ArrayLike, lower: bool) -> FloatArray:
-    shape, target, common = _shapes(a, checked(_LOG, "log_probability", log_probability))
+    logs = checked(_LOG, "log_probability", log_probability)
+    shape, target = np.broadcast_arrays(checked(_SHAPE, "a", a), logs)
     same = target <= _LOG_HALF
-    result = np.empty_like(shape)
+    result = np.empty(shape.shape)
     result[same] = _solve(shape[same], target[same], lower)
     result[~same] = _solve(shape[~same], log_complement(target[~same]), not lower)
-    return result.reshape(common)
+    return result
 
 
 def gamma_lower_quantile_at(a: ArrayLike, log_probability: ArrayLike) -> FloatArray:

@@ -138,6 +138,8 @@ def _contour(excess: FloatArray, degrees: FloatArray, shift: FloatArray) -> tupl
     # X is not negative: a period longer than t has no alias on the near side of P(X <= t).
     near = np.where((side < 0.0) & (period >= degrees + shift + excess), 0.0, np.where(away > 0.0, near, math.inf))
     error = cut / total + far + near + _ROUNDING * (1.0 + size / total) + 4e-15 * np.abs(log_front)
+    # The saddle is rounded; far below the mean, where w is small, K(c) - ct moves by many times that.
+    error += 5e-16 * np.abs(a * saddle) * (degrees / w + 2.0 * shift * (1.0 + np.abs(b) / w))
     return side, log_tail, np.where(possible & (total > 0.0) & np.isfinite(error), error, math.inf)
 
 

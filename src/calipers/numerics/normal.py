@@ -142,8 +142,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
 
     Post-condition: |returned/true - 1| <= GAUSSIAN_RELATIVE_ERROR wherever the true value exceeds 1e-300.
     """
-    both = np.broadcast_arrays(checked(_MU, "mu", mu), checked(REAL, "epsilon", epsilon))
-    mus, epsilons = (part.ravel() for part in both)
+    mus, epsilons = np.broadcast_arrays(checked(_MU, "mu", mu), checked(REAL, "epsilon", epsilon))
     result = np.zeros(mus.shape)
     live = mus > 0.0
     high, low, factor = _log_parts(mus[live], np.abs(epsilons[live]))
@@ -151,7 +150,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     negative = epsilons < 0.0
     eps_negative = epsilons[negative]
     result[negative] = -np.expm1(eps_negative) + np.exp(eps_negative) * result[negative]
-    return result.reshape(both[0].shape)
+    return result
 
 
 def gaussian_kept(mu: float, epsilon: ArrayLike) -> FloatArray:
