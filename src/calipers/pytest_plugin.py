@@ -86,11 +86,11 @@ class TrainingGate:
         if not self._record.steps:
             pytest.fail("The test attached a training to calipers_gate and took no step.", pytrace=False)
         ahead = self._record.ahead()
-        so_far = ahead.position() - 1 if ahead.counts_steps else ahead.position()
+        so_far = ahead.position() - 1 if ahead.source.by_coins else ahead.position()
         if not length:
             return tuple(ahead.runs(so_far))
         batches = ahead.source.batches
-        if ahead.counts_steps:
+        if ahead.source.by_coins:
             planned = length.get("steps", length.get("epochs", 0) * batches)
         else:
             planned = length.get("epochs", -(-length.get("steps", 0) // batches))
