@@ -51,7 +51,7 @@ import numpy as np
 from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
-from calipers.errors import CertificationError, InputError
+from calipers.errors import CertificationError
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, one_more, placed
 from calipers.laws.allocated.average_plan import ladder_plans
 from calipers.laws.allocated.average_tests import MaximumTests
@@ -247,22 +247,17 @@ class AllocationPair(AllocatedEpoch, LawSource):
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
         if self.rounds == 1:
-            law = gaussian_pair(1.0 / self.sigma).upper(resolution, log_tail)
-        else:
-            law = _upper(self._summed(resolution, log_tail), self.rounds)
-        return law.subsample(self.participation)
+            return gaussian_pair(self.shift).upper(resolution, log_tail).subsample(self.participation)
+        return _upper(self._summed(resolution, log_tail), self.rounds).subsample(self.participation)
 
     def lower(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from below."""
         if self.rounds == 1:
-            law = gaussian_pair(1.0 / self.sigma).lower(resolution, log_tail)
-        else:
-            law = _lower(self._summed(resolution, log_tail))
-        return law.subsample(self.participation)
+            return gaussian_pair(self.shift).lower(resolution, log_tail).subsample(self.participation)
+        return _lower(self._summed(resolution, log_tail)).subsample(self.participation)
 
     def _summed(self, resolution: float, log_tail: float) -> _Allocation:
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         finest = FINEST_RESOLUTION if self.rounds <= _MANY_ROUNDS else _FINEST_OF_MANY
         # Building a law costs more than composing it: whoever asks for many resolutions is given a few.
         below = [step for step in _RESOLUTIONS if finest <= step <= resolution]

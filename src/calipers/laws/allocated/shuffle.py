@@ -34,8 +34,7 @@ import numpy as np
 
 from calipers.citations import implements
 from calipers.curves.tradeoff import TradeoffCurve
-from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT
-from calipers.errors import InputError
+from calipers.domains import COUNT, NON_NEGATIVE, OPEN_UNIT, POSITIVE_PROBABILITY
 from calipers.laws.allocated.average import (
     AllocatedEpoch,
     cell_error,
@@ -240,8 +239,7 @@ class ShuffleAttack(AllocatedEpoch, LowerSource):
 
         `Side.UPPER` raises `UnsupportedError`.
         """
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         return _law(self, max(resolution, _FINEST_RESOLUTION), shared_depth(log_tail))
 
 

@@ -33,7 +33,8 @@ import numpy as np
 
 from calipers.bracket import Side
 from calipers.citations import implements
-from calipers.errors import CertificationError, InputError
+from calipers.domains import POSITIVE_PROBABILITY
+from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
@@ -156,8 +157,7 @@ class Pair(LawSource):
         tilted by L^tilt: cells are then placed where that law needs them. `log_tail`: natural log of
         the tail mass below which a cell may be unbounded.
         """
-        if not 0 < resolution <= 1:
-            raise InputError(f"Expected resolution in (0, 1], got resolution={resolution}.")
+        POSITIVE_PROBABILITY.check("resolution", resolution)
         build = _split if side is Side.UPPER else _condense
         each = shared_out(self.smooth, resolution, log_tail, tilt)
         cells = [cells_of(part, own, log_tail, tilt) for part, own in zip(self.smooth, each, strict=True)]
