@@ -54,7 +54,6 @@ from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError
 from calipers.laws.allocated.average_ladder import LadderPlan, multiplied, one_more, placed
 from calipers.laws.allocated.average_plan import ladder_plans
-from calipers.laws.allocated.average_tests import MaximumTests
 from calipers.laws.core.gaussian_part import gaussian_pair
 from calipers.laws.core.law import ATOM_ROUNDING, Law
 from calipers.laws.core.source import LawSource
@@ -203,6 +202,11 @@ class AllocatedEpoch:
         return 1.0 / self.sigma
 
     @property
+    def symmetric(self) -> bool:
+        """Only one round with certain participation gives the same law in both directions."""
+        return self.rounds == 1 and self.participation == 1.0
+
+    @property
     def slope(self) -> float:
         """Of a release whose time is known."""
         return self.shift
@@ -239,11 +243,6 @@ class AllocationPair(AllocatedEpoch, LawSource):
     q_zero: ClassVar[float] = 0.0
     moment_depth: ClassVar[float] = -400.0
 
-    @property
-    def symmetric(self) -> bool:
-        """Only one round with certain participation gives the same law in both directions."""
-        return self.rounds == 1 and self.participation == 1.0
-
     def upper(self, resolution: float = 0.05, log_tail: float = -40.0) -> Law:
         """The law of L from above; mass up to about e^log_tail may lie beyond the lattice, and is charged."""
         if self.rounds == 1:
@@ -267,11 +266,6 @@ class AllocationPair(AllocatedEpoch, LawSource):
         # Where sums are shared, so are depths.
         depth = max(-_DEPTH_STEP * math.ceil(-log_tail / _DEPTH_STEP), _LOWEST_LOG_TAIL)
         return _allocations(self.sigma, self.least, cells, depth, True)[self.rounds - self.least]
-
-    @property
-    def maximum(self) -> MaximumTests:
-        """The tests on the largest observation, in units of the record's contribution."""
-        return MaximumTests(self.sigma, self.rounds, 1.0, 0.0, self.participation)
 
 
 def _upper(found: _Allocation, rounds: int) -> Law:
