@@ -11,22 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from calipers.bracket import Side
 from calipers.laws.composed.product import Product
 from calipers.laws.composed.proof_product import ProofProduct
 from calipers.laws.composed.shuffle_product import AttackProduct
 from calipers.laws.core.source import AnySource, LawSource
 from calipers.measure.choice import Covered, Greatest, greatest, least, worst
 from calipers.measure.closed import gaussians
-from calipers.measure.composed import (
-    RECORD_WAYS,
-    AboveComposition,
-    Composition,
-    LawAttack,
-    LawProof,
-    LoneComposition,
-    PairAttack,
-    composition,
-)
+from calipers.measure.composed import RECORD_WAYS, Composition, LawAttack, LawProof, PairAttack, composition
 from calipers.measure.guarantees import no_release
 from calipers.measure.jaw import Evaluation, Jaw
 from calipers.schemes.exposure import Attack, Exposure, Proof
@@ -129,7 +121,7 @@ def _proven(proofs: Sequence[Proof], attacks: Sequence[Attack], replaced: bool) 
     factors = factors_of(proofs)
     pairs = _pairs(factors)
     if pairs is not None:
-        return _attained(proofs, pairs, attacks, replaced, AboveComposition).above
+        return _attained(proofs, pairs, attacks, replaced, (Side.UPPER,)).above
     reason = " ".join(dict.fromkeys(proof.reason for proof in proofs if proof.one_sided))
     lone = factors[0][0].lone_proof if _counted(factors) == 1 else None
     return LawProof(ProofProduct(factors), reason, _statement(proofs), lone)
@@ -144,7 +136,7 @@ def _attained(
     pairs: Sequence[tuple[LawSource, int]],
     attacks: Sequence[Attack],
     replaced: bool,
-    sides: type[Composition] = Composition,
+    sides: tuple[Side, ...] = tuple(Side),
 ) -> Evaluation:
     """The composition of pairs that have both sides; `sides`: both, or the upper one where the attacks are others."""
     count = _counted(pairs)
@@ -157,10 +149,8 @@ def _attained(
     for words in dict.fromkeys(proof.reason for proof in proofs if proof.shift is not None):
         reason += f" {words} {gaussian_releases(sum(part.count for part in proofs if part.reason == words))}."
     scene = _scenes([attack.scene for proof, attack in zip(proofs, attacks, strict=True) if proof.shift is None])
-    composed = sides(Product(pairs), any(proof.published for proof in proofs))
-    narrow = pairs[0][0].lone_pair if count == 1 else None
-    if narrow is not None:
-        composed = LoneComposition(composed, narrow)
+    lone = pairs[0][0].lone_pair if count == 1 else None
+    composed = Composition(Product(pairs), any(proof.published for proof in proofs), sides, lone)
     return composition(composed, reason, _statement(hidden), scene, _WAYS[replaced])
 
 

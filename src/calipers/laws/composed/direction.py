@@ -69,8 +69,8 @@ class Jaws:
 
     lower: float
     upper: float
-    threshold: float
-    reversed: bool
+    threshold: float = math.inf
+    reversed: bool = False
 
 
 class Look(NamedTuple):

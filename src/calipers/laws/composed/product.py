@@ -69,6 +69,12 @@ class Product:
         self.bounded = all(source.bounded for source, _ in self.factors)
         self.directions = list(Direction.of(self.factors)[: len(ways)])
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Product) and self.factors == other.factors
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.factors))
+
     def epsilon(self, delta: float, tolerance: float = 1e-3) -> Jaws:
         """Jaws of epsilon(delta) = smallest eps >= 0 with D <= delta in both directions."""
         delta = OPEN_UNIT.check("delta", delta)
