@@ -48,7 +48,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from calipers.bracket import Side
 from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY, Domain
 from calipers.errors import CertificationError
@@ -294,16 +293,8 @@ def _lower(found: _Allocation) -> Law:
     """Atoms of the statistic, erasure included: masses under P and under Q, sorted by their ratio."""
     both = (found.rows > 0).all(axis=0)
     log_q, log_p = np.log(found.rows[0, both]) - found.error, np.log(found.rows[1, both]) - found.error
-    order = np.argsort(log_p - log_q, kind="stable")
     logs = _log_rounding(log_p)
-    return Law(
-        (log_p - log_q)[order],
-        log_p[order],
-        log_q[order],
-        Side.LOWER,
-        mass_error=2.02 * found.drift + ATOM_ROUNDING + logs,
-        shift_error=logs,
-    )
+    return Law.observed(log_p, log_q, 2.02 * found.drift + ATOM_ROUNDING + logs, logs)
 
 
 def _log_rounding(logs: FloatArray) -> float:

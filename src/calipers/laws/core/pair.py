@@ -36,7 +36,7 @@ from calipers.citations import implements
 from calipers.domains import POSITIVE_PROBABILITY
 from calipers.errors import CertificationError
 from calipers.laws.core.cutting import CELL_ERROR, Cells, cells_of, shared_out
-from calipers.laws.core.law import ATOM_ROUNDING, Law
+from calipers.laws.core.law import ATOM_ROUNDING, Law, in_order
 from calipers.laws.core.source import LawSource
 from calipers.numerics.elementary import row_logsumexp
 from calipers.numerics.types import FloatArray, IntArray
@@ -170,15 +170,12 @@ class Pair(LawSource):
             log_p.append(atoms_p)
             log_q.append(atoms_q)
         merged = np.concatenate(ratio)
-        order = np.argsort(merged, kind="stable")
         biggest = float(np.max(np.abs(merged), initial=0.0))
         deepest = max(float(np.max(np.abs(masses), initial=0.0)) for masses in (*log_p, *log_q))
         share = max((part.share_error for part in self.smooth), default=0.0)
         beyond = self.beyond if side is Side.UPPER else 0.0
         return Law(
-            merged[order],
-            np.concatenate(log_p)[order],
-            np.concatenate(log_q)[order],
+            *in_order(merged, np.concatenate(log_p), np.concatenate(log_q)),
             side,
             p_inf=min(1.0, self.p_inf + beyond + math.fsum(piece.p_inf for piece in pieces)),
             q_zero=min(1.0, self.q_zero + beyond + math.fsum(piece.q_zero for piece in pieces)),
@@ -311,7 +308,4 @@ def _condense(part: SmoothPart, cells: Cells) -> Law:
     below, above = part.log_below(float(ends[0])), part.log_above(float(ends[-1]))
     log_p = np.concatenate((below[:1], log_p, above[:1]))
     log_q = np.concatenate((below[1:], log_q, above[1:]))
-    present = np.isfinite(log_p) & np.isfinite(log_q)
-    log_p, log_q = log_p[present], log_q[present]
-    order = np.argsort(log_p - log_q, kind="stable")
-    return Law((log_p - log_q)[order], log_p[order], log_q[order], Side.LOWER, mass_error=CELL_ERROR)
+    return Law.observed(log_p, log_q, CELL_ERROR)

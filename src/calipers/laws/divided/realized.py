@@ -28,7 +28,7 @@ from calipers.citations import implements
 from calipers.domains import OPEN_UNIT, Domain
 from calipers.laws.core.law import Law
 from calipers.laws.core.source import LowerSource
-from calipers.laws.divided.collinear import DIRECTION, lower_law
+from calipers.laws.divided.collinear import DIRECTION, RATIO_ERROR
 from calipers.laws.divided.folded import WIDEST, interval_mass, log_wide_interval_mass
 from calipers.numerics.binomial import BINOMIAL_RELATIVE_ERROR, binomial_window
 from calipers.numerics.gamma import log_gamma_tail
@@ -93,7 +93,7 @@ class RealizedAttack(LowerSource):
             with np.errstate(divide="ignore"):
                 log_p, log_q = np.log(shown @ np.exp(log_p)).ravel(), np.log(shown @ np.exp(log_q)).ravel()
             floor = log_tail
-        return lower_law(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR)
+        return Law.observed(*_merged(log_p, log_q, floor), 1e-11 + BINOMIAL_RELATIVE_ERROR, RATIO_ERROR)
 
     def _sizes(self, log_outside: float) -> tuple[FloatArray, FloatArray, FloatArray, bool]:
         """Batch sizes c, b_c, q b_(c-1), and whether these are all there are."""
