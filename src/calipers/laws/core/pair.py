@@ -111,12 +111,12 @@ class Pair(LawSource):
         return max((part.slope for part in self.smooth), default=0.0)
 
     @property
-    def cell_slope(self) -> float:
+    def cell_slope(self) -> float:  # type: ignore[override]  # what others say once and for all
         """The steepest slope in units of the observation's scale."""
         return max((part.slope * part.scale for part in self.smooth), default=0.0)
 
     @property
-    def bounded(self) -> bool:
+    def bounded(self) -> bool:  # type: ignore[override]
         """Whether no smooth part has a tail."""
         return all(math.isinf(part.log_above(part.range_for(-40.0)[1])[0]) for part in self.smooth)
 
