@@ -7,7 +7,8 @@ attack shows below. Where the neighbors of a dataset differ, the largest over th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -54,8 +55,9 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     """Phases that follow one another; `replaced` when the neighbors differ by a replaced record."""
     if not exposures:
         return no_release()
-    neighbors, shown = _alternatives([(e, *e.neighbors) for e in exposures]), dict[tuple[int, ...], Jaw]()
-    found = worst([_one_neighbor(phases, replaced, shown) for phases in neighbors])
+    neighbors = _alternatives([(e, *e.neighbors) for e in exposures])
+    show = functools.cache(functools.partial(_shown, replaced=replaced))  # neighbors may share attacks
+    found = worst([_one_neighbor(phases, replaced, show) for phases in neighbors])
     covering = [e.covering for e in exposures if e.covering is not None]
     if isinstance(found.above, Greatest) and len(covering) == len(exposures):
         one = _proven(covering, [e.attack for e in exposures], replaced)
@@ -63,8 +65,9 @@ def evaluated(exposures: Sequence[Exposure], replaced: bool) -> Evaluation:
     return found
 
 
-def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, shown: dict[tuple[int, ...], Jaw]) -> Evaluation:
-    """`shown`: what attacks show, by their identity: neighbors may share them."""
+def _one_neighbor(
+    exposures: Sequence[Exposure], replaced: bool, show: Callable[[tuple[Attack, ...]], Jaw]
+) -> Evaluation:
     attacks = [exposure.attack for exposure in exposures]
     if all(exposure.closes for exposure in exposures):
         proofs = [exposure.proofs[0] for exposure in exposures]
@@ -74,14 +77,7 @@ def _one_neighbor(exposures: Sequence[Exposure], replaced: bool, shown: dict[tup
     competing = _alternatives([exposure.proofs for exposure in exposures])
     tried = _alternatives([(exposure.attack, *exposure.attacks) for exposure in exposures])
     above = least([_proven(proofs, attacks, replaced) for proofs in competing])
-    for one in tried:
-        if _known(one) not in shown:
-            shown[_known(one)] = _shown(one, replaced)
-    return Evaluation(above, greatest([shown[_known(one)] for one in tried]))
-
-
-def _known(attacks: Sequence[Attack]) -> tuple[int, ...]:
-    return tuple(id(attack) for attack in attacks)
+    return Evaluation(above, greatest([show(tuple(one)) for one in tried]))
 
 
 def _alternatives(phases: Sequence[Sequence[Part]]) -> list[list[Part]]:

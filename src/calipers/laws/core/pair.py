@@ -205,16 +205,13 @@ def _distinct(values: FloatArray) -> IntArray:
     by that value, not by the farthest one.
     """
     spread = float(values[-1] - values[0])
-    if not spread > 0.0:
-        raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
     smallest = max(1e-9 * min(spread, 100.0 * float(np.min(np.abs(values[[0, -1]])))), 1e-300)
     # Steps of 1 in this number are steps of about smallest + 1e-13 |value| in the value.
     numbers = np.sign(values) * np.log1p(1e-13 * np.abs(values) / smallest) / 1e-13
     keep = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf) > 0)
-    if keep[-1] != len(values) - 1:
-        keep[-1] = len(values) - 1
-    if len(keep) < 2:
+    if not spread > 0.0 or len(keep) < 2:
         raise CertificationError("The likelihood ratio is constant to working precision: nothing to discretize.")
+    keep[-1] = len(values) - 1
     return keep.astype(np.int64)
 
 
