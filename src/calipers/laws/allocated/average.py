@@ -190,10 +190,8 @@ class AllocatedEpoch:
     participation: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", SIGMA.check("sigma", self.sigma))
-        object.__setattr__(self, "rounds", ROUNDS.check_int("rounds", self.rounds))
-        checked = POSITIVE_PROBABILITY.check("participation", self.participation)
-        object.__setattr__(self, "participation", checked)
+        for name, domain in (("sigma", SIGMA), ("rounds", ROUNDS), ("participation", POSITIVE_PROBABILITY)):
+            object.__setattr__(self, name, domain.check(name, getattr(self, name)))
 
     @property
     def shift(self) -> float:

@@ -159,12 +159,9 @@ class Law:
         for law in laws[1:]:
             side = side.same(law.side)
         pairs = [(law, w) for law, w in zip(laws, checked, strict=True) if w > 0]
-        ratio = np.concatenate([law.log_ratio for law, _ in pairs])
-        order = np.argsort(ratio, kind="stable")
+        atoms = [(law.log_ratio, law.log_p + math.log(w), law.log_q + math.log(w)) for law, w in pairs]
         return Law(
-            ratio[order],
-            np.concatenate([law.log_p + math.log(w) for law, w in pairs])[order],
-            np.concatenate([law.log_q + math.log(w) for law, w in pairs])[order],
+            *in_order(*(np.concatenate(column) for column in zip(*atoms, strict=True))),
             side,
             p_inf=math.fsum(w * law.p_inf for law, w in pairs),
             q_zero=math.fsum(w * law.q_zero for law, w in pairs),
