@@ -64,6 +64,9 @@ class AnySource(ABC):  # noqa: B024  # every fact has a default; the laws of its
         """The same source where it is proof and attack in one."""
         return None
 
+    mu: float | None = None
+    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
+
     @property
     def symmetric(self) -> bool:
         """Whether (P, Q) and (Q, P) have the same law."""
@@ -168,9 +171,6 @@ class LawSource(UpperSource, LowerSource):
     def q_zero(self) -> float:
         """At most the Q-mass where P vanishes."""
         return self.lower(0.2, -40.0).q_zero
-
-    mu: float | None = None
-    """Of N(mu, 1) against N(0, 1), where it is that: compositions of such are one Gaussian."""
 
     @property
     def lone_pair(self) -> LonePair | None:
