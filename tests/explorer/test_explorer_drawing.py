@@ -9,8 +9,9 @@ from functools import partial
 import pytest
 from scipy.special import ndtr, ndtri
 
+from calipers.explorer import jobs
 from calipers.explorer.drawing import page_record, rows
-from calipers.explorer.jobs import Refusal, Remembered, Worker, Written, compare_remembered
+from calipers.explorer.jobs import Refusal, Remembered, Written, answered, compare_remembered
 from calipers.explorer.requests import read_asked
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
@@ -111,15 +112,14 @@ def test_remembered_measurements_get_the_verdicts_of_real_ones() -> None:
 
 def test_a_worker_answers_and_refuses_and_goes_on() -> None:
     """Measurements, reports and refusals, one after another, from one worker."""
-    worker = Worker()
     asked = read_asked(FIXED.to_dict())
-    assert isinstance(worker.answer(partial(Worker.measured, asked=asked)), Written)
+    assert isinstance(answered(partial(jobs.measured, asked)), Written)
     hopeless = read_asked({**FIXED.to_dict(), "noise_multiplier": 1e-9})
-    refusal = worker.answer(partial(Worker.measured, asked=hopeless))
+    refusal = answered(partial(jobs.measured, hopeless))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "input"
     assert "noise_multiplier" in refusal.reason
-    written = worker.answer(partial(Worker.report, asked=asked, form="md"))
+    written = answered(partial(jobs.report, asked, "md"))
     assert isinstance(written, Written)
     assert b"Privacy of a DP-SGD run" in written.content
 
@@ -132,6 +132,7 @@ def test_a_worker_survives_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
 
         monkeypatch.setattr("calipers.explorer.jobs.measure", broken)
-        refusal = Worker().answer(partial(Worker.measured, asked=read_asked(FIXED.to_dict())))
+        unseen = read_asked({**FIXED.to_dict(), "noise_multiplier": 1.2345})
+        refusal = answered(partial(jobs.measured, unseen))
         assert isinstance(refusal, Refusal)
         assert refusal.kind == kind

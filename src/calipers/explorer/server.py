@@ -6,6 +6,7 @@ before anything is printed, and it cannot be taken by somebody else in between.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
@@ -29,15 +30,11 @@ LONGEST_STATE = 8_000
 def bound_socket(port: int = 0) -> socket.socket:
     """A listening socket that only this machine reaches; port 0 stands for a free one."""
     number = PORT.check_int("port", port)
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, number))
-        found.listen(MOST_CONNECTIONS)
+        return socket.create_server((HOST, number), backlog=MOST_CONNECTIONS)
     except OSError as error:
-        found.close()
-        raise InputError(f"Port {port} cannot be used: {error.strerror}; name another, or none.") from error
-    return found
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"Port {port} cannot be used: {reason}; name another, or none.") from error
 
 
 def shared_state(address: str | None) -> str:
