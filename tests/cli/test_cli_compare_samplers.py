@@ -92,7 +92,7 @@ def test_profiles_are_bounds_on_one_grid():
     exact = gaussian_delta(0.5, np.array(fixed.epsilon))
     assert np.all(np.array(fixed.lower) <= exact)
     assert np.all(exact <= np.array(fixed.upper) * (1 + 1e-12))
-    assert fixed.epsilon == shuffled.epsilon
+    assert np.array_equal(fixed.epsilon, shuffled.epsilon)
     assert np.all(np.array(shuffled.upper) <= np.array(fixed.upper) * (1 + 1e-12))
     assert np.all(np.array(shuffled.lower) <= np.array(shuffled.upper))
     assert np.all(np.array(shuffled.lower) <= np.array(fixed.lower) + 1e-4)

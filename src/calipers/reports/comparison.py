@@ -42,7 +42,6 @@ SLACK = 1e-9
 ROUNDING = 1e-14
 # Profiles are drawn down to this delta.
 SMALLEST_SHOWN = 1e-8
-_JAWS = (Side.LOWER, Side.UPPER)
 
 
 class Order(enum.Enum):
@@ -152,9 +151,9 @@ class ProfileBounds:
     """Bounds of one privacy profile: lower <= delta(epsilon) <= upper."""
 
     name: str
-    epsilon: tuple[float, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
+    epsilon: FloatArray
+    lower: FloatArray
+    upper: FloatArray
 
 
 def nowhere_below(curve: TradeoffCurve, other: TradeoffCurve) -> bool:
@@ -249,11 +248,8 @@ def compare(
 def profiles(names: Sequence[str], measurements: Sequence[Measurement]) -> list[ProfileBounds]:
     """Both jaws of every privacy profile on one grid of epsilons, read off the trade-off curves."""
     grid = shown_epsilons(measurements)
-    read = ((grid, *(one.curve(side).delta(grid) for side in _JAWS)) for one in measurements)
-    return [
-        ProfileBounds(name, *(tuple(map(float, values)) for values in columns))
-        for name, columns in zip(names, read, strict=True)
-    ]
+    jaws = ([one.curve(side).delta(grid) for side in (Side.LOWER, Side.UPPER)] for one in measurements)
+    return [ProfileBounds(name, grid, *both) for name, both in zip(names, jaws, strict=True)]
 
 
 def shown_epsilons(measurements: Sequence[Measurement]) -> FloatArray:
