@@ -47,6 +47,13 @@ class Questions:
             OPEN_UNIT.check("fpr", fpr)
         DELTA0.check("delta0", self.delta0, "It is the part of delta that mu is allowed to leave unexplained.")
 
+    @classmethod
+    def asked(
+        cls, deltas: tuple[float, ...], epsilons: tuple[float, ...], fprs: tuple[float, ...], delta0: float
+    ) -> Questions:
+        """The same, with the usual deltas and false positive rates where none is named."""
+        return cls(deltas or DEFAULT_DELTAS, epsilons, fprs or DEFAULT_FPRS, delta0)
+
 
 @dataclass(frozen=True)
 class Answers:
