@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from decimal import Decimal
 from functools import partial
 
@@ -11,11 +12,11 @@ from scipy.special import ndtr, ndtri
 
 from calipers.explorer import jobs
 from calipers.explorer.drawing import page_record, rows
-from calipers.explorer.jobs import Refusal, Remembered, Written, answered, compare_remembered
-from calipers.explorer.requests import read_asked
+from calipers.explorer.jobs import Refusal, Written, answered
+from calipers.explorer.requests import Asked, read_asked
 from calipers.measure import measure
 from calipers.reports.answers import Questions, answer
-from calipers.reports.comparison import compare_measurements
+from calipers.reports.comparison import compare_judged, compare_measurements
 from calipers.reports.sections import run_file
 from calipers.run import Run, load_runs
 
@@ -104,8 +105,8 @@ def test_remembered_measurements_get_the_verdicts_of_real_ones() -> None:
     names, runs = ("fixed", "poisson", "noisy"), (FIXED, POISSON, FLOORED)
     measurements = [measure(run) for run in runs]
     real = compare_measurements(names, measurements, QUESTIONS)
-    remembered = [Remembered.of(m, answer(m, QUESTIONS)) for m in measurements]
-    found = compare_remembered(names, remembered)
+    replies = [jobs.measured(Asked((run,), QUESTIONS, 1e-3)) for run in runs]
+    found = compare_judged(names, [pickle.loads(pickle.dumps(reply.judged)) for reply in replies])
     assert found == real
     assert "poisson is certainly more private than fixed" in found.verdicts[0].sentence
 

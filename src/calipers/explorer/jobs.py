@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from calipers.bracket import Side
 from calipers.calibrate import solve
@@ -24,7 +24,7 @@ from calipers.numerics.decimals import ceil_digits
 from calipers.provenance import typed
 from calipers.reports.answers import Answers, Questions, answer
 from calipers.reports.compared import report_comparison
-from calipers.reports.comparison import Comparison, compare_answers
+from calipers.reports.comparison import Judged, compare_judged
 from calipers.reports.files import rendered
 from calipers.reports.records import calibration_record, comparison_record, measurement_document, to_document, to_json
 from calipers.reports.report import report_measurement
@@ -38,9 +38,6 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from calipers.curves.tradeoff import TradeoffCurve
-    from calipers.stated import Stated
-
 READY = "ready"
 # As many as the page shows at a time, so that its reports find them measured.
 MEASUREMENTS_KEPT = MOST_RUNS
@@ -49,42 +46,12 @@ NOISE_DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """A measurement made in another process, as far as verdicts need it: its answers and both trade-off curves.
-
-    A measurement holds its mechanism as well, which neither travels between processes nor is needed.
-    """
-
-    answers: Answers
-    curves: dict[Side, TradeoffCurve]
-
-    @classmethod
-    def of(cls, measurement: Measurement, answers: Answers) -> Remembered:
-        """What is worth keeping of a measurement that was asked already."""
-        return cls(answers, {side: measurement.curve(side) for side in Side})
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """The phases that were measured."""
-        return self.answers.runs
-
-    @property
-    def stated(self) -> Stated | None:
-        """The guarantee, where one was stated instead of a run."""
-        return self.answers.stated
-
-    def curve(self, side: Side) -> TradeoffCurve:
-        """The trade-off curve of one side."""
-        return self.curves[side]
-
-
-@dataclass(frozen=True)
 class Written:
     """An answer, ready to be sent; a measured run also for the page, and for comparing it with others."""
 
     content: bytes
     page: bytes = b""
-    remembered: Remembered | None = None
+    judged: Judged | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +95,9 @@ def measured(asked: Asked) -> Written:
     """Measure a run and answer the questions."""
     measurement, answers = _measured(asked)
     page = to_json(page_record(measurement, answers)).encode()
-    return Written(measurement_document(answers).encode(), page, Remembered.of(measurement, answers))
+    # The curves alone: a measurement holds its mechanism as well, which does not travel between processes.
+    curves = {side: measurement.curve(side) for side in Side}
+    return Written(measurement_document(answers).encode(), page, Judged(answers, curves.__getitem__))
 
 
 def report(asked: Asked, form: str) -> Written:
@@ -136,9 +105,9 @@ def report(asked: Asked, form: str) -> Written:
     return Written(rendered(report_measurement(_measured(asked)[0], asked.questions), f".{form}").encode())
 
 
-def compared(names: Sequence[str], found: Sequence[Remembered]) -> Written:
+def compared(names: Sequence[str], found: Sequence[Judged]) -> Written:
     """Say which of several measured runs is more private."""
-    return Written(to_document(comparison_record(compare_remembered(names, found))).encode())
+    return Written(to_document(comparison_record(compare_judged(names, found))).encode())
 
 
 def comparison_report(together: AskedTogether, form: str) -> Written:
@@ -147,9 +116,10 @@ def comparison_report(together: AskedTogether, form: str) -> Written:
     A report says more than was asked (attacks at lower rates, what to change), so the runs are measured again by the
     worker that writes it; what it remembers it need not measure.
     """
-    measurements, answers = zip(*map(_measured, together.each), strict=True)
-    comparison = compare_answers(together.names, measurements, answers)
-    return Written(rendered(report_comparison(comparison, measurements), f".{form}").encode())
+    measured = [_measured(asked) for asked in together.each]
+    comparison = compare_judged(together.names, [Judged(answers, one.curve) for one, answers in measured])
+    report = report_comparison(comparison, [one for one, _ in measured], together.each[0].questions)
+    return Written(rendered(report, f".{form}").encode())
 
 
 def calibrated(asked: AskedNoise) -> Written:
@@ -164,12 +134,6 @@ def calibrated(asked: AskedNoise) -> Written:
 def _measured(asked: Asked) -> tuple[Measurement, Answers]:
     measurement = measure(asked.runs, tolerance=asked.tolerance)
     return measurement, answer(measurement, asked.questions)
-
-
-def compare_remembered(names: Sequence[str], found: Sequence[Remembered]) -> Comparison:
-    """The verdicts of `calipers compare` on runs that were measured already."""
-    # Verdicts ask a measurement for its run and its curves, which is what is remembered; the cast says so.
-    return compare_answers(names, [cast("Measurement", one) for one in found], [one.answers for one in found])
 
 
 def limit_memory(limit: int) -> None:

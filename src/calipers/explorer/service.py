@@ -65,8 +65,8 @@ class Service:
         for name, one in zip(together.names, replies, strict=True):
             if isinstance(one, Refusal):
                 return Refusal(one.kind, f"{name}: {one.reason}")
-            assert one.remembered is not None
-            found.append(one.remembered)
+            assert one.judged is not None
+            found.append(one.judged)
         return await self._reply(together, None, partial(jobs.compared, together.names, found))
 
     async def calibrated(self, asked: AskedNoise) -> Reply:

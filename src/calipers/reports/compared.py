@@ -54,9 +54,8 @@ class ComparedRun:
     found: tuple[Remedy, ...]
 
 
-def report_comparison(comparison: Comparison, measurements: Sequence[Measurement]) -> Report:
+def report_comparison(comparison: Comparison, measurements: Sequence[Measurement], questions: Questions) -> Report:
     """Several runs side by side; `measurements` are those the comparison was made from, in its order."""
-    questions = _questions(comparison.answers[0])
     told = [
         ComparedRun(name, measurement, *asked(measurement, questions))
         for name, measurement in zip(comparison.names, measurements, strict=True)
@@ -133,16 +132,6 @@ def _shared_notes(named: Sequence[tuple[str, Answers]]) -> tuple[str, ...]:
             about.setdefault(note, []).append(name)
     count = len(named)
     return tuple(f"{'All' if len(names) == count else ', '.join(names)}: {note}" for note, names in about.items())
-
-
-def _questions(answers: Answers) -> Questions:
-    """What was asked, read off the answers: all runs of a comparison are asked the same."""
-    return Questions(
-        deltas=tuple(row.at for row in answers.epsilon),
-        epsilons=tuple(row.at for row in answers.delta),
-        fprs=tuple(fpr for fpr, _ in answers.tpr),
-        delta0=answers.delta0,
-    )
 
 
 def _verdicts(comparison: Comparison) -> Section:
