@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -162,15 +163,10 @@ def work(connection: Connection, memory_limit: int) -> None:
     # The first measurement of a process loads what the others find loaded.
     first = Asked((Run(sample_rate=0.1, steps=2, noise_multiplier=1.0),), Questions(), 0.01)
     answered(partial(measured, first))
-    connection.send(READY)
-    while True:
-        try:
+    with suppress(EOFError, BrokenPipeError):  # the server has gone
+        connection.send(READY)
+        while True:
             job = connection.recv()
-        except EOFError:
-            return
-        with typed(("explore",)):  # where the documents come from; this process has no command line of its own
-            reply = answered(job)
-        try:
+            with typed(("explore",)):  # where the documents come from; this process has no command line of its own
+                reply = answered(job)
             connection.send((reply, peak_memory()))
-        except BrokenPipeError:
-            return

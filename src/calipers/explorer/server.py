@@ -12,6 +12,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from calipers.domains import Domain
@@ -90,7 +91,5 @@ def serve(
         if browser:
             # A browser that blocks (a text browser, a broken one) must not keep the server from starting.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        try:
+        with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            return

@@ -158,13 +158,9 @@ def curves_section(measurement: Measurement, answers: Answers) -> Section:
             "curve; where it looks like a single line, the jaws meet."
         ),
         *rate_figures(measurement, answers),
+        profile_figure(measurement, answers)
+        or Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01."),
     ]
-    profile = profile_figure(measurement, answers)
-    blocks.append(
-        profile
-        if profile is not None
-        else Notice("No profile is drawn: no finite epsilon is proven at any delta up to 0.01.")
-    )
     if math.isinf(answers.mu.upper):
         blocks.append(Notice("No Gaussian curve is drawn: no finite mu is proven."))
     return Section("Curves", tuple(blocks))

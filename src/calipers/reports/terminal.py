@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from calipers.reports import document as parts
 from calipers.reports.chart import Intervals
-from calipers.reports.document import visible
+from calipers.reports.document import visible, words_of
 from calipers.reports.ruler import ruler
 
 PIPED_WIDTH = 110
@@ -177,11 +177,9 @@ def _text(cell: parts.Cell) -> str:
 
 
 def _lines(cell: parts.Cell, between: str, fold: int = _WIDE) -> list[str]:
-    if isinstance(cell, parts.Range):
-        return between.join((cell.lower.with_unit, cell.upper.with_unit)).split("\n")
-    if isinstance(cell, parts.Number):
-        return [cell.with_unit]
-    words = visible(cell.text if isinstance(cell, parts.Badge) else cell).replace("\n", " ")
+    if isinstance(cell, parts.Number | parts.Range):
+        return words_of(cell, between).split("\n")
+    words = visible(words_of(cell)).replace("\n", " ")
     return [words] if fold == _WIDE else _folded(words, fold)
 
 
