@@ -166,12 +166,12 @@ def meaningless(answers: Answers) -> Iterator[str]:
 
 def _worst_size(measurement: Measurement, questions: Questions) -> Iterator[str]:
     """Where the divisor is a floor, what it does to datasets of another size."""
-    # A range of sizes that was named is measured as a whole.
-    if len(measurement.runs) != 1 or measurement.dataset_sizes is not None or not questions.deltas:
+    if len(measurement.runs) != 1 or not questions.deltas:
         return
     (run,) = measurement.runs
     floored = run.normalization == "floor" and scheme_of(run).independent and run.adjacency == "add-remove"
-    if floored and run.dimension is not None:
+    # A range of sizes that was named is measured as a whole.
+    if floored and run.dimension is not None and measurement.dataset_sizes is None:
         from calipers.measure import worst_dataset_size  # numpy and scipy, which a command's help does not need
 
         try:
