@@ -34,9 +34,9 @@ from calipers.auditing.verdict import (
     Claimed,
     Profile,
     Verdict,
+    allowed,
     judge,
     profile_of,
-    rows_beside,
 )
 from calipers.domains import COUNT, OPEN_UNIT
 from calipers.errors import InputError
@@ -56,9 +56,8 @@ NOTES = (
 
 @dataclass(frozen=True, eq=False)
 class AuditResult(Printed):
-    """What an audit found. `claims` and `uppers` give the claimed and certified delta at the epsilons of `delta`.
+    """What an audit found; each bound on epsilon and delta has what is claimed and certified there beside it.
 
-    `epsilon_claims` and `epsilon_uppers` are the same for `epsilon`, infinite where nothing is claimed or certified.
     `looks` lists the looks of a sequential audit; all numbers are those of the last. `target_name` and `scored_by` say
     in words what `target` and `distinguisher` identify.
     """
@@ -74,12 +73,8 @@ class AuditResult(Printed):
     band: Band
     verdict: Verdict | None
     upper_verdict: Verdict | None
-    claims: tuple[float, ...] | None
-    uppers: tuple[float, ...] | None
     notes: tuple[str, ...] = NOTES
     looks: tuple[Look, ...] = ()
-    epsilon_claims: tuple[float, ...] | None = None
-    epsilon_uppers: tuple[float, ...] | None = None
     target_name: str = ""
     scored_by: str = ""
 
@@ -100,8 +95,8 @@ class AuditResult(Printed):
             "trials": self.trials,
             "seed": self.seed,
             "confidence": self.confidence,
-            "epsilon": rows_beside(self.epsilon, self.epsilon_claims, self.epsilon_uppers),
-            "delta": rows_beside(self.delta, self.claims, self.uppers),
+            "epsilon": plain(self.epsilon),
+            "delta": plain(self.delta),
             "gdp": self.mu.to_dict(),
             "curve": {
                 "alpha": curve.alpha.tolist(),
@@ -156,15 +151,13 @@ def audit(
     # Wrong questions are refused before the game, which may take hours.
     given: dict[str, Any] = {**options}
     asked = _Questions(**{field.name: given.pop(field.name) for field in fields(_Questions) if field.name in given})
-    playing = Playing.of(given)
+    playing = Playing(**given)
     asked.check()
     target = as_target(target)
-    looks = _looks(
-        asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, given.get("chunk")), sequential
-    )
+    looks = _looks(asked, COUNT.check_int("trials", trials), most_trials, chunk_size(target, playing.chunk), sequential)
     if distinguisher is None:
-        distinguisher = distinguisher_for(target, seed=seed, time_limit=given.get("time_limit"))
-    game = game_of(target, distinguisher, looks[-1].trials, seed, given)
+        distinguisher = distinguisher_for(target, seed=seed, time_limit=playing.time_limit)
+    game = game_of(target, distinguisher, looks[-1].trials, seed, playing)
     if sequential:
         game = replace(game, planned=trials)
     blind = blind_spots(distinguisher)
@@ -237,27 +230,27 @@ class _Questions:
     ) -> AuditResult:
         """All bounds on these scores."""
         split = self.split(scores, spent)
-        claimed, certified = self.profiles
         return AuditResult(
             target=game.target.identity(),
             distinguisher=game.distinguisher.identity(),
             trials=int(scores.absent.size),
             seed=game.seed,
             confidence=self.confidence,
-            epsilon=tuple(split.epsilon(delta) for delta in self.deltas),
-            delta=tuple(split.delta(epsilon) for epsilon in self.epsilons),
+            epsilon=tuple(self._beside(split.epsilon(delta)) for delta in self.deltas),
+            delta=tuple(self._beside(split.delta(epsilon)) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
             band=Band(scores.absent, scores.present, self.confidence, spent),
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
-            claims=None if claimed is None else tuple(claimed.at(epsilon) for epsilon in self.epsilons),
-            uppers=None if certified is None else tuple(certified.at(epsilon) for epsilon in self.epsilons),
-            epsilon_claims=None if claimed is None else tuple(claimed.epsilon_at(delta) for delta in self.deltas),
-            epsilon_uppers=None if certified is None else tuple(certified.epsilon_at(delta) for delta in self.deltas),
             notes=(*NOTES, *getattr(game.target, "notes", ())),
             target_name=game.target.name,
             scored_by=game.distinguisher.name,
         )
+
+    def _beside(self, bound: LowerBound) -> LowerBound:
+        """The bound with what claim and upper jaw allow of its quantity."""
+        claim, upper = (allowed(profile, bound.quantity, bound.at) for profile in self.profiles)
+        return replace(bound, claim=claim, upper=upper)
 
     def check(self) -> None:
         """Ask every question of four made-up scores, so that what would be refused is refused now."""

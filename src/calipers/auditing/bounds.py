@@ -90,7 +90,8 @@ class LowerBound:
     """quantity(at) >= value, with the confidence of the evidence.
 
     `fpr` and `fnr` are upper confidence bounds on the rates of `test` that hold together; `trials` are the (absent,
-    present) runs that were counted, those that chose the test excluded.
+    present) runs that were counted, those that chose the test excluded. `claim` and `upper` are what is claimed and
+    what is certified of the same quantity; infinite where that is no bound, None where there is nothing of the kind.
     """
 
     quantity: str
@@ -101,11 +102,13 @@ class LowerBound:
     fnr: float
     trials: tuple[int, int]
     evidence: Evidence
+    claim: float | None = None
+    upper: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The bound as a JSON object."""
         given = {"epsilon": "delta", "delta": "epsilon", "mu": "delta0"}[self.quantity]
-        return {
+        record = {
             given: self.at,
             "lower": self.value,
             "threshold": self.test.threshold if np.isfinite(self.test.threshold) else str(self.test.threshold),
@@ -114,7 +117,10 @@ class LowerBound:
             "fnr_upper": self.fnr,
             "trials": list(self.trials),
             "lower_evidence": self.evidence.to_dict(),
+            "claim": self.claim,
+            "upper": self.upper,
         }
+        return {name: value for name, value in record.items() if value is not None}
 
 
 class Candidates:

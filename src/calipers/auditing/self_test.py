@@ -119,8 +119,8 @@ def self_test(
     """
     repeats = COUNT.check_int("repeats", repeats)
     confidence = OPEN_UNIT.check("confidence", confidence)
-    ignoring = IgnoresRecord(target)
-    games, playing = game_of(ignoring, distinguisher, trials, seed, how), Playing.of(how)
+    playing = Playing(**how)
+    games = game_of(IgnoresRecord(target), distinguisher, trials, seed, playing)
     found = dict.fromkeys(STATISTICS, 0)
     for done, scores in enumerate(each_played(_one_game, games, range(repeats), playing.jobs, None), 1):
         coins = np.random.default_rng(np.random.SeedSequence(games.seed, spawn_key=(scores.number, 1)))

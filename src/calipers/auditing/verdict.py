@@ -37,8 +37,7 @@ import numpy as np
 from scipy import special
 
 from calipers.auditing.band import Band
-from calipers.auditing.bounds import Chosen, LowerBound, SplitScores, ThresholdTest
-from calipers.auditing.one_run import OneRunBound
+from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
 from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
 from calipers.citations import statement
@@ -151,15 +150,11 @@ def profile_of(claimed: Claimed, name: str = "claim", certified: bool = False) -
     )
 
 
-def rows_beside(
-    bounds: Sequence[LowerBound | OneRunBound], claims: Sequence[float] | None, uppers: Sequence[float] | None
-) -> list[dict[str, object]]:
-    """Bounds for JSON, each beside what the claim and the upper jaw allow there."""
-    rows = [bound.to_dict() for bound in bounds]
-    for name, values in (("claim", claims), ("upper", uppers)):
-        for row, value in zip(rows, values or (), strict=values is not None):
-            row[name] = value
-    return rows
+def allowed(profile: Profile | None, quantity: str, at: float) -> float | None:
+    """The epsilon at this delta, or the delta at this epsilon, if there is a profile that says so."""
+    if profile is None:
+        return None
+    return profile.epsilon_at(at) if quantity == "epsilon" else profile.at(at)
 
 
 @dataclass(frozen=True)
