@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from calipers.domains import choice
+from calipers.domains import SEED, choice
 from calipers.errors import InputError
 from calipers.training.datasets import Dataset
-from calipers.training.noise import SEED
 from calipers.training.torch_library import torch_module
 
 _RESIDUAL = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
