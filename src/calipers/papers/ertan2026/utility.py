@@ -28,8 +28,9 @@ from calipers.papers.ertan2026 import published
 from calipers.papers.sheets import Computed, Sheet
 from calipers.theorems.separation import noise_threshold
 
-_WORDS, _COUNTS = ("dataset", "model", "sampler", "regime"), ("records", "epochs", "batch_size", "seed")
-_COLUMNS = ("dataset", "model", "records", "epochs", "batch_size", "sampler", "regime", "seed", "noise_multiplier")
+_NAMED = {"dataset": str, "model": str, "records": int, "epochs": int, "batch_size": int}
+_NAMED |= {"sampler": str, "regime": str, "seed": int, "noise_multiplier": float}
+"""The columns that name a run, and how each is read."""
 _SETUPS = tuple(product(published.SAMPLERS, ("clean", "dp")))
 _PANELS = {"cifar10": 512, "ag-news": 512, "mnist": 256}
 """The batches of which the picture shows accuracy against noise."""
@@ -39,11 +40,9 @@ def trained_runs() -> Iterator[dict[str, Any]]:
     """The kept rows: what names the run, its noise, its accuracy in percent, and epsilon where it was measured."""
     text = files("calipers.papers.ertan2026").joinpath("trained.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        numbers: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
-        numbers |= {"noise_multiplier": float(row["noise_multiplier"]), "accuracy": 100.0 * float(row["accuracy"])}
+        run: dict[str, Any] = {name: read(row[name]) for name, read in _NAMED.items()}
         ends = {end: float(row[end]) if row[end] else "" for end in ("epsilon_lower", "epsilon_upper")}
-        run = {name: row[name] for name in _WORDS} | numbers
-        yield {name: run[name] for name in (*_COLUMNS, "accuracy")} | ends
+        yield run | {"accuracy": 100.0 * float(row["accuracy"])} | ends
 
 
 def utility() -> Computed:
