@@ -56,7 +56,6 @@ class BatchStream:
         self.position = 0
         self._rng = rng
         self._epoch_state: dict[str, Any] = {}
-        self._one_epoch = sampler.one_epoch()
         self._begin_epoch()
 
     @classmethod
@@ -69,7 +68,7 @@ class BatchStream:
             self._rng.bit_generator.state = copy.deepcopy(self._epoch_state)
         # The generator's own dictionary is reused by numpy: copy it before anything is drawn.
         self._epoch_state = copy.deepcopy(dict(self._rng.bit_generator.state))
-        self._epoch = self._one_epoch.batches(self._rng)
+        self._epoch = self.sampler.epoch(self._rng)
 
     def __iter__(self) -> Iterator[IntArray]:
         return self
