@@ -52,8 +52,8 @@ class SharedNoise(Shift):
 def verdict_on(mu: float, claim: Claimed, trials: int = 4000, violation: float = 0.05, seed: int = 2) -> Verdict:
     rng = np.random.default_rng(seed)
     absent, present = rng.normal(size=trials), rng.normal(mu, size=trials)
-    split, band = SplitScores(absent, present), Band(absent, present)
-    return judge(split, band, profile_of(claim), (0.0, 0.5, 1.0), violation)
+    split = SplitScores(absent, present)
+    return judge(split, profile_of(claim), (0.0, 0.5, 1.0), violation)
 
 
 def test_the_three_outcomes() -> None:
@@ -113,15 +113,13 @@ def test_an_asymmetric_curve_keeps_its_directions() -> None:
     # Mass 0.6 of "present" where "absent" never is: allowed forward. The reverse is forbidden at epsilon = 2.
     half = np.where(np.arange(4000) % 10 < 6, 1.0, 0.0)
     nothing = np.zeros(4000)
-    allowed = judge(SplitScores(nothing, half), Band(nothing, half), claim, (2.0,))
-    forbidden = judge(SplitScores(half, nothing), Band(half, nothing), claim, (2.0,))
+    allowed = judge(SplitScores(nothing, half), claim, (2.0,))
+    forbidden = judge(SplitScores(half, nothing), claim, (2.0,))
     assert allowed.outcome is not AuditOutcome.FALSIFIED
     assert forbidden.outcome is AuditOutcome.FALSIFIED
     turned = profile_of(one_sided.inverse())
-    assert judge(SplitScores(nothing, half), Band(nothing, half), turned, (2.0,)).outcome is (AuditOutcome.FALSIFIED)
-    assert judge(SplitScores(half, nothing), Band(half, nothing), turned, (2.0,)).outcome is not (
-        AuditOutcome.FALSIFIED
-    )
+    assert judge(SplitScores(nothing, half), turned, (2.0,)).outcome is (AuditOutcome.FALSIFIED)
+    assert judge(SplitScores(half, nothing), turned, (2.0,)).outcome is not (AuditOutcome.FALSIFIED)
 
 
 def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> None:
@@ -132,13 +130,13 @@ def test_consistent_takes_the_stricter_direction_of_an_asymmetric_claim() -> Non
     generous = TradeoffCurve.from_atoms([0.15], [1.0], p_inf=0.85, q_zero=0.0, side=Side.UPPER)
     rng = np.random.default_rng(0)
     absent, present = rng.normal(size=60), rng.normal(size=60)
-    split, band = SplitScores(absent, present), Band(absent, present)
+    split = SplitScores(absent, present)
     for curve in (generous, generous.inverse()):
         claim = profile_of(curve)
-        assert max(claim.forward(2.0), claim.backward(2.0)) > band.largest_delta(2.0)
-        found = judge(split, band, claim, (2.0,))
+        assert max(claim.forward(2.0), claim.backward(2.0)) > split.band.largest_delta(2.0)
+        found = judge(split, claim, (2.0,))
         assert found.outcome is AuditOutcome.CANNOT_TELL
-        assert found.excluded == pytest.approx(band.largest_delta(2.0), abs=1e-9)
+        assert found.excluded == pytest.approx(split.band.largest_delta(2.0), abs=1e-9)
 
 
 def test_a_measurement_gives_its_claim_or_its_certified_jaw() -> None:

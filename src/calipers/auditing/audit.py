@@ -163,12 +163,13 @@ def audit(
     blind = blind_spots(distinguisher)
     seen: list[Look] = []
     for look, scores in zip(looks, play_in_stages(game, [look.trials for look in looks], playing), strict=False):
-        verdicts = asked.judged(scores, look.spent, blind)
+        split = asked.split(scores, look.spent)
+        verdicts = asked.judged(split, blind)
         decisive = next((verdict for verdict in verdicts if verdict is not None), None)
         seen.append(replace(look, outcome=None if decisive is None else decisive.outcome.value))
         if decisive is not None and decisive.outcome is AuditOutcome.FALSIFIED:
             break
-    result = asked.answered(game, scores, look.spent, verdicts)
+    result = asked.answered(game, split, verdicts)
     return replace(result, looks=tuple(seen)) if sequential else result
 
 
@@ -211,35 +212,28 @@ class _Questions:
         """The scores, to be looked at with this part of the error."""
         return SplitScores(scores.absent, scores.present, self.confidence, self.selection_share, spent)
 
-    def judged(self, scores: Scores, spent: float, blind: str) -> tuple[Verdict | None, Verdict | None]:
+    def judged(self, split: SplitScores, blind: str) -> tuple[Verdict | None, Verdict | None]:
         """The verdicts on claim and upper jaw."""
-        if self.profiles == (None, None):
-            return None, None
-        split = self.split(scores, spent)
-        band = Band(scores.absent, scores.present, self.confidence, spent)
 
         def verdict(profile: Profile | None, source: Claimed | None) -> Verdict | None:
             if profile is None:
                 return None
-            return judge(split, band, profile, _epsilons(source, self.epsilons), self.violation, blind)
+            return judge(split, profile, _epsilons(source, self.epsilons), self.violation, blind)
 
         return verdict(self.profiles[0], self.claim), verdict(self.profiles[1], self.upper)
 
-    def answered(
-        self, game: Game, scores: Scores, spent: float, verdicts: tuple[Verdict | None, Verdict | None]
-    ) -> AuditResult:
+    def answered(self, game: Game, split: SplitScores, verdicts: tuple[Verdict | None, Verdict | None]) -> AuditResult:
         """All bounds on these scores."""
-        split = self.split(scores, spent)
         return AuditResult(
             target=game.target.identity(),
             distinguisher=game.distinguisher.identity(),
-            trials=int(scores.absent.size),
+            trials=int(split.absent.size),
             seed=game.seed,
             confidence=self.confidence,
             epsilon=tuple(self._beside(split.epsilon(delta)) for delta in self.deltas),
             delta=tuple(self._beside(split.delta(epsilon)) for epsilon in self.epsilons),
             mu=split.mu(self.delta0),
-            band=Band(scores.absent, scores.present, self.confidence, spent),
+            band=split.band,
             verdict=verdicts[0],
             upper_verdict=verdicts[1],
             notes=(*NOTES, *getattr(game.target, "notes", ())),
@@ -256,14 +250,13 @@ class _Questions:
         """Ask every question of four made-up scores, so that what would be refused is refused now."""
         if not self.epsilons:
             raise InputError("Expected at least one epsilon, got none. epsilons=(0,) asks for the advantage alone.")
-        scores = Scores(*(_RAMP + shift for shift in (0.0, 1.0)))
-        split = self.split(scores, 1.0)
+        split = self.split(Scores(_RAMP, _RAMP + 1.0), 1.0)
         for delta in self.deltas:
             split.epsilon(delta)
         for epsilon in self.epsilons:
             split.delta(epsilon)
         split.mu(self.delta0)
-        self.judged(scores, 1.0, "")
+        self.judged(split, "")
 
 
 def _epsilons(claim: Claimed | None, epsilons: Sequence[float]) -> tuple[float, ...]:

@@ -36,7 +36,6 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special
 
-from calipers.auditing.band import Band
 from calipers.auditing.bounds import Chosen, SplitScores, ThresholdTest
 from calipers.auditing.statistics import EPSILON, gains, wilson_upper
 from calipers.bracket import Evidence, Kind, Side
@@ -280,7 +279,6 @@ def _unseen(scores: SplitScores, blind: str) -> str:
 
 def judge(
     scores: SplitScores,
-    band: Band,
     profile: Profile,
     epsilons: Sequence[float],
     violation: float = DEFAULT_VIOLATION,
@@ -289,7 +287,7 @@ def judge(
     """The verdict of these scores on the profile at the given epsilons; `blind` says what the score cannot see.
 
     Post-condition: FALSIFIED with probability at most 1 - confidence if the profile is true; CONSISTENT with
-    probability at most 1 - band.confidence if some threshold test on this score exceeds it by more than `violation`.
+    probability at most 1 - confidence if some threshold test on this score exceeds it by more than `violation`.
     """
     violation = POSITIVE_PROBABILITY.check("violation", violation)
     grid = [EPSILON.check("epsilon", epsilon) for epsilon in epsilons]
@@ -299,7 +297,7 @@ def judge(
     lower = scores.largest_delta(choice.chosen, choice.epsilon, choice.forward)
     claimed = (profile.forward if choice.forward else profile.backward)(choice.epsilon)
     allowed = [min(profile.forward(epsilon), profile.backward(epsilon)) for epsilon in grid]
-    excluded = max(band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
+    excluded = max(scores.band.largest_delta(epsilon) - delta for epsilon, delta in zip(grid, allowed, strict=True))
     trials = None
     if lower > claimed:
         outcome = AuditOutcome.FALSIFIED
