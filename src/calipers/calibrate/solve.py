@@ -11,7 +11,7 @@ tolerance of the target).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -106,16 +106,26 @@ TARGETS = {name: POSITIVE if name in ("epsilon", "mu") else OPEN_UNIT for names 
 """What makes up a target, and where it may lie."""
 
 
+def one_target(wanted: Mapping[str, float | None], written: str = "{}") -> dict[str, float]:
+    """What makes up the one target that is named; refusals have the names as whoever asks has `written` them."""
+    given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
+    begun = [names for names in _TOGETHER if given.keys() & set(names)]
+    if not begun:
+        listed = ", or ".join(" with ".join(map(written.format, names)) for names in _TOGETHER)
+        raise InputError(f"Name a target: {listed}.")
+    if len(begun) > 1:
+        named = " and ".join(written.format(next(name for name in names if name in given)) for names in begun)
+        raise InputError(f"{named} contradict each other: they are different targets; name one.")
+    for missing in begun[0]:
+        if missing not in given:
+            raise InputError(f"{written.format(*given)} needs {written.format(missing)} beside it.")
+    return given
+
+
 def _target(delta0: float, **wanted: float | None) -> _Target:
     if unknown := wanted.keys() - TARGETS.keys():
         raise TypeError(f"There is no target {', '.join(sorted(unknown))}.")
-    given = {name: value for name in TARGETS if (value := wanted.get(name)) is not None}
-    begun = [names for names in _TOGETHER if given.keys() & set(names)]
-    if len(begun) != 1:
-        listed = " and ".join(" with ".join(names) for names in begun) or "none"
-        raise InputError(f"Name one target: epsilon with delta, mu, advantage, or tpr with fpr; got {listed}.")
-    if len(given) < len(begun[0]):
-        raise InputError(f"{' and '.join(begun[0])} belong together; give both.")
+    given = one_target(wanted)
     for name, value in given.items():
         TARGETS[name].check(name, value)
     if "mu" in given:

@@ -176,6 +176,12 @@ def mechanism_curves(run: Run) -> dict[Side, TradeoffCurve]:
     return sweep(_product(run), 1e-3, 5e-2)
 
 
+def mechanism_at(run: Run, fpr: float) -> Interval:
+    """Both sides of that curve at one false positive rate."""
+    curves = mechanism_curves(run)
+    return float(curves[Side.UPPER](fpr)), float(curves[Side.LOWER](fpr))
+
+
 def claimed_delta(rate: float, epsilon: float, noise_multiplier: float = published.NOISE_MULTIPLIER) -> float:
     """delta(epsilon) of one undivided round, the larger order; relative rounding 4e-12 at most."""
     inner = math.log1p(math.expm1(epsilon) / rate)
