@@ -41,7 +41,7 @@ _CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
 _JUMPS_PER_BLOCK = 0.06
 
 
-_LONGEST = 1 << 20
+LONGEST = 1 << 20
 """No convolution is longer than this; a coarser lattice gives a bound as well."""
 
 
@@ -69,7 +69,7 @@ class LatticePlan:
     bell_shaped: bool = False
     faint: bool = False
     loud: bool = False
-    longest: int = _LONGEST
+    longest: int = LONGEST
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""

@@ -20,6 +20,7 @@ from calipers.bracket import Side
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.composed.convolve import (
+    LONGEST,
     TWO_STAGE_COUNT,
     LatticePlan,
     LatticeTooLongError,
@@ -55,6 +56,8 @@ LONE_MARGIN = 11.0
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
+_SEEN, _COARSE = 1e-17, 0.1
+"""Windows leave out steps that are rarer than about this; and a lattice as coarse as that says little."""
 _LONG_LAW = 800
 """Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
@@ -230,6 +233,12 @@ class Above(_Order):
     def spread(self) -> bool:
         """Whether the UPPER laws of all factors are known to lower E_Q[min(L, k)]."""
         return all(source.spread for source, _ in self._proofs.factors)
+
+    def sparse(self, saddle: Saddle, log_tail: float) -> bool:
+        """Whether single steps reach so far beyond the deviation of one that no fine lattice holds both."""
+        longest = LONGEST * _COARSE * math.sqrt(saddle.variance / self.steps())
+        far = [(law.log_p[law.log_ratio > longest], count) for law, count in self.pilot(log_tail)]
+        return math.fsum(count * float(np.exp(log_p).sum()) for log_p, count in far) > _SEEN
 
     def end(self, log_tail: float) -> tuple[float, float]:
         """(eps, log delta): beyond the largest possible log ratio only the mass at infinity is left."""

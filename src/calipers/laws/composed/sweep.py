@@ -32,8 +32,6 @@ from calipers.numerics.types import FloatArray, IntArray
 _SPACING = 2.0
 _NODES_PER_SADDLE = 160
 _MOST_SADDLES = 200
-_PER_LOOK = 3
-"""Neighboring places of a conditioned curve that share their nodes."""
 
 
 def _saddles(direction: Direction, log_tail: float, log_smallest: float) -> list[Saddle]:
@@ -96,7 +94,7 @@ def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> Upp
 
 def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
-    found = []
+    found = [(np.array([]),) * 3]
     for look in plans:
         tests = direction.lower(look)
         kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
@@ -121,10 +119,8 @@ def _conditioned(
     if rare is None:
         return None
     nodes, deltas, tests = [], [], []
-    places = np.array(rare.places())
-    for start in range(0, len(places), _PER_LOOK):
-        some = places[start : start + _PER_LOOK]
-        rare.look_at(float(some[len(some) // 2]), sides)
+    for some in rare.places():
+        rare.look_at(float(some[0]), float(some[-1]), sides)
         nodes.append(some)
         if Side.LOWER in sides:
             tests.append(rare.tests(some))
@@ -176,8 +172,10 @@ def directed_sweep(
         log_tail = direction.depth_of_curve(log_smallest)
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
-        if rare is not None:  # around the other humps a transform has nothing to add
-            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan.saddle.deviation <= plan.saddle.mean]
+        if rare is not None:  # around the other humps a transform has nothing to add, nor has one that is too coarse
+            first = plans[:1] if plans[0].saddle.deviation > plans[0].saddle.mean else []
+            first = [] if first and direction.sparse(first[0].saddle, log_tail) else first
+            plans = [*first, *(plan for plan in plans if plan.saddle.deviation <= plan.saddle.mean)]
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
