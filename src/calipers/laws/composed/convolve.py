@@ -41,7 +41,7 @@ _CHERNOFF_STEPS = np.array([0.5, 1.2, 2.2, 3.5, 5.0, 6.5])
 _JUMPS_PER_BLOCK = 0.06
 
 
-LONGEST = 1 << 20
+_LONGEST = 1 << 20
 """No convolution is longer than this; a coarser lattice gives a bound as well."""
 
 
@@ -69,7 +69,7 @@ class LatticePlan:
     bell_shaped: bool = False
     faint: bool = False
     loud: bool = False
-    longest: int = LONGEST
+    longest: int = _LONGEST
 
     def in_blocks(self, count: int) -> bool:
         """Whether a factor that occurs `count` times is composed in blocks first."""
@@ -165,7 +165,7 @@ class _Outlook:
         variance = math.fsum(f.count * f.variance for f in kept)
         # Where single steps reach far beyond the deviation of the sum, the useful rates are smaller.
         furthest = max(float(np.max(np.abs(f.terms[0].positions - f.mean))) for f in kept)
-        rates = np.append(_rates(variance), np.array([2.0, 6.0]) / (furthest + 1.0))
+        rates = np.append(_rates(variance), np.array([2.0, 6.0, 14.0, 24.0]) / (furthest + 1.0))
         both = np.sum([f.count * f.log_mgf(np.append(-rates, rates)) for f in kept], axis=0)
         below, above = np.split(both, 2)
         return cls(math.fsum(f.count * f.mean for f in kept), variance, rates, below, above, loose)

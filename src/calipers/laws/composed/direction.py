@@ -20,7 +20,6 @@ from calipers.bracket import Side
 from calipers.domains import COUNT
 from calipers.errors import InputError
 from calipers.laws.composed.convolve import (
-    LONGEST,
     TWO_STAGE_COUNT,
     LatticePlan,
     LatticeTooLongError,
@@ -56,8 +55,8 @@ LONE_MARGIN = 11.0
 _LONGEST_SINGLE_STAGE, _FAINT_TOTAL = 250_000.0, 0.01
 _LOUD, _LOUD_STEPS = 3.0, 100_000
 """Transforms of so few steps err by less than 1e-9, which is nothing to totals that deviate by so much untilted."""
-_SEEN, _COARSE = 1e-17, 0.1
-"""Windows leave out steps that are rarer than about this; and a lattice as coarse as that says little."""
+_SEEN, _FAR = 1e-13, 13_000.0
+"""Windows leave out steps that are rarer than about this; deviations of a step beyond which a lattice becomes long."""
 _LONG_LAW = 800
 """Pilots of so many atoms are those of mixtures of many Gaussians, which take long to cut into cells."""
 
@@ -235,9 +234,9 @@ class Above(_Order):
         return all(source.spread for source, _ in self._proofs.factors)
 
     def sparse(self, saddle: Saddle, log_tail: float) -> bool:
-        """Whether single steps reach so far beyond the deviation of one that no fine lattice holds both."""
-        longest = LONGEST * _COARSE * math.sqrt(saddle.variance / self.steps())
-        far = [(law.log_p[law.log_ratio > longest], count) for law, count in self.pilot(log_tail)]
+        """Whether single steps reach so far beyond the deviation of one that a lattice for both is very long."""
+        longest = _FAR * math.sqrt(saddle.variance / self.steps())
+        far = [(law.log_p[np.abs(law.log_ratio) > longest], count) for law, count in self.pilot(log_tail)]
         return math.fsum(count * float(np.exp(log_p).sum()) for log_p, count in far) > _SEEN
 
     def end(self, log_tail: float) -> tuple[float, float]:

@@ -94,7 +94,7 @@ def _proven(direction: Direction, log_tail: float, plans: Sequence[Look]) -> Upp
 
 def _shown(direction: Direction, plans: Sequence[Look]) -> LowerTail:
     """The tests of one direction, from all saddles."""
-    found = [(np.array([]),) * 3]
+    found = []
     for look in plans:
         tests = direction.lower(look)
         kept = _thinned(tests.thresholds, look.saddle, direction.steps() == 1)
@@ -172,10 +172,8 @@ def directed_sweep(
         log_tail = direction.depth_of_curve(log_smallest)
         plans = _plans(direction, log_tail, log_smallest, tolerance)
         rare = _conditioned(direction, log_tail, plans, log_smallest, tolerance, sides) if conditioned else None
-        if rare is not None:  # around the other humps a transform has nothing to add, nor has one that is too coarse
-            first = plans[:1] if plans[0].saddle.deviation > plans[0].saddle.mean else []
-            first = [] if first and direction.sparse(first[0].saddle, log_tail) else first
-            plans = [*first, *(plan for plan in plans if plan.saddle.deviation <= plan.saddle.mean)]
+        if rare is not None:  # around the other humps a transform has nothing to add
+            plans = [plan for i, plan in enumerate(plans) if i == 0 or plan.saddle.deviation <= plan.saddle.mean]
         useful = Side.LOWER in sides or direction.spread
         between = middle_saddles(direction, log_tail) if useful else []
         eta = min(COARSEST, 1.5 * math.sqrt(tolerance))
