@@ -123,6 +123,12 @@ class PairJaw(Jaw):
         """The same, computed without the other side."""
         return replace(self, composed=self.composed.one_sided(self.side))
 
+    def sharing(self, other: Jaw) -> Jaw:
+        """Pairs may be the same where what is said of them is not."""
+        if isinstance(other, PairJaw) and self.composed == other.composed:
+            return replace(self, composed=other.composed)
+        return super().sharing(other)
+
     @property
     def curves_add(self) -> bool:
         """Not where the laws are as coarse as they are."""
