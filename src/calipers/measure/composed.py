@@ -87,7 +87,7 @@ class Composition:
         if self.lone is not None:
             return Jaws(*self.lone.delta(epsilon), epsilon)
         if Side.LOWER not in self.sides:
-            return Jaws(0.0, delta_above(self.product, epsilon, tolerance))
+            return Jaws(0.0, delta_above(self.product, epsilon, tolerance, self.published))
         return self.product.delta(epsilon, tolerance)
 
     @kept

@@ -74,7 +74,7 @@ e^8 times that, and tests at e^6."""
 _FIRST_DEPTH = -40.0
 _CUT, _TEST_CUT, _NOTHING = 16.0, 24.0, 1e-300
 """How much deeper than their value nodes and tests of a law are resolved; what counts as a value of nothing."""
-_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.03
+_ROUGH, _FINE, _FINE_TESTS = 0.2, 0.02, 0.02
 """Resolutions of the ladders that find a single answer and of those that give it, proofs and tests."""
 _NEAR = 1e-3
 _AT_KNOWN = -20.0

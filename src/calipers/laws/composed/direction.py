@@ -91,7 +91,7 @@ class Look(NamedTuple):
     longest: int | None = None
 
     def coarser(self, excess: float) -> Look:
-        """The same on a lattice that is shorter by this factor, and some."""
+        """The same on a lattice that is shorter by this factor, and some; laws that are there already may serve it."""
         return self._replace(eta=1.2 * excess * self.eta)
 
 
@@ -269,7 +269,7 @@ class Above(_Order):
         try:
             return upper_tail(compose_upper(laws, plan), plan.step, plan.tilt, Charges.of(laws, plan.tilt), focus)
         except LatticeTooLongError as error:
-            return self.upper(look.coarser(error.excess))
+            return self.upper(look.coarser(error.excess)._replace(placed=(cells, tilt)))
 
 
 class Below(_Order):
