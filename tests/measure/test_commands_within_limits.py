@@ -119,7 +119,7 @@ REPORTS = [
         (100_000_000, 4096, 100_000, 0.5, "truncated-poisson --max-batch-size 4352 --adjacency zero-out"),
     )
 ]
-"""Steps that are rarely large, and steps that hide nothing: each took two to nine seconds."""
+"""Steps that are rarely large, and steps that hide nothing: each took two to seven seconds."""
 
 
 @needs_wait4
