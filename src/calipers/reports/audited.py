@@ -33,7 +33,7 @@ from calipers.reports.figures import interval_figure
 from calipers.reports.paragraph import audit_paragraph, judgements
 from calipers.reports.readings import name_of
 from calipers.reports.report import Report, heading
-from calipers.reports.sections import CLAIM_COLUMNS, USUAL, claim_rows, notes_section, run_section
+from calipers.reports.sections import USUAL, claim_rows, notes_section, run_section, usual_section
 from calipers.reports.views import LOW_RATES
 from calipers.reports.words import describe
 
@@ -212,8 +212,7 @@ def _claimed(answers: Answers) -> Section:
         f"{USUAL} The bracket beside the claim is that of the run described; whether the implementation is that run is "
         "what the audit asks."
     )
-    table = Table("The usual claim beside the bracket", CLAIM_COLUMNS, tuple(claim_rows(answers)))
-    return Section("What the usual accounting would have said", (Prose(words), table))
+    return usual_section(words, claim_rows(answers))
 
 
 def _advice(result: AuditResult) -> Iterator[str]:
