@@ -16,6 +16,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from calipers.laws.core.drawn_shift import Shifts
 from calipers.laws.core.source import LawSource, LowerSource, UpperSource
 from calipers.mechanisms.gaussian import gaussian
 from calipers.run_fields import RunFields
@@ -39,7 +40,8 @@ class Proof:
 
     `reason` begins a sentence that the evaluation ends with how many there are. `beside`: participations of another
     kind that are there as well. `published`: others publish the same bound, and ours is never the larger for its
-    rounding (`calipers.laws.composed.product`).
+    rounding (`calipers.laws.composed.product`). `lengths`: how far a participation moves what is released, in units of
+    the noise, for whoever is told: another proof, of all phases that have them (`calipers.measure.told`).
     """
 
     source: UpperSource
@@ -48,6 +50,7 @@ class Proof:
     reason: str
     beside: Proven = ()
     published: bool = False
+    lengths: Shifts | None = None
 
     @property
     def shift(self) -> float | None:
